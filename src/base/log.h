@@ -1,0 +1,57 @@
+// Structured log: an event and its fields. For people on a terminal, one JSON object a line otherwise.
+//
+//     log.info("lane started", {{"lane", name}, {"batch_size", 500}});
+//
+// Never pass a secret as a field. Thread-safe; writes to standard error; a line is written whole.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace deliverd {
+
+enum class LogLevel { debug, info, warn, error };
+
+struct LogField {
+    std::string_view name;
+    std::variant<std::string_view, std::int64_t, double, bool> value;
+
+    LogField(std::string_view n, std::string_view v) : name(n), value(v) {}
+    LogField(std::string_view n, const std::string& v) : name(n), value(std::string_view(v)) {}
+    LogField(std::string_view n, const char* v) : name(n), value(std::string_view(v)) {}
+    LogField(std::string_view n, bool v) : name(n), value(v) {}
+    LogField(std::string_view n, double v) : name(n), value(v) {}
+    template <std::integral I>
+        requires(!std::same_as<I, bool>)
+    LogField(std::string_view n, I v) : name(n), value(static_cast<std::int64_t>(v)) {}
+};
+
+class Log {
+public:
+    using Fields = std::initializer_list<LogField>;
+    virtual ~Log() = default;
+    virtual void write(LogLevel level, std::string_view event, Fields fields) = 0;
+
+    void debug(std::string_view event, Fields fields = {}) { write(LogLevel::debug, event, fields); }
+    void info(std::string_view event, Fields fields = {}) { write(LogLevel::info, event, fields); }
+    void warn(std::string_view event, Fields fields = {}) { write(LogLevel::warn, event, fields); }
+    void error(std::string_view event, Fields fields = {}) { write(LogLevel::error, event, fields); }
+};
+
+enum class LogFormat { automatic, human, json };
+
+/// Writes to standard error from `threshold` on; `automatic` is human on a terminal, JSON otherwise.
+[[nodiscard]] std::unique_ptr<Log> make_stderr_log(LogLevel threshold, LogFormat format);
+
+/// Drops everything: for tests and tools.
+class NullLog final : public Log {
+public:
+    void write(LogLevel, std::string_view, Fields) override {}
+};
+
+}  // namespace deliverd

@@ -1,0 +1,29 @@
+// Small text helpers that several rooms need.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace deliverd {
+
+/// Offset of the first byte that is not valid UTF-8 (overlong forms and surrogates are not), if any.
+[[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
+
+/// At most `max_bytes` of `text`, cut at a character boundary, "…" appended where something was cut.
+[[nodiscard]] std::string shorten(std::string_view text, std::size_t max_bytes);
+
+/// The candidate a person most likely meant (edit distance at most 3 and below half its length), if any.
+[[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
+                                                      std::span<const std::string_view> candidates);
+
+/// 2026-02-20T10:30:00.123Z
+[[nodiscard]] std::string rfc3339_millis(WallTime time);
+
+/// Reads RFC 3339 (`T` or space between date and time, `Z` or an offset, any number of fraction digits).
+[[nodiscard]] std::optional<WallTime> parse_rfc3339(std::string_view text);
+
+}  // namespace deliverd

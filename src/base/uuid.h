@@ -1,0 +1,15 @@
+// UUID version 7 (RFC 9562): sorts by the millisecond it was made in.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/random.h"
+
+namespace deliverd {
+
+/// Canonical lower-case text, 36 characters. Unique with overwhelming probability; not monotonic within
+/// one millisecond.
+[[nodiscard]] std::string make_uuid_v7(WallTime now, Random& random);
+
+}  // namespace deliverd

@@ -1,0 +1,76 @@
+// A small HTTP/1.1 server. This header shows no Boost, because Beast costs many seconds a translation unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+
+namespace deliverd::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct Request {
+    std::string method;  // upper case
+    std::string path;    // percent-encoded as received, without the query
+    std::string query;   // without '?'
+    Headers headers;
+    std::string body;
+    std::string remote_address;
+
+    /// First header with this name, compared without case; empty when absent.
+    [[nodiscard]] std::string_view header(std::string_view name) const;
+};
+
+struct Response {
+    int status = 200;
+    Headers headers;
+    std::string content_type = "application/json";
+    std::string body;
+};
+
+/// Called on one of `handler_threads` threads; may block. An exception becomes a bare 500.
+using Handler = std::function<Response(const Request&)>;
+
+/// Makes the body of errors the server itself finds (malformed request, body too large, …), so that they
+/// look like everyone else's. Called on an I/O thread: must not block.
+using ErrorBody = std::function<Response(int status, std::string_view code, std::string_view message)>;
+
+struct ServerOptions {
+    std::string host = "127.0.0.1";
+    std::uint16_t port = 8080;  // 0: any free one
+    std::size_t handler_threads = 4;
+    std::size_t max_connections = 1024;      // further ones are answered 503 and closed
+    std::size_t max_queued_requests = 1024;  // waiting for a handler thread; further ones get 503
+    std::size_t max_header_bytes = 16 * 1024;
+    std::size_t max_body_bytes = 1024 * 1024;
+    Duration header_timeout = std::chrono::seconds(10);  // from the first byte (or accept) to the end of the header
+    Duration body_timeout = std::chrono::seconds(30);    // from there to the end of the body
+    Duration idle_timeout = std::chrono::seconds(60);    // keep-alive without a request
+    Duration write_timeout = std::chrono::seconds(30);
+};
+
+class Server {
+public:
+    virtual ~Server() = default;  // stops without patience
+
+    /// Binds and starts serving on threads of its own. Failure: code `bind_failed`, naming address and cause.
+    static Result<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler,
+                                                 ErrorBody error_body);
+
+    /// The port in use, also when 0 was asked for.
+    [[nodiscard]] virtual std::uint16_t port() const = 0;
+
+    /// Accepts nothing more, lets requests under way finish for up to `patience`, then closes all
+    /// connections and joins the threads. Idempotent.
+    virtual void stop(Duration patience) = 0;
+};
+
+}  // namespace deliverd::http

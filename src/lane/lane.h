@@ -1,0 +1,83 @@
+// One lane: rows from an Outbox, through a Sink, and back as settlements.
+//
+//     claim ─▶ [claimed queue] ─▶ send ─▶ (sink) ─▶ [outcomes] ─▶ [settle queue] ─▶ settle
+//
+// Three threads (fetch, send, settle) joined by bounded queues, and a fourth that renews leases older than
+// a third of their length. Everything they decide is in stages without threads (stages.h), which the
+// simulator runs too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "lane/observer.h"
+#include "message/retry_policy.h"
+#include "sink/sink.h"
+#include "store/outbox.h"
+
+namespace deliverd::lane {
+
+struct LaneOptions {
+    std::string name;
+    std::string worker_id;              // unique among all processes on the table
+    std::int32_t batch_size = 100;      // rows a claim, and at most a settle
+    std::int32_t parallelism = 16;      // messages at the sink at once
+    Duration lease = std::chrono::seconds(60);
+    RetryPolicy retry = RetryPolicy::leases();
+    Duration idle_poll = std::chrono::milliseconds(500);  // longest wait between looks at an empty table
+    Duration busy_poll = std::chrono::milliseconds(2);    // shortest
+    Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
+    Duration settle_patience = std::chrono::minutes(10);  // then a settle the database refuses is left to its lease
+    Duration retry_after_cap = std::chrono::hours(1);     // a receiver cannot ask for more
+};
+
+/// What a lane did since it was made.
+struct LaneTotals {
+    std::uint64_t claimed = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t duplicates = 0;   // not sent: an equal one already was
+    std::uint64_t retried = 0;
+    std::uint64_t dead = 0;
+    std::uint64_t conflicts = 0;    // settled by someone else meanwhile
+    std::uint64_t abandoned = 0;    // left to their leases (database away, or no time to finish)
+    std::uint64_t released = 0;     // given back unsent
+    std::uint64_t database_errors = 0;
+
+    [[nodiscard]] bool anything_failed() const {
+        return retried + dead + conflicts + abandoned + database_errors > 0;
+    }
+};
+
+class Lane {
+public:
+    /// All references outlive the lane. `random` and `clock` are used by the lane's threads only.
+    Lane(LaneOptions options, store::Outbox& outbox, sink::Sink& sink, const Clock& clock, Random& random,
+         Observer& observer, Log& log);
+    ~Lane();  // stop() without patience
+
+    /// Starts the threads. Returns at once.
+    void start();
+
+    /// Claims nothing more, sends nothing more, waits up to `patience` for what is at the sink, settles it,
+    /// gives the unsent rows back, joins the threads. What was not finished is left to its lease and counted
+    /// as abandoned. Idempotent.
+    void stop(Duration patience);
+
+    /// Makes a stop() under way (or to come) end without waiting any longer. Safe from any thread.
+    void hurry();
+
+    /// One batch on the calling thread's watch: claims once, sends, settles, returns. Not after start().
+    LaneTotals run_once(Duration patience);
+
+    [[nodiscard]] LaneTotals totals() const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace deliverd::lane

@@ -1,0 +1,43 @@
+// When to try again, and when to give up: pure code over a number of failures and a Random.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/random.h"
+
+namespace deliverd {
+
+/// Every policy in deliverd is one set of these numbers.
+///
+/// With n failures so far (the present one included, n >= 1) the wait is
+///
+///     raw  = base_seconds * factor^(n - 1 + first_exponent)  [+ uniform(±jitter_seconds)]
+///     wait = min(raw, cap_seconds)                            [* (1 ± jitter)]
+///
+/// cut to whole seconds where `whole_seconds` says so, and never below min_seconds.
+struct RetryPolicy {
+    double base_seconds = 1;
+    double factor = 2;
+    std::int32_t first_exponent = 0;  // 1 for the lease protocol, whose first wait is base * factor
+    double cap_seconds = 300;
+    double jitter = 0;           // fraction, applied after the cap
+    double jitter_seconds = 0;   // absolute, applied before the cap
+    bool whole_seconds = false;
+    double min_seconds = 0;
+    std::int32_t dead_at_failures = 10;  // the failure with this number is the last
+
+    /// The wait after the n-th failure. Finite and within [shortest_wait, longest_wait] for every n.
+    [[nodiscard]] Duration wait_after(std::int32_t failures, Random& random) const;
+    [[nodiscard]] bool gives_up_at(std::int32_t failures) const { return failures >= dead_at_failures; }
+
+    [[nodiscard]] Duration shortest_wait(std::int32_t failures) const;
+    [[nodiscard]] Duration longest_wait(std::int32_t failures) const;
+
+    static RetryPolicy orders(std::int32_t max_retries = 8);   // 2, 4, … 256 s ±10 %; dead at failure max+1
+    static RetryPolicy events();                               // 1, 2, … 300 s ±20 %; dead at failure 10
+    static RetryPolicy leases(std::int32_t max_retries = 5);   // 120, 240, … 3600 s ±30 %, whole seconds
+    static RetryPolicy spool();                                // 60, 120, … s ±30 s, at most 1 h; five attempts
+};
+
+}  // namespace deliverd

@@ -1,0 +1,48 @@
+// The port to the world outside: one asynchronous batch call, outcomes in any order.
+//
+// The contract for every sink:
+//   - send() starts the messages of a batch and returns without waiting for the network;
+//   - each message gets exactly one outcome, from any thread, in any order, possibly before send() returns;
+//   - an outcome is *delivered* only when the receiver said so, *retryable* or *permanent* only when it
+//     certainly has not taken the message, and *ambiguous* whenever neither is known;
+//   - every attempt ends within the sink's own named timeout;
+//   - the sink never retries by itself anything that could double a message: retrying is the lane's job.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+#include "message/message.h"
+
+namespace deliverd::sink {
+
+/// Takes outcomes. Called from the sink's threads: must be quick, must not call back into the sink.
+class OutcomeReceiver {
+public:
+    virtual ~OutcomeReceiver() = default;
+    virtual void on_outcome(const Message& message, Outcome outcome) = 0;
+};
+
+class Sink {
+public:
+    /// Implies stop() with no patience.
+    virtual ~Sink() = default;
+
+    /// `messages` point to values that stay alive and unchanged until their outcome was reported; so does
+    /// `receiver`. Called from one thread at a time; the caller keeps at most `parallelism` under way.
+    virtual void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) = 0;
+
+    /// Waits up to `patience` for what is under way, then reports the rest as ambiguous. When it returns,
+    /// no outcome will be reported any more. Nothing may be sent afterwards. Idempotent.
+    virtual void stop(Duration patience) = 0;
+
+    /// For `deliverd doctor`: can the receiver be reached? Blocks for at most `deadline`; sends no message.
+    virtual Result<void> check(Duration deadline) = 0;
+
+    /// For logs and metrics: "http", "console".
+    [[nodiscard]] virtual std::string_view name() const = 0;
+};
+
+}  // namespace deliverd::sink

@@ -1,0 +1,132 @@
+// The port through which a lane takes rows from an outbox table and records how each attempt ended.
+// One batch is one round trip, whatever its size.
+//
+// Guarantees every implementation gives (store/outbox_conformance.h checks them):
+//   - a row is held by at most one worker at a time; the database's clock decides when a lease has run out;
+//   - a settlement takes effect only while the row is pending and held by that worker, also after the
+//     lease has run out if nobody else took it; otherwise nothing changes and the answer says so;
+//   - a settlement and its audit record are one transaction: both or neither, once.
+//
+// Threads: every method may be called from several threads at once; each call borrows a connection and
+//   waits at most the store's own named limits for it.
+// Blocking: a call blocks for at most the pool wait plus the statement timeout.
+// Failure: Error class retryable (certainly not done), ambiguous (connection lost while it may have
+//   committed) or permanent (bad argument, schema missing); codes `db_timeout`, `db_error`,
+//   `db_unreachable`, `bad_argument`. Broken connections are replaced by the store itself, with backoff.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+#include "message/message.h"
+
+namespace deliverd::store {
+
+/// A position in due order. Opaque outside the store that made it.
+struct Cursor {
+    std::string due_at;
+    std::int64_t id = 0;
+};
+
+struct ClaimRequest {
+    std::string worker_id;
+    std::int32_t limit = 0;
+    Duration lease{};
+    /// Look only behind this position. Saves walking over what was settled a moment ago, whose dead index
+    /// entries a long transaction elsewhere can pin; rows before it are found by the next look without.
+    std::optional<Cursor> after;
+};
+
+/// A row now held by the claiming worker.
+struct Claimed {
+    Message message;
+    double due_age_seconds = 0;  // how long it had been due when claimed, by the database's clock
+    bool duplicate = false;      // a row with the same dedup_key was already sent …
+    std::optional<std::string> duplicate_receipt;  // … and this is what its receiver called it
+};
+
+struct ClaimBatch {
+    std::vector<Claimed> rows;   // in due order
+    std::optional<Cursor> last;  // of the last row; none when there are no rows
+};
+
+enum class SettleKind {
+    sent,       // delivered
+    duplicate,  // not sent: an equal message already was
+    retry,      // one failure more, due again after `delay`
+    dead,       // one failure more, given up
+};
+
+struct Settlement {
+    std::int64_t id = 0;
+    SettleKind kind = SettleKind::sent;
+    std::int32_t failures_before = 0;      // Message::failures, for the audit record
+    std::optional<std::string> receipt;    // sent, duplicate
+    std::string error;                     // retry, dead: what is stored as last_error
+    Duration delay{};                      // retry: added to the database's now()
+};
+
+/// A row as it is at this moment, whoever holds it.
+struct RowState {
+    std::string status;
+    std::int32_t failures = 0;
+    std::optional<std::string> locked_by;
+    std::optional<std::string> last_error;
+};
+
+struct SettleAnswer {
+    std::int64_t id = 0;
+    bool applied = false;
+    std::optional<RowState> row;  // when not applied: what stands there instead; none when the row is gone
+};
+
+/// One extra line in outbox_audit, for what is not a transition: conflicts and database trouble.
+struct AuditNote {
+    std::int64_t id = 0;
+    std::string reason;  // outbox_flush_conflict | _db_timeout | _db_error
+    std::string detail;
+    std::int32_t failures = 0;
+};
+
+struct OutboxCounts {
+    std::int64_t pending = 0;
+    std::int64_t sent = 0;
+    std::int64_t dead = 0;
+};
+
+class Outbox {
+public:
+    virtual ~Outbox() = default;
+
+    virtual Result<ClaimBatch> claim(const ClaimRequest& request) = 0;
+
+    /// One answer a settlement, in the same order.
+    virtual Result<std::vector<SettleAnswer>> settle(std::string_view worker_id,
+                                                     std::span<const Settlement> settlements) = 0;
+
+    /// Starts the leases anew; answers the ids that were still this worker's.
+    virtual Result<std::vector<std::int64_t>> renew(std::string_view worker_id,
+                                                    std::span<const std::int64_t> ids) = 0;
+
+    /// Gives unsent rows back, so that another worker need not wait for the lease to run out.
+    virtual Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
+
+    virtual Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) = 0;
+
+    /// How long the oldest due, pending row has been due; 0 when none is.
+    virtual Result<double> lag_seconds() = 0;
+
+    /// Rows by state. Reads the whole table: for the demo, the tests and people, not for a loop.
+    virtual Result<OutboxCounts> counts() = 0;
+
+    /// Answers when the database does, within `deadline`.
+    virtual Result<void> ping(Duration deadline) = 0;
+};
+
+}  // namespace deliverd::store
