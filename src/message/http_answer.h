@@ -1,0 +1,25 @@
+// How an HTTP answer becomes an outcome: the table of docs/delivery.md as pure code.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/clock.h"
+#include "message/message.h"
+
+namespace deliverd {
+
+struct HttpAnswer {
+    int status = 0;
+    std::string_view body;         // as much of it as was read
+    std::string_view retry_after;  // the header's value; empty when absent
+};
+
+/// `message_id` is the idempotency key we sent: a 409 counts as processed only when it speaks of ours or
+/// names none. `now` turns a Retry-After date into a wait.
+[[nodiscard]] Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_id, WallTime now);
+
+/// Retry-After in seconds or as an HTTP date; none when unreadable or in the past.
+[[nodiscard]] std::optional<Duration> parse_retry_after(std::string_view value, WallTime now);
+
+}  // namespace deliverd

@@ -1,0 +1,35 @@
+// Sends each message as one HTTP request (libcurl multi on a thread of its own: keep-alive, HTTP/2).
+//
+// POST url, body = Message::body, `Content-Type` = Message::content_type, `Idempotency-Key` =
+// Message::message_id, Message::headers, then the configured headers. Redirects are not followed.
+// How an answer becomes an outcome: message/http_answer.h and the table in docs/delivery.md.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sink/sink.h"
+
+namespace deliverd::sink {
+
+struct HttpSinkOptions {
+    std::string url;
+    std::vector<std::pair<std::string, std::string>> headers;
+    std::string token_file;  // bearer token, re-read when the file changes; empty: none
+    Duration connect_timeout = std::chrono::seconds(3);
+    Duration timeout = std::chrono::seconds(5);  // whole request
+    std::size_t max_connections = 64;
+    std::size_t max_answer_bytes = 64 * 1024;  // of an answer's body; the rest is not read
+    std::vector<std::string> receipt_fields;   // first of these found in a JSON answer is the receipt
+    bool verify_tls = true;
+};
+
+/// Fails (permanent, `bad_argument`) for a URL that is not http or https, or headers with line breaks.
+[[nodiscard]] Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log);
+
+}  // namespace deliverd::sink

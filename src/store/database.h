@@ -1,0 +1,73 @@
+// One database, whichever it is: what the program needs beside the outboxes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "deliverd/lease.h"
+#include "deliverd/result.h"
+#include "store/outbox.h"
+
+namespace deliverd::store {
+
+struct MigrationStep {
+    int version = 0;
+    std::string name;
+    std::string sql;  // as it is (or would be) run
+};
+
+enum class SchemaState {
+    current,
+    missing,  // nothing of deliverd's is there
+    old,      // some migrations are still to be applied
+    newer,    // made by a later deliverd: this one must not touch it
+    changed,  // an applied migration is not the one this program has
+};
+
+struct SchemaReport {
+    SchemaState state = SchemaState::missing;
+    int found_version = 0;
+    int wanted_version = 0;
+    std::string advice;  // one line: what is the matter and which command to type; empty when current
+};
+
+/// One thing `deliverd doctor` looked at.
+struct Finding {
+    std::string check;
+    bool ok = false;
+    std::string message;  // what was found, and what to do about it
+};
+
+/// Threads: every method may be called from several threads at once.
+/// Failure: as in store/outbox.h; `db_unreachable` names host (or path) and cause, never a password.
+class Database {
+public:
+    virtual ~Database() = default;
+
+    /// "PostgreSQL 15.8 at db:5432/app" or "SQLite ./deliverd.db": for people, without secrets.
+    [[nodiscard]] virtual std::string describe() const = 0;
+
+    virtual Result<SchemaReport> schema() = 0;
+
+    /// Applies what is missing, under a lock that makes concurrent migrations wait for each other; answers
+    /// what it did, or with `dry_run` what it would do. Refused, permanent, when the schema is newer or changed.
+    virtual Result<std::vector<MigrationStep>> migrate(bool dry_run) = 0;
+
+    /// The memory outbox (lease protocol) for lanes.
+    virtual std::unique_ptr<Outbox> memory_outbox() = 0;
+
+    /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
+    /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this
+    /// Database's connections.
+    virtual Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) = 0;
+
+    /// Version, privileges, settings: whatever a person should know before relying on it.
+    virtual Result<std::vector<Finding>> inspect() = 0;
+
+    virtual Result<void> ping(Duration deadline) = 0;
+};
+
+}  // namespace deliverd::store

@@ -1,0 +1,30 @@
+// PostgreSQL by libpq: a bounded pool, prepared statements, one round trip a batch.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "store/database.h"
+
+namespace deliverd::store {
+
+struct PostgresOptions {
+    std::string conninfo;          // URL or key=value; may hold a password: never logged
+    std::string schema = "public";  // of the outbox tables
+    std::size_t max_connections = 8;
+    Duration connect_timeout = std::chrono::seconds(5);
+    Duration statement_timeout = std::chrono::seconds(30);
+    Duration lock_timeout = std::chrono::seconds(5);
+    Duration pool_wait = std::chrono::seconds(10);  // for a free connection
+    std::int64_t max_payload_bytes = kDefaultMaxPayloadBytes;
+};
+
+/// Opens lazily: an unreachable server is reported by the first call, and every later call tries again
+/// (with backoff), so that a lane outlives its database. Fails only for a conninfo that cannot be read.
+[[nodiscard]] Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log);
+
+}  // namespace deliverd::store
