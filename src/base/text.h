@@ -13,8 +13,16 @@ namespace deliverd {
 /// Offset of the first byte that is not valid UTF-8 (overlong forms and surrogates are not), if any.
 [[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
 
-/// At most `max_bytes` of `text`, cut at a character boundary, "…" appended where something was cut.
+/// `text`, cut at a character boundary where it is longer than `max_bytes`; "…" stands for what was cut and
+/// counts towards `max_bytes`.
 [[nodiscard]] std::string shorten(std::string_view text, std::size_t max_bytes);
+
+/// `bytes` as one line that any terminal, log and database takes: control characters become spaces, bytes
+/// that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string one_line(std::string_view bytes);
+
+/// `bytes` with each byte that is not UTF-8 replaced by U+FFFD; the rest untouched.
+[[nodiscard]] std::string valid_utf8(std::string_view bytes);
 
 /// The candidate a person most likely meant (edit distance at most 3 and below half its length), if any.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,

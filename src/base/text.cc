@@ -1,0 +1,199 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+namespace deliverd {
+namespace {
+
+constexpr std::string_view kEllipsis = "\u2026";
+constexpr std::string_view kReplacement = "\uFFFD";
+
+/// Length of the valid UTF-8 character at the start of `bytes`; 0 when there is none.
+std::size_t utf8_length(std::string_view bytes) {
+    const auto byte = [bytes](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+    const unsigned char lead = byte(0);
+    if (lead < 0x80) return 1;
+    const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (lead < 0xC2 || lead > 0xF4 || bytes.size() < length) return 0;
+    // The second byte's range refuses overlong forms, surrogates and what lies beyond U+10FFFF.
+    const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (byte(1) < low || byte(1) > high) return 0;
+    for (std::size_t i = 2; i < length; ++i) {
+        if ((byte(i) & 0xC0U) != 0x80) return 0;
+    }
+    return length;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row[b.size()];
+}
+
+/// Reads RFC 3339 from left to right; a step that does not fit makes `ok` false for good.
+struct Reader {
+    std::string_view rest;
+    bool ok = true;
+
+    int number(std::size_t digits) {
+        int value = 0;
+        for (std::size_t i = 0; i < digits; ++i) {
+            if (i >= rest.size() || rest[i] < '0' || rest[i] > '9') ok = false;
+            if (!ok) return 0;
+            value = value * 10 + (rest[i] - '0');
+        }
+        rest.remove_prefix(digits);
+        return value;
+    }
+    bool take(std::string_view any_of) {
+        if (rest.empty() || any_of.find(rest.front()) == std::string_view::npos) return false;
+        rest.remove_prefix(1);
+        return true;
+    }
+    void expect(std::string_view any_of) { ok = take(any_of) && ok; }
+
+    std::chrono::microseconds fraction() {
+        if (!take(".")) return {};
+        if (rest.empty() || rest.front() < '0' || rest.front() > '9') ok = false;
+        std::int64_t micros = 0;
+        std::int64_t unit = 100'000;
+        while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') {
+            micros += (rest.front() - '0') * unit;
+            unit /= 10;
+            rest.remove_prefix(1);
+        }
+        return std::chrono::microseconds(micros);
+    }
+
+    std::chrono::minutes offset() {
+        if (take("Zz")) return {};
+        const bool west = !rest.empty() && rest.front() == '-';
+        expect("+-");
+        const int hours = number(2);
+        const int minutes = take(":") ? number(2) : 0;  // PostgreSQL writes +00
+        if (hours > 23 || minutes > 59) ok = false;
+        const std::chrono::minutes span = std::chrono::hours(hours) + std::chrono::minutes(minutes);
+        return west ? -span : span;
+    }
+};
+
+}  // namespace
+
+std::optional<std::size_t> find_invalid_utf8(std::string_view bytes) {
+    std::size_t at = 0;
+    while (at < bytes.size()) {
+        const std::size_t length = utf8_length(bytes.substr(at));
+        if (length == 0) return at;
+        at += length;
+    }
+    return std::nullopt;
+}
+
+std::string shorten(std::string_view text, std::size_t max_bytes) {
+    if (text.size() <= max_bytes) return std::string(text);
+    const bool room_for_ellipsis = max_bytes >= kEllipsis.size();
+    std::size_t cut = room_for_ellipsis ? max_bytes - kEllipsis.size() : max_bytes;
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80) --cut;
+    std::string out(text.substr(0, cut));
+    if (room_for_ellipsis) out += kEllipsis;
+    return out;
+}
+
+std::string one_line(std::string_view bytes) {
+    std::string out;
+    out.reserve(bytes.size());
+    for (std::size_t at = 0; at < bytes.size();) {
+        const std::size_t length = utf8_length(bytes.substr(at));
+        const auto byte = static_cast<unsigned char>(bytes[at]);
+        if (length == 0) {
+            out += kReplacement;
+        } else if (byte < 0x20 || byte == 0x7F) {
+            out.push_back(' ');
+        } else {
+            out += bytes.substr(at, length);
+        }
+        at += std::max<std::size_t>(length, 1);
+    }
+    return out;
+}
+
+std::string valid_utf8(std::string_view bytes) {
+    std::string out;
+    out.reserve(bytes.size());
+    while (const auto bad = find_invalid_utf8(bytes)) {
+        out += bytes.substr(0, *bad);
+        out += kReplacement;
+        bytes.remove_prefix(*bad + 1);
+    }
+    out += bytes;
+    return out;
+}
+
+std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates) {
+    constexpr std::size_t kMaxDistance = 3;
+    std::optional<std::string_view> best;
+    std::size_t best_distance = kMaxDistance + 1;
+    for (const std::string_view candidate : candidates) {
+        const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+        if (longer - shorter >= best_distance) continue;  // also keeps a very long word from costing anything
+        const std::size_t distance = edit_distance(word, candidate);
+        if (distance < best_distance && 2 * distance < candidate.size()) {
+            best = candidate;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+std::string rfc3339_millis(WallTime time) {
+    const auto millis = std::chrono::floor<std::chrono::milliseconds>(time);
+    const auto day = std::chrono::floor<std::chrono::days>(millis);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss clock(millis - day);
+    std::array<char, 64> buffer{};
+    const int length = std::snprintf(
+        buffer.data(), buffer.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
+        static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+        static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()),
+        static_cast<int>(clock.subseconds().count()));
+    return {buffer.data(), static_cast<std::size_t>(length)};
+}
+
+std::optional<WallTime> parse_rfc3339(std::string_view text) {
+    Reader in{text};
+    const std::chrono::year year(in.number(4));
+    in.expect("-");
+    const std::chrono::month month(static_cast<unsigned>(in.number(2)));
+    in.expect("-");
+    const std::chrono::day day(static_cast<unsigned>(in.number(2)));
+    in.expect("Tt ");
+    const int hour = in.number(2);
+    in.expect(":");
+    const int minute = in.number(2);
+    in.expect(":");
+    const int second = in.number(2);
+    const auto fraction = in.fraction();
+    const auto offset = in.offset();
+
+    const std::chrono::year_month_day date(year, month, day);
+    // 60 is a leap second, which calendar time here counts as the next minute's first.
+    if (!in.ok || !in.rest.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return std::nullopt;
+    return WallTime(std::chrono::sys_days(date)) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
+           std::chrono::seconds(second) + fraction - offset;
+}
+
+}  // namespace deliverd
