@@ -1,6 +1,7 @@
 // How an HTTP answer becomes an outcome: the table of docs/delivery.md as pure code.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string_view>
 
@@ -19,7 +20,11 @@ struct HttpAnswer {
 /// names none. `now` turns a Retry-After date into a wait.
 [[nodiscard]] Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_id, WallTime now);
 
-/// Retry-After in seconds or as an HTTP date; none when unreadable or in the past.
+/// A receiver cannot put a message off for longer than this.
+inline constexpr std::chrono::hours kLongestRetryAfter{30 * 24};
+
+/// Retry-After in seconds or as an HTTP date; none when unreadable or in the past, at most
+/// kLongestRetryAfter.
 [[nodiscard]] std::optional<Duration> parse_retry_after(std::string_view value, WallTime now);
 
 }  // namespace deliverd

@@ -14,15 +14,15 @@ namespace deliverd {
 
 /// One message on its way from an outbox row to a sink.
 struct Message {
-    std::int64_t id = 0;            // the row's id in its outbox
-    std::string message_id;         // stable across attempts: what the receiver deduplicates by
-    std::string key;                // partition or routing key: target space, aggregate id
-    std::string type;               // event type; empty where the outbox has none
-    std::string body;               // the exact bytes to send
-    std::string content_type;       // "application/json"
+    std::int64_t id = 0;       // the row's id in its outbox
+    std::string message_id;    // stable across attempts: what the receiver deduplicates by
+    std::string key;           // partition or routing key: target space, aggregate id
+    std::string type;          // event type; empty where the outbox has none
+    std::string body;          // the exact bytes to send
+    std::string content_type;  // "application/json"
     std::vector<std::pair<std::string, std::string>> headers;
-    std::string dedup_key;          // equal keys carry equal content to one place; empty: never compared
-    std::int32_t failures = 0;      // failed attempts recorded before this one
+    std::string dedup_key;      // equal keys carry equal content to one place; empty: never compared
+    std::int32_t failures = 0;  // failed attempts recorded before this one
 };
 
 enum class OutcomeKind {
@@ -49,10 +49,10 @@ enum class OutcomeKind {
 /// How one delivery attempt ended.
 struct Outcome {
     OutcomeKind kind = OutcomeKind::retryable;
-    std::string code;                      // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
-    std::string detail;                    // one line for people; never a secret, at most kMaxDetailBytes
-    std::optional<std::string> receipt;    // what the receiver calls it (memory_id, broker order id)
-    std::optional<Duration> retry_after;   // the receiver asked to wait at least this long
+    std::string code;                     // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
+    std::string detail;                   // one line for people; never a secret, at most kMaxDetailBytes
+    std::optional<std::string> receipt;   // what the receiver calls it (memory_id, broker order id)
+    std::optional<Duration> retry_after;  // the receiver asked to wait at least this long
 };
 
 inline constexpr std::size_t kMaxDetailBytes = 512;

@@ -21,8 +21,8 @@ struct RetryPolicy {
     double factor = 2;
     std::int32_t first_exponent = 0;  // 1 for the lease protocol, whose first wait is base * factor
     double cap_seconds = 300;
-    double jitter = 0;           // fraction, applied after the cap
-    double jitter_seconds = 0;   // absolute, applied before the cap
+    double jitter = 0;          // fraction, applied after the cap
+    double jitter_seconds = 0;  // absolute, applied before the cap
     bool whole_seconds = false;
     double min_seconds = 0;
     std::int32_t dead_at_failures = 10;  // the failure with this number is the last
@@ -34,10 +34,10 @@ struct RetryPolicy {
     [[nodiscard]] Duration shortest_wait(std::int32_t failures) const;
     [[nodiscard]] Duration longest_wait(std::int32_t failures) const;
 
-    static RetryPolicy orders(std::int32_t max_retries = 8);   // 2, 4, … 256 s ±10 %; dead at failure max+1
-    static RetryPolicy events();                               // 1, 2, … 300 s ±20 %; dead at failure 10
-    static RetryPolicy leases(std::int32_t max_retries = 5);   // 120, 240, … 3600 s ±30 %, whole seconds
-    static RetryPolicy spool();                                // 60, 120, … s ±30 s, at most 1 h; five attempts
+    static RetryPolicy orders(std::int32_t max_retries = 8);  // 2, 4, … 256 s ±10 %; dead at failure max+1
+    static RetryPolicy events();                              // 1, 2, … 300 s ±20 %; dead at failure 10
+    static RetryPolicy leases(std::int32_t max_retries = 5);  // 120, 240, … 3600 s ±30 %, whole seconds
+    static RetryPolicy spool();                               // 60, 120, … s ±30 s, at most 1 h; five attempts
 };
 
 }  // namespace deliverd
