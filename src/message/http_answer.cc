@@ -120,7 +120,7 @@ std::optional<Duration> parse_retry_after(std::string_view value, WallTime now) 
     }
     const auto date = parse_http_date(value, now);
     if (!date || *date < now) return std::nullopt;
-    return std::min<Duration>(*date - now, kLongestRetryAfter);
+    return std::min<std::chrono::microseconds>(*date - now, kLongestRetryAfter);  // nanoseconds would overflow
 }
 
 }  // namespace deliverd
