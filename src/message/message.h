@@ -49,10 +49,10 @@ enum class OutcomeKind {
 /// How one delivery attempt ended.
 struct Outcome {
     OutcomeKind kind = OutcomeKind::retryable;
-    std::string code;                     // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
-    std::string detail;                   // one line for people; never a secret, at most kMaxDetailBytes
-    std::optional<std::string> receipt;   // what the receiver calls it (memory_id, broker order id)
-    std::optional<Duration> retry_after;  // the receiver asked to wait at least this long
+    std::string code{};                     // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
+    std::string detail{};                   // one line for people; never a secret, at most kMaxDetailBytes
+    std::optional<std::string> receipt{};   // what the receiver calls it (memory_id, broker order id)
+    std::optional<Duration> retry_after{};  // the receiver asked to wait at least this long
 };
 
 inline constexpr std::size_t kMaxDetailBytes = 512;

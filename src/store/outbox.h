@@ -3,8 +3,10 @@
 //
 // Guarantees every implementation gives (store/outbox_conformance.h checks them):
 //   - a row is held by at most one worker at a time; the database's clock decides when a lease has run out;
-//   - a settlement takes effect only while the row is pending and held by that worker, also after the
-//     lease has run out if nobody else took it; otherwise nothing changes and the answer says so;
+//   - a settlement takes effect only while the row is pending, held by that worker and has as many failures as
+//     when it was claimed, also after the lease has run out if nobody else took it; otherwise nothing changes
+//     and the answer says so. The count is the fence: a settle whose answer was lost may be repeated after the
+//     worker has claimed the row anew, and still counts once;
 //   - a settlement and its audit record are one transaction: both or neither, once.
 //
 // Threads: every method may be called from several threads at once; each call borrows a connection and
@@ -46,8 +48,8 @@ struct ClaimRequest {
 /// A row now held by the claiming worker.
 struct Claimed {
     Message message;
-    double due_age_seconds = 0;  // how long it had been due when claimed, by the database's clock
-    bool duplicate = false;      // a row with the same dedup_key was already sent …
+    double due_age_seconds = 0;                    // how long it had been due when claimed, by the database's clock
+    bool duplicate = false;                        // a row with the same dedup_key was already sent …
     std::optional<std::string> duplicate_receipt;  // … and this is what its receiver called it
 };
 
@@ -66,18 +68,18 @@ enum class SettleKind {
 struct Settlement {
     std::int64_t id = 0;
     SettleKind kind = SettleKind::sent;
-    std::int32_t failures_before = 0;      // Message::failures, for the audit record
-    std::optional<std::string> receipt;    // sent, duplicate
-    std::string error;                     // retry, dead: what is stored as last_error
+    std::int32_t failures_before = 0;      // Message::failures, which must still stand in the row
+    std::optional<std::string> receipt{};  // sent, duplicate
+    std::string error{};                   // retry, dead: what is stored as last_error
     Duration delay{};                      // retry: added to the database's now()
 };
 
 /// A row as it is at this moment, whoever holds it.
 struct RowState {
-    std::string status;
+    std::string status{};
     std::int32_t failures = 0;
-    std::optional<std::string> locked_by;
-    std::optional<std::string> last_error;
+    std::optional<std::string> locked_by{};
+    std::optional<std::string> last_error{};
 };
 
 struct SettleAnswer {
@@ -111,8 +113,7 @@ public:
                                                      std::span<const Settlement> settlements) = 0;
 
     /// Starts the leases anew; answers the ids that were still this worker's.
-    virtual Result<std::vector<std::int64_t>> renew(std::string_view worker_id,
-                                                    std::span<const std::int64_t> ids) = 0;
+    virtual Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
 
     /// Gives unsent rows back, so that another worker need not wait for the lease to run out.
     virtual Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
