@@ -23,33 +23,31 @@ namespace deliverd::lane {
 
 struct LaneOptions {
     std::string name;
-    std::string worker_id;              // unique among all processes on the table
-    std::int32_t batch_size = 100;      // rows a claim, and at most a settle
-    std::int32_t parallelism = 16;      // messages at the sink at once
+    std::string worker_id;          // unique among all processes on the table
+    std::int32_t batch_size = 100;  // rows a claim, and at most a settle
+    std::int32_t parallelism = 16;  // messages at the sink at once
     Duration lease = std::chrono::seconds(60);
     RetryPolicy retry = RetryPolicy::leases();
-    Duration idle_poll = std::chrono::milliseconds(500);  // longest wait between looks at an empty table
-    Duration busy_poll = std::chrono::milliseconds(2);    // shortest
+    Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between looks at an empty table
+    Duration busy_poll = std::chrono::milliseconds(2);      // shortest
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
-    Duration settle_patience = std::chrono::minutes(10);  // then a settle the database refuses is left to its lease
-    Duration retry_after_cap = std::chrono::hours(1);     // a receiver cannot ask for more
+    Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is left to its lease
+    Duration retry_after_cap = std::chrono::hours(1);       // a receiver cannot ask for more
 };
 
 /// What a lane did since it was made.
 struct LaneTotals {
     std::uint64_t claimed = 0;
     std::uint64_t sent = 0;
-    std::uint64_t duplicates = 0;   // not sent: an equal one already was
+    std::uint64_t duplicates = 0;  // not sent: an equal one already was
     std::uint64_t retried = 0;
     std::uint64_t dead = 0;
-    std::uint64_t conflicts = 0;    // settled by someone else meanwhile
-    std::uint64_t abandoned = 0;    // left to their leases (database away, or no time to finish)
-    std::uint64_t released = 0;     // given back unsent
+    std::uint64_t conflicts = 0;  // settled by someone else meanwhile
+    std::uint64_t abandoned = 0;  // left to their leases (database away, or no time to finish)
+    std::uint64_t released = 0;   // given back unsent
     std::uint64_t database_errors = 0;
 
-    [[nodiscard]] bool anything_failed() const {
-        return retried + dead + conflicts + abandoned + database_errors > 0;
-    }
+    [[nodiscard]] bool anything_failed() const { return retried + dead + conflicts + abandoned + database_errors > 0; }
 };
 
 class Lane {

@@ -1,0 +1,65 @@
+#include "lane/decide.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::lane {
+
+using store::SettleKind;
+using store::Settlement;
+
+Settlement decide(const Message& message, const Outcome& outcome, const RetryPolicy& policy, Duration retry_after_cap,
+                  Random& random) {
+    Settlement settlement;
+    settlement.id = message.id;
+    settlement.failures_before = message.failures;
+    if (outcome.kind == OutcomeKind::delivered) {
+        settlement.kind = SettleKind::sent;
+        settlement.receipt = outcome.receipt;
+        return settlement;
+    }
+    settlement.error = describe_failure(outcome);
+    const std::int32_t failures = message.failures + 1;
+    if (outcome.kind == OutcomeKind::permanent || policy.gives_up_at(failures)) {
+        settlement.kind = SettleKind::dead;
+        return settlement;
+    }
+    settlement.kind = SettleKind::retry;
+    settlement.delay = policy.wait_after(failures, random);
+    if (outcome.retry_after) {
+        settlement.delay = std::max(settlement.delay, std::min(*outcome.retry_after, retry_after_cap));
+    }
+    return settlement;
+}
+
+Settlement settle_as_duplicate(const Message& message, std::optional<std::string> receipt) {
+    Settlement settlement;
+    settlement.id = message.id;
+    settlement.kind = SettleKind::duplicate;
+    settlement.failures_before = message.failures;
+    settlement.receipt = std::move(receipt);
+    return settlement;
+}
+
+std::string describe_failure(const Outcome& outcome) {
+    std::string text = outcome.code.empty() ? std::string("FAILED") : outcome.code;
+    if (outcome.kind == OutcomeKind::ambiguous) text += " (ambiguous: the receiver may have it)";
+    if (!outcome.detail.empty()) text += ": " + outcome.detail;
+    return text;
+}
+
+bool took_effect_earlier(const Settlement& settlement, const store::RowState& row) {
+    switch (settlement.kind) {
+        case SettleKind::sent:
+        case SettleKind::duplicate:
+            return row.status == "sent";
+        case SettleKind::dead:
+            return row.status == "dead" && row.failures == settlement.failures_before + 1;
+        case SettleKind::retry:
+            return row.status == "pending" && row.failures == settlement.failures_before + 1 &&
+                   row.last_error == settlement.error;
+    }
+    return false;
+}
+
+}  // namespace deliverd::lane

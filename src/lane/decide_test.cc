@@ -1,0 +1,88 @@
+#include "lane/decide.h"
+
+#include <gtest/gtest.h>
+
+namespace deliverd::lane {
+namespace {
+
+using store::RowState;
+using store::SettleKind;
+using store::Settlement;
+
+class Decide : public ::testing::Test {
+protected:
+    Settlement decide_after(std::int32_t failures, Outcome outcome) {
+        Message message;
+        message.id = 7;
+        message.failures = failures;
+        return decide(message, outcome, policy, std::chrono::hours(1), random);
+    }
+
+    RetryPolicy policy = RetryPolicy::leases(5);
+    SeededRandom random{1};
+};
+
+TEST_F(Decide, DeliveredIsSentWithItsReceipt) {
+    const Settlement settlement = decide_after(2, {.kind = OutcomeKind::delivered, .receipt = "m-1"});
+    EXPECT_EQ(settlement.kind, SettleKind::sent);
+    EXPECT_EQ(settlement.receipt, "m-1");
+    EXPECT_EQ(settlement.id, 7);
+    EXPECT_EQ(settlement.failures_before, 2);
+}
+
+TEST_F(Decide, RetryableWaitsAsThePolicySays) {
+    const Settlement settlement = decide_after(0, {.kind = OutcomeKind::retryable, .code = "BROKER_5XX"});
+    EXPECT_EQ(settlement.kind, SettleKind::retry);
+    EXPECT_GE(settlement.delay, std::chrono::seconds(84));
+    EXPECT_LE(settlement.delay, std::chrono::seconds(156));
+}
+
+TEST_F(Decide, TheLastFailureIsDead) {
+    EXPECT_EQ(decide_after(3, {.kind = OutcomeKind::retryable}).kind, SettleKind::retry);
+    EXPECT_EQ(decide_after(4, {.kind = OutcomeKind::retryable}).kind, SettleKind::dead);
+    EXPECT_EQ(decide_after(4, {.kind = OutcomeKind::ambiguous}).kind, SettleKind::dead);
+}
+
+TEST_F(Decide, PermanentIsDeadAtOnce) {
+    const Settlement settlement =
+        decide_after(0, {.kind = OutcomeKind::permanent, .code = "BAD_REQUEST", .detail = "400"});
+    EXPECT_EQ(settlement.kind, SettleKind::dead);
+    EXPECT_EQ(settlement.error, "BAD_REQUEST: 400");
+}
+
+TEST_F(Decide, AnAmbiguousEndIsCalledAmbiguous) {
+    const Settlement settlement =
+        decide_after(0, {.kind = OutcomeKind::ambiguous, .code = "NETWORK_TIMEOUT", .detail = "no answer in 5 s"});
+    EXPECT_EQ(settlement.kind, SettleKind::retry);
+    EXPECT_EQ(settlement.error, "NETWORK_TIMEOUT (ambiguous: the receiver may have it): no answer in 5 s");
+}
+
+TEST_F(Decide, RetryAfterOnlyLengthensAndIsCapped) {
+    const auto delay = [&](Duration asked) {
+        return decide_after(0, {.kind = OutcomeKind::retryable, .retry_after = asked}).delay;
+    };
+    EXPECT_LE(delay(std::chrono::seconds(1)), std::chrono::seconds(156));
+    EXPECT_GE(delay(std::chrono::seconds(1)), std::chrono::seconds(84));
+    EXPECT_EQ(delay(std::chrono::seconds(600)), std::chrono::seconds(600));
+    EXPECT_EQ(delay(std::chrono::hours(48)), std::chrono::hours(1));
+}
+
+TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
+    const Settlement sent{.id = 1, .kind = SettleKind::sent};
+    const Settlement retry{.id = 1, .kind = SettleKind::retry, .failures_before = 1, .error = "E"};
+    const Settlement dead{.id = 1, .kind = SettleKind::dead, .failures_before = 1, .error = "E"};
+
+    EXPECT_TRUE(took_effect_earlier(sent, RowState{.status = "sent"}));
+    EXPECT_FALSE(took_effect_earlier(sent, RowState{.status = "pending"}));
+    EXPECT_TRUE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .last_error = "E"}));
+    EXPECT_FALSE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .last_error = "other"}));
+    EXPECT_FALSE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 1, .last_error = "E"}));
+    // Somebody has already claimed it again: it was recorded all the same.
+    EXPECT_TRUE(
+        took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .locked_by = "w2", .last_error = "E"}));
+    EXPECT_TRUE(took_effect_earlier(dead, RowState{.status = "dead", .failures = 2}));
+    EXPECT_FALSE(took_effect_earlier(dead, RowState{.status = "sent", .failures = 1}));
+}
+
+}  // namespace
+}  // namespace deliverd::lane

@@ -1,0 +1,68 @@
+#include "lane/dedup_gate.h"
+
+#include <gtest/gtest.h>
+
+namespace deliverd::lane {
+namespace {
+
+store::Claimed row(std::int64_t id, std::string key) {
+    store::Claimed claimed;
+    claimed.message.id = id;
+    claimed.message.dedup_key = std::move(key);
+    return claimed;
+}
+
+class Gate : public ::testing::Test {
+protected:
+    bool admit(std::int64_t id, const std::string& key) {
+        store::Claimed claimed = row(id, key);
+        return gate.admit(claimed);
+    }
+    DedupGate gate;
+};
+
+TEST_F(Gate, DifferentOrUncomparedMessagesDoNotWait) {
+    EXPECT_TRUE(admit(1, "a"));
+    EXPECT_TRUE(admit(2, "b"));
+    EXPECT_TRUE(admit(3, ""));
+    EXPECT_TRUE(admit(4, ""));
+    EXPECT_EQ(gate.waiting(), 0U);
+}
+
+TEST_F(Gate, EqualsOfADeliveredMessageAreDuplicates) {
+    EXPECT_TRUE(admit(1, "a"));
+    EXPECT_FALSE(admit(2, "a"));
+    EXPECT_FALSE(admit(3, "a"));
+    const DedupGate::Followers followers = gate.leader_ended("a", true);
+    ASSERT_EQ(followers.duplicates.size(), 2U);
+    EXPECT_EQ(followers.duplicates[0].message.id, 2);
+    EXPECT_EQ(followers.duplicates[1].message.id, 3);
+    EXPECT_TRUE(followers.next.empty());
+    EXPECT_TRUE(admit(4, "a"));
+}
+
+TEST_F(Gate, AfterAFailureTheNextOneLeadsAndTheRestWaitOn) {
+    EXPECT_TRUE(admit(1, "a"));
+    EXPECT_FALSE(admit(2, "a"));
+    EXPECT_FALSE(admit(3, "a"));
+    const DedupGate::Followers followers = gate.leader_ended("a", false);
+    ASSERT_EQ(followers.next.size(), 1U);
+    EXPECT_EQ(followers.next[0].message.id, 2);
+    EXPECT_EQ(gate.waiting(), 1U);
+    EXPECT_FALSE(admit(4, "a"));
+    EXPECT_EQ(gate.leader_ended("a", false).next[0].message.id, 3);
+    EXPECT_EQ(gate.leader_ended("a", false).next[0].message.id, 4);
+    EXPECT_TRUE(gate.leader_ended("a", false).next.empty());
+    EXPECT_TRUE(admit(5, "a"));
+}
+
+TEST_F(Gate, WhatWaitsCanBeTakenBack) {
+    admit(1, "a");
+    admit(2, "a");
+    EXPECT_EQ(gate.take_all().size(), 1U);
+    EXPECT_EQ(gate.waiting(), 0U);
+    EXPECT_TRUE(admit(3, "a"));
+}
+
+}  // namespace
+}  // namespace deliverd::lane

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "lane/stages.h"
+
+namespace deliverd::lane {
+
+FetchStage::FetchStage(Shared& shared, std::uint64_t seed)
+    : shared_(shared), random_(seed), pacer_(shared.options.busy_poll, shared.options.idle_poll) {}
+
+std::size_t FetchStage::room() const {
+    const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
+    const std::size_t held = shared_.book.size();
+    if (shared_.claimed.size() > batch_size || held + batch_size > shared_.held_limit()) return 0;
+    return batch_size;
+}
+
+Step FetchStage::step() {
+    const Instant began = shared_.clock.now();
+    if (shared_.draining.load()) return {false, began + kLongestNap};
+    const std::size_t limit = room();
+    if (limit == 0) return {false, began + kLongestNap};
+    if (began < pacer_.next_look()) return {false, pacer_.next_look()};
+
+    store::ClaimRequest request{shared_.options.worker_id, static_cast<std::int32_t>(limit), shared_.options.lease,
+                                pacer_.position(began)};
+    Result<store::ClaimBatch> batch = shared_.timed("claim", [&] { return shared_.outbox.claim(request); });
+    const Instant ended = shared_.clock.now();
+    if (!batch) {
+        shared_.database_failed("claim", batch.error(), 0);
+        pacer_.failed(ended, random_);
+        return {false, pacer_.next_look()};
+    }
+    const std::size_t rows = batch->rows.size();
+    pacer_.looked(began, ended, !request.after.has_value(), rows, limit, batch->last);
+    if (rows > 0) {
+        failpoint("lane.after_claim");
+        take(std::move(*batch), began);
+    }
+    return {rows > 0, pacer_.next_look()};
+}
+
+void FetchStage::take(store::ClaimBatch batch, Instant began) {
+    shared_.tally.add(&LaneTotals::claimed, batch.rows.size());
+    shared_.observer.on_claimed(batch.rows.size());
+    for (store::Claimed& row : batch.rows) {
+        shared_.observer.on_lag(row.due_age_seconds);
+        // Our own lease ran out while the row was still under way here: it is not sent a second time.
+        if (!shared_.book.add(row.message.id, began)) continue;
+        shared_.claimed.try_push(row);  // room() left space for the whole batch, and nobody else pushes
+    }
+    shared_.observer.on_queue_depth("claimed", shared_.claimed.size());
+    shared_.send_signal.poke();
+}
+
+}  // namespace deliverd::lane

@@ -1,0 +1,322 @@
+#include "lane/lane.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "lane/testing/fake_outbox.h"
+
+namespace deliverd::lane {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Looks every few milliseconds until it holds; false after the deadline.
+template <typename Condition>
+bool eventually(Condition condition, Duration deadline = 20s) {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    const auto until = std::chrono::steady_clock::now() + deadline;
+    while (std::chrono::steady_clock::now() < until) {
+        if (condition()) return true;
+        never.wait_for(lock, 2ms);
+    }
+    return condition();
+}
+
+/// Answers at once, or keeps everything until told.
+class ScriptedSink final : public sink::Sink {
+public:
+    void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override {
+        for (const Message* message : messages) {
+            bool keep = false;
+            {
+                const std::lock_guard lock(mutex);
+                sent.push_back(message->id);
+                keep = hold;
+                if (keep) kept.emplace_back(message, &receiver);
+                most_at_once = std::max(most_at_once, kept.size());
+            }
+            if (!keep) receiver.on_outcome(*message, answer(*message));
+        }
+    }
+
+    void stop(Duration) override { release({.kind = OutcomeKind::ambiguous, .code = "STOPPED"}); }
+    Result<void> check(Duration) override { return {}; }
+    [[nodiscard]] std::string_view name() const override { return "scripted"; }
+
+    void release(const Outcome& outcome) {
+        std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> taken;
+        {
+            const std::lock_guard lock(mutex);
+            taken.swap(kept);
+        }
+        for (const auto& [message, receiver] : taken) receiver->on_outcome(*message, outcome);
+    }
+    std::size_t held() {
+        const std::lock_guard lock(mutex);
+        return kept.size();
+    }
+    std::vector<std::int64_t> sends() {
+        const std::lock_guard lock(mutex);
+        return sent;
+    }
+
+    std::function<Outcome(const Message&)> answer = [](const Message& message) {
+        return Outcome{.kind = OutcomeKind::delivered, .receipt = "m-" + std::to_string(message.id)};
+    };
+    std::atomic<bool> hold{false};
+    std::mutex mutex;
+    std::vector<std::int64_t> sent;
+    std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> kept;
+    std::size_t most_at_once = 0;
+};
+
+/// Refuses calls while told to.
+class SwitchedOutbox final : public store::Outbox {
+public:
+    explicit SwitchedOutbox(FakeOutbox& inner) : inner_(inner) {}
+
+    Result<store::ClaimBatch> claim(const store::ClaimRequest& request) override {
+        if (down) return away();
+        return inner_.claim(request);
+    }
+    Result<std::vector<store::SettleAnswer>> settle(std::string_view worker,
+                                                    std::span<const store::Settlement> settlements) override {
+        ++settle_calls;
+        if (down) return away();
+        for (const store::Settlement& settlement : settlements) {
+            if (settlement.id == poison) return permanent("db_error", "cannot be stored");
+        }
+        return inner_.settle(worker, settlements);
+    }
+    Result<std::vector<std::int64_t>> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
+        ++renew_calls;
+        if (down) return away();
+        return inner_.renew(worker, ids);
+    }
+    Result<std::int64_t> release(std::string_view worker, std::span<const std::int64_t> ids) override {
+        if (down) return away();
+        return inner_.release(worker, ids);
+    }
+    Result<void> audit(std::string_view worker, std::span<const store::AuditNote> notes) override {
+        if (down) return away();
+        return inner_.audit(worker, notes);
+    }
+    Result<double> lag_seconds() override { return inner_.lag_seconds(); }
+    Result<store::OutboxCounts> counts() override { return inner_.counts(); }
+    Result<void> ping(Duration) override { return {}; }
+
+    std::atomic<bool> down{false};
+    std::atomic<std::int64_t> poison{0};
+    std::atomic<int> settle_calls{0};
+    std::atomic<int> renew_calls{0};
+
+private:
+    static Failure away() { return retryable("db_unreachable", "switched off"); }
+    FakeOutbox& inner_;
+};
+
+class LaneTest : public ::testing::Test {
+protected:
+    LaneTest() {
+        options.name = "test";
+        options.worker_id = "w1";
+        options.batch_size = 7;
+        options.parallelism = 3;
+        options.idle_poll = 10ms;
+    }
+
+    void enqueue(int rows) {
+        for (int i = 0; i < rows; ++i) fake.enqueue("");
+    }
+    Lane& lane() {
+        if (!lane_) lane_ = std::make_unique<Lane>(options, outbox, sink, clock, random, observer, log);
+        return *lane_;
+    }
+    std::int64_t sent() { return outbox.counts()->sent; }
+
+    SystemClock clock;
+    SeededRandom random{1};
+    Observer observer;
+    NullLog log;
+    FakeOutbox fake{[this] { return clock.now().time_since_epoch(); }};
+    SwitchedOutbox outbox{fake};
+    ScriptedSink sink;
+    LaneOptions options;
+
+private:
+    std::unique_ptr<Lane> lane_;
+};
+
+TEST_F(LaneTest, DeliversEveryRowOnce) {
+    enqueue(300);
+    lane().start();
+    EXPECT_TRUE(eventually([&] { return sent() == 300; }));
+    lane().stop(5s);
+    const std::vector<std::int64_t> sends = sink.sends();
+    EXPECT_EQ(sends.size(), 300U);
+    EXPECT_EQ(std::set<std::int64_t>(sends.begin(), sends.end()).size(), 300U);
+    const LaneTotals totals = lane().totals();
+    EXPECT_EQ(totals.claimed, 300U);
+    EXPECT_EQ(totals.sent, 300U);
+    EXPECT_FALSE(totals.anything_failed());
+}
+
+TEST_F(LaneTest, SendsAsManyAtOnceAsItMayAndNoMore) {
+    sink.hold = true;
+    enqueue(20);
+    lane().start();
+    EXPECT_TRUE(eventually([&] { return sink.held() == 3; }));
+    for (int round = 0; round < 40 && sent() < 20; ++round) {
+        eventually([&] { return sink.held() > 0 || sent() == 20; });
+        sink.release({.kind = OutcomeKind::delivered});
+    }
+    EXPECT_TRUE(eventually([&] { return sent() == 20; }));
+    lane().stop(5s);
+    EXPECT_EQ(sink.most_at_once, 3U);
+}
+
+TEST_F(LaneTest, OnceIsOneBatch) {
+    enqueue(12);
+    const LaneTotals totals = lane().run_once(10s);
+    EXPECT_EQ(totals.claimed, 7U);
+    EXPECT_EQ(totals.sent, 7U);
+    EXPECT_FALSE(totals.anything_failed());
+    EXPECT_EQ(sent(), 7);
+}
+
+TEST_F(LaneTest, OnceReportsWhatFailed) {
+    enqueue(2);
+    sink.answer = [](const Message& message) {
+        return Outcome{.kind = message.id == 1 ? OutcomeKind::retryable : OutcomeKind::permanent, .code = "E"};
+    };
+    const LaneTotals totals = lane().run_once(10s);
+    EXPECT_EQ(totals.retried, 1U);
+    EXPECT_EQ(totals.dead, 1U);
+    EXPECT_TRUE(totals.anything_failed());
+    EXPECT_EQ(fake.rows().at(1).failures, 1);
+    EXPECT_EQ(fake.rows().at(2).status, "dead");
+    EXPECT_EQ(fake.rows().at(2).failures, 1);
+}
+
+TEST_F(LaneTest, OnceWithoutADatabaseSaysSo) {
+    outbox.down = true;
+    const LaneTotals totals = lane().run_once(10s);
+    EXPECT_EQ(totals.database_errors, 1U);
+    EXPECT_TRUE(totals.anything_failed());
+}
+
+TEST_F(LaneTest, EqualMessagesOfOneBatchAreSentOnce) {
+    for (int i = 0; i < 3; ++i) fake.enqueue("same");
+    const LaneTotals totals = lane().run_once(10s);
+    EXPECT_EQ(totals.sent, 1U);
+    EXPECT_EQ(totals.duplicates, 2U);
+    EXPECT_EQ(sink.sends().size(), 1U);
+    for (const auto& [id, row] : fake.rows()) EXPECT_EQ(row.receipt, "m-1") << id;
+}
+
+TEST_F(LaneTest, StoppingFinishesWhatIsUnderWayAndGivesTheRestBack) {
+    sink.hold = true;
+    enqueue(10);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 3; }));
+    std::thread stopper([&] { lane().stop(20s); });
+    sink.release({.kind = OutcomeKind::delivered});
+    stopper.join();
+    EXPECT_EQ(sent(), 3);
+    EXPECT_GE(lane().totals().released, 4U);
+    for (const auto& [id, row] : fake.rows()) EXPECT_FALSE(row.locked_by.has_value()) << id;
+}
+
+TEST_F(LaneTest, WhatCannotBeFinishedIsLeftToItsLeaseUncounted) {
+    sink.hold = true;
+    enqueue(2);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 2; }));
+    lane().stop(0s);
+    EXPECT_EQ(lane().totals().abandoned, 2U);
+    for (const auto& [id, row] : fake.rows()) {
+        EXPECT_EQ(row.status, "pending");
+        EXPECT_EQ(row.failures, 0);
+        EXPECT_EQ(row.locked_by, "w1");
+    }
+}
+
+TEST_F(LaneTest, HurryEndsAPatientStop) {
+    sink.hold = true;
+    enqueue(2);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 2; }));
+    std::thread stopper([&] { lane().stop(1h); });
+    lane().hurry();
+    stopper.join();
+    EXPECT_EQ(lane().totals().abandoned, 2U);
+}
+
+TEST_F(LaneTest, OutlivesItsDatabaseAndCountsNothingTwice) {
+    sink.hold = true;
+    enqueue(6);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 3; }));
+    outbox.down = true;
+    sink.hold = false;
+    sink.release({.kind = OutcomeKind::delivered});
+    ASSERT_TRUE(eventually([&] { return outbox.settle_calls >= 2; }));
+    EXPECT_EQ(sent(), 0);
+    outbox.down = false;
+    EXPECT_TRUE(eventually([&] { return sent() == 6; }));
+    lane().stop(5s);
+    EXPECT_EQ(sink.sends().size(), 6U);
+    for (const auto& [id, row] : fake.rows()) EXPECT_EQ(row.failures, 0);
+    EXPECT_THAT(fake.notes, ::testing::Each(::testing::Field(&store::AuditNote::reason, "outbox_flush_db_error")));
+    EXPECT_FALSE(fake.notes.empty());
+}
+
+TEST_F(LaneTest, ALongSendKeepsItsLease) {
+    options.lease = 300ms;
+    sink.hold = true;
+    enqueue(1);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 1; }));
+    ASSERT_TRUE(eventually([&] { return outbox.renew_calls >= 6; }));  // longer than the lease by now
+    EXPECT_TRUE(fake.claim({"thief", 10, 300ms, std::nullopt})->rows.empty());
+    sink.release({.kind = OutcomeKind::delivered});
+    EXPECT_TRUE(eventually([&] { return sent() == 1; }));
+    lane().stop(5s);
+    EXPECT_EQ(lane().totals().conflicts, 0U);
+}
+
+TEST_F(LaneTest, ARowTakenOverMeanwhileIsOneConflictInTheAudit) {
+    sink.hold = true;
+    enqueue(1);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 1; }));
+    ASSERT_EQ(fake.claim({"thief", 10, Duration(-1), std::nullopt})->rows.size(), 1U);
+    sink.release({.kind = OutcomeKind::delivered});
+    EXPECT_TRUE(eventually([&] { return lane().totals().conflicts == 1; }));
+    lane().stop(5s);
+    ASSERT_EQ(fake.notes.size(), 1U);
+    EXPECT_EQ(fake.notes[0].reason, "outbox_flush_conflict");
+    EXPECT_EQ(fake.notes[0].detail, "found status=pending locked_by=thief");
+    EXPECT_EQ(fake.rows().at(1).locked_by, "thief");
+    EXPECT_EQ(fake.rows().at(1).status, "pending");
+}
+
+TEST_F(LaneTest, ARowTheDatabaseRefusesToRecordDoesNotHoldUpTheOthers) {
+    enqueue(7);
+    outbox.poison = 4;
+    const LaneTotals totals = lane().run_once(10s);
+    EXPECT_EQ(totals.sent, 6U);
+    EXPECT_EQ(totals.abandoned, 1U);
+    EXPECT_EQ(fake.rows().at(4).locked_by, "w1");
+}
+
+}  // namespace
+}  // namespace deliverd::lane

@@ -1,0 +1,49 @@
+#include "lane/poll_pacer.h"
+
+#include <algorithm>
+
+namespace deliverd::lane {
+
+PollPacer::PollPacer(Duration busy_poll, Duration idle_poll)
+    : busy_poll_(busy_poll), idle_poll_(std::max(busy_poll, idle_poll)), wait_(busy_poll) {}
+
+Duration PollPacer::full_look_interval() const {
+    return std::min(full_look_cost_ * kFullLookShare, kLongestWithoutFullLook);
+}
+
+std::optional<store::Cursor> PollPacer::position(Instant now) const {
+    if (!cursor_ || now - last_full_look_ >= full_look_interval()) return std::nullopt;
+    return cursor_;
+}
+
+void PollPacer::looked(Instant began, Instant ended, bool from_beginning, std::size_t rows, std::size_t limit,
+                       const std::optional<store::Cursor>& last) {
+    error_wait_ = Duration::zero();
+    if (from_beginning) {
+        last_full_look_ = ended;
+        full_look_cost_ = ended - began;
+    }
+    // A full look that found few rows took everything that is due: the old position still holds.
+    const bool all_taken_before_it = from_beginning && rows < limit && cursor_;
+    if (last && !all_taken_before_it) cursor_ = last;
+
+    if (rows >= limit) {
+        wait_ = busy_poll_;
+        next_look_ = ended;
+        return;
+    }
+    if (rows > 0) {
+        wait_ = busy_poll_;
+    } else if (from_beginning) {
+        wait_ = std::min(wait_ * 2, idle_poll_);
+    }
+    next_look_ = ended + wait_;
+}
+
+void PollPacer::failed(Instant now, Random& random) {
+    error_wait_ = error_wait_ == Duration::zero() ? Duration(std::chrono::milliseconds(50))
+                                                  : std::min(error_wait_ * 2, kLongestErrorWait);
+    next_look_ = now + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
+}
+
+}  // namespace deliverd::lane

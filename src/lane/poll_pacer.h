@@ -1,0 +1,52 @@
+// When a lane looks into its table again, and how far back. Pure code over instants.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "store/outbox.h"
+
+namespace deliverd::lane {
+
+/// Two questions, one answer each look:
+///
+/// *When?* At once after a full batch; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
+/// while nothing is found. After an error: doubling up to kLongestErrorWait, with jitter.
+///
+/// *From where?* A long transaction elsewhere keeps the index entries of settled rows alive, and a look from
+/// the beginning walks over all of them. So a look normally starts behind the last row taken, and from the
+/// beginning only as often as that costs at most one part in kFullLookShare of the time, and at least once in
+/// kLongestWithoutFullLook: rows that became visible late, were given back, or whose lease ran out are there.
+class PollPacer {
+public:
+    static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
+    static constexpr Duration kLongestWithoutFullLook = std::chrono::seconds(1);
+    static constexpr int kFullLookShare = 20;
+
+    PollPacer(Duration busy_poll, Duration idle_poll);
+
+    [[nodiscard]] Instant next_look() const { return next_look_; }
+    /// The position to look behind; none for a look from the beginning.
+    [[nodiscard]] std::optional<store::Cursor> position(Instant now) const;
+
+    /// A look that began at `began` with position `from` and ended at `ended` found `rows` of `limit`.
+    void looked(Instant began, Instant ended, bool from_beginning, std::size_t rows, std::size_t limit,
+                const std::optional<store::Cursor>& last);
+    void failed(Instant now, Random& random);
+
+private:
+    [[nodiscard]] Duration full_look_interval() const;
+
+    Duration busy_poll_;
+    Duration idle_poll_;
+    Duration wait_;
+    Duration error_wait_{};
+    Instant next_look_{};
+    std::optional<store::Cursor> cursor_;
+    Instant last_full_look_{};
+    Duration full_look_cost_{};
+};
+
+}  // namespace deliverd::lane

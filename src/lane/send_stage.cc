@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "lane/decide.h"
+#include "lane/stages.h"
+
+namespace deliverd::lane {
+
+SendStage::SendStage(Shared& shared, std::uint64_t seed) : shared_(shared), random_(seed) {}
+
+void SendStage::on_outcome(const Message& message, Outcome outcome) {
+    Answer answer{message.id, std::move(outcome), shared_.clock.now()};
+    shared_.answers.try_push(answer);  // as large as what may be under way
+    shared_.send_signal.poke();
+}
+
+Step SendStage::step() {
+    std::size_t moved = read_answers();
+    shared_.at_sink.store(under_way_.size());
+    const Instant now = shared_.clock.now();
+    if (hand_over() && !shared_.draining.load()) {
+        moved += send_more(now);
+        hand_over();
+    }
+    shared_.observer.on_in_flight(under_way_.size());
+    if (under_way_.empty() && shared_.draining.load()) shared_.fetch_signal.poke();  // who stops the lane waits there
+    return {moved > 0, now + (stale_.empty() ? kLongestNap : Duration(std::chrono::milliseconds(20)))};
+}
+
+std::size_t SendStage::read_answers() {
+    answers_.clear();
+    const std::size_t count = shared_.answers.try_pop(answers_, shared_.answers.capacity());
+    if (count > 0) failpoint("lane.after_send");
+    for (const Answer& answer : answers_) {
+        auto node = under_way_.extract(answer.id);
+        if (!node.empty()) finish(answer, std::move(node.mapped()));
+    }
+    return count;
+}
+
+void SendStage::finish(const Answer& answer, UnderWay under_way) {
+    const Outcome& outcome = answer.outcome;
+    const Message& message = under_way.row.message;
+    const bool delivered = outcome.kind == OutcomeKind::delivered;
+    shared_.observer.on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
+    if (!delivered) shared_.observer.on_failure(message, outcome);
+
+    if (outcome.kind == OutcomeKind::ambiguous && shared_.cut_off.load()) {
+        const std::int64_t id = message.id;
+        shared_.book.remove({&id, 1});
+        shared_.tally.add(&LaneTotals::abandoned, 1);
+    } else {
+        queue_settlement(decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_));
+    }
+    follow(message.dedup_key, delivered, outcome.receipt);
+}
+
+void SendStage::follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt) {
+    DedupGate::Followers followers = gate_.leader_ended(dedup_key, delivered);
+    for (const store::Claimed& row : followers.duplicates) queue_settlement(settle_as_duplicate(row.message, receipt));
+    for (store::Claimed& row : followers.next) leading_.push_back(std::move(row));
+}
+
+void SendStage::queue_settlement(store::Settlement settlement, bool lost_before_send) {
+    ready_.push_back({std::move(settlement), shared_.clock.now(), lost_before_send});
+}
+
+bool SendStage::hand_over() {
+    bool handed = false;
+    while (!ready_.empty() && shared_.settling.try_push(ready_.front())) {
+        ready_.pop_front();
+        handed = true;
+    }
+    if (handed) {
+        shared_.observer.on_queue_depth("settling", shared_.settling.size());
+        shared_.settle_signal.poke();
+    }
+    return ready_.empty();
+}
+
+std::size_t SendStage::send_more(Instant now) {
+    const auto parallelism = static_cast<std::size_t>(shared_.options.parallelism);
+    batch_.clear();
+    std::size_t moved = 0;
+    for (std::size_t turn = stale_.size(); turn > 0 && under_way_.size() < parallelism; --turn) {
+        store::Claimed row = std::move(stale_.front());
+        stale_.pop_front();
+        moved += admit(row, now, true) ? 1 : 0;
+    }
+    while (under_way_.size() < parallelism && !leading_.empty()) {
+        store::Claimed row = std::move(leading_.front());
+        leading_.pop_front();
+        moved += admit(row, now, true) ? 1 : 0;
+    }
+    while (under_way_.size() < parallelism) {
+        popped_.clear();
+        if (shared_.claimed.try_pop(popped_, parallelism - under_way_.size()) == 0) break;
+        shared_.fetch_signal.poke();
+        for (store::Claimed& row : popped_) moved += admit(row, now, false) ? 1 : 0;
+    }
+    if (batch_.empty()) return moved;
+    failpoint("lane.before_send");
+    shared_.at_sink.store(under_way_.size());
+    shared_.sink.send(batch_, *this);
+    return moved;
+}
+
+/// Sorts a row into where it belongs: settled as a duplicate, dropped as lost, kept until its lease is
+/// renewed, kept behind an equal one, or the batch. `leads`: the gate already let it through.
+/// False when it only waits.
+bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
+    if (row.duplicate) {
+        queue_settlement(settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
+        return true;
+    }
+    if (!leads && !gate_.admit(row)) return false;
+    switch (shared_.book.look(row.message.id, now)) {
+        case Hold::lost: {
+            store::Settlement nothing;
+            nothing.id = row.message.id;
+            nothing.failures_before = row.message.failures;
+            queue_settlement(std::move(nothing), true);
+            follow(row.message.dedup_key, false, std::nullopt);
+            return true;
+        }
+        case Hold::stale:
+            stale_.push_back(std::move(row));
+            return false;
+        case Hold::fresh:
+            break;
+    }
+    const std::int64_t id = row.message.id;
+    const auto placed = under_way_.emplace(id, UnderWay{std::move(row), now}).first;
+    batch_.push_back(&placed->second.row.message);
+    return true;
+}
+
+bool SendStage::drained() const {
+    return under_way_.empty() && ready_.empty() && shared_.answers.size() == 0;
+}
+
+void SendStage::abandon() {
+    std::vector<std::int64_t> ids;
+    for (const SettleItem& item : ready_) ids.push_back(item.settlement.id);
+    for (const auto& [id, under_way] : under_way_) ids.push_back(id);
+    ready_.clear();
+    under_way_.clear();
+    shared_.book.remove(ids);
+    shared_.tally.add(&LaneTotals::abandoned, ids.size());
+}
+
+std::vector<std::int64_t> SendStage::take_unsent() {
+    std::vector<std::int64_t> ids;
+    const auto collect = [&ids](auto& rows) {
+        for (const store::Claimed& row : rows) ids.push_back(row.message.id);
+        rows.clear();
+    };
+    popped_.clear();
+    shared_.claimed.try_pop(popped_, shared_.claimed.capacity());
+    collect(popped_);
+    collect(leading_);
+    collect(stale_);
+    std::vector<store::Claimed> waiting = gate_.take_all();
+    collect(waiting);
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+}  // namespace deliverd::lane

@@ -1,0 +1,120 @@
+// The four stages of a lane, without threads: each step() does what can be done now and never waits for
+// another stage. Lane (lane.h) gives each a thread; the simulator calls them in any order it likes.
+//
+// Each stage is used by one thread at a time. A step blocks for as long as one database call may.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.h"
+#include "lane/dedup_gate.h"
+#include "lane/poll_pacer.h"
+#include "lane/shared.h"
+
+namespace deliverd::lane {
+
+/// Claims a batch whenever there is room for one.
+class FetchStage {
+public:
+    FetchStage(Shared& shared, std::uint64_t seed);
+    Step step();
+
+private:
+    [[nodiscard]] std::size_t room() const;
+    void take(store::ClaimBatch batch, Instant began);
+
+    Shared& shared_;
+    SeededRandom random_;
+    PollPacer pacer_;
+};
+
+/// Hands rows to the sink, `parallelism` at a time, and turns outcomes into settlements.
+class SendStage final : public sink::OutcomeReceiver {
+public:
+    SendStage(Shared& shared, std::uint64_t seed);
+    Step step();
+
+    /// From the sink's threads.
+    void on_outcome(const Message& message, Outcome outcome) override;
+
+    /// Nothing at the sink, no outcome unread, no settlement kept back.
+    [[nodiscard]] bool drained() const;
+    /// Leaves what is still under way or could not be handed over to its lease. When step() is over.
+    void abandon();
+    /// Rows that were claimed and will not be sent: for giving back. After draining, when step() is over.
+    std::vector<std::int64_t> take_unsent();
+
+private:
+    struct UnderWay {
+        store::Claimed row;
+        Instant began;
+    };
+
+    std::size_t read_answers();
+    void finish(const Answer& answer, UnderWay under_way);
+    void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
+    bool hand_over();
+    std::size_t send_more(Instant now);
+    bool admit(store::Claimed& row, Instant now, bool leads);
+    void queue_settlement(store::Settlement settlement, bool lost_before_send = false);
+
+    Shared& shared_;
+    SeededRandom random_;
+    DedupGate gate_;
+    std::unordered_map<std::int64_t, UnderWay> under_way_;
+    std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
+    std::deque<store::Claimed> leading_;  // followers whose leader failed: next to be sent
+    std::deque<store::Claimed> stale_;    // waiting for their lease to be renewed
+    std::vector<store::Claimed> popped_;
+    std::vector<Answer> answers_;
+    std::vector<const Message*> batch_;
+};
+
+/// Records settlements in batches: when one is full, has waited long enough, or nothing else is under way.
+class SettleStage {
+public:
+    SettleStage(Shared& shared, std::uint64_t seed);
+    Step step();
+
+    /// Nothing queued, nothing kept.
+    [[nodiscard]] bool drained() const { return batch_.empty() && shared_.settling.size() == 0; }
+    /// Leaves whatever could not be recorded to its lease.
+    void abandon();
+
+private:
+    [[nodiscard]] bool worth_flushing(Instant now) const;
+    [[nodiscard]] std::size_t rows_to_flush() const;
+    void drop_from_batch(std::size_t rows);
+    void flush(Instant now);
+    void record(const std::vector<store::SettleAnswer>& answers);
+    void count(const store::Settlement& settlement);
+    void on_failure(const Error& error, Instant now);
+    void write_notes();
+    void leave_to_lease(std::size_t rows);
+
+    Shared& shared_;
+    SeededRandom random_;
+    std::vector<SettleItem> batch_;
+    std::vector<store::AuditNote> notes_;  // to be written as soon as the database answers
+    std::size_t one_by_one_ = 0;           // rows still to be settled singly, to find the one that is refused
+    std::int32_t tries_ = 0;
+    Instant first_try_{};
+    Instant next_try_{};
+};
+
+/// Renews what has been held for a third of its lease.
+class RenewStage {
+public:
+    explicit RenewStage(Shared& shared) : shared_(shared) {}
+    Step step();
+
+private:
+    Shared& shared_;
+    Instant next_try_{};
+};
+
+}  // namespace deliverd::lane
