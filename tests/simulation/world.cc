@@ -1,0 +1,134 @@
+#include "world.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::simulation {
+
+template <typename Call>
+auto FaultyOutbox::faulty(std::string_view operation, Call&& call) {
+    using Answer = decltype(call());
+    world_.note(operation, 0);
+    if (world_.happens(world_.faults.slow_call)) world_.elapsed += world_.up_to(world_.lease);
+    if (world_.happens(world_.faults.crash_in_call / 2)) throw Crash{};
+    if (world_.happens(world_.faults.call_fails)) {
+        ++world_.report.database_faults;
+        return Answer(retryable("db_timeout", "simulated: it was not done"));
+    }
+    Answer answer = call();
+    if (world_.happens(world_.faults.crash_in_call / 2)) throw Crash{};
+    if (world_.happens(world_.faults.answer_lost)) {
+        ++world_.report.database_faults;
+        return Answer(ambiguous("db_error", "simulated: it was done, the answer was lost"));
+    }
+    return answer;
+}
+
+Result<store::ClaimBatch> FaultyOutbox::claim(const store::ClaimRequest& request) {
+    return faulty("claim", [&] {
+        const std::size_t before = world_.outbox.claims.size();
+        auto batch = world_.outbox.claim(request);
+        for (std::size_t i = before; i < world_.outbox.claims.size(); ++i) {
+            const lane::FakeOutbox::Claim& claim = world_.outbox.claims[i];
+            const bool left_to_its_lease = unrecorded_.erase(claim.id) > 0;
+            if (claim.from_live_holder || left_to_its_lease) ++world_.history[claim.id].excuses;
+            world_.note("claimed", static_cast<std::uint64_t>(claim.id));
+        }
+        return batch;
+    });
+}
+
+Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle(std::string_view worker_id,
+                                                              std::span<const store::Settlement> settlements) {
+    for (const store::Settlement& settlement : settlements) {
+        world_.note("settle", static_cast<std::uint64_t>(settlement.id));
+    }
+    auto answers = faulty("settling", [&] { return world_.outbox.settle(worker_id, settlements); });
+    for (const store::Settlement& settlement : settlements) {
+        if (answers) {
+            unrecorded_.erase(settlement.id);
+        } else {
+            unrecorded_.insert(settlement.id);
+        }
+    }
+    return answers;
+}
+
+Result<std::vector<std::int64_t>> FaultyOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
+    world_.report.renewals += ids.size();
+    return faulty("renew", [&] { return world_.outbox.renew(worker_id, ids); });
+}
+
+Result<std::int64_t> FaultyOutbox::release(std::string_view worker_id, std::span<const std::int64_t> ids) {
+    return faulty("release", [&] { return world_.outbox.release(worker_id, ids); });
+}
+
+Result<void> FaultyOutbox::audit(std::string_view worker_id, std::span<const store::AuditNote> notes) {
+    return faulty("audit", [&] { return world_.outbox.audit(worker_id, notes); });
+}
+
+SimulatedSink::Send SimulatedSink::plan(const Message& message, sink::OutcomeReceiver& receiver) {
+    Send send{message.id, &message, &receiver, {}, {}, true, false, OutcomeKind::delivered};
+    if (world_.happens(world_.faults.send_fails)) {
+        send.taken = false;
+        send.outcome = OutcomeKind::retryable;
+    } else if (world_.happens(world_.faults.send_refused)) {
+        send.taken = false;
+        send.outcome = OutcomeKind::permanent;
+    } else if (world_.happens(world_.faults.send_ambiguous)) {
+        send.taken = world_.random.below(2) == 0;
+        send.outcome = OutcomeKind::ambiguous;
+    }
+    const bool slow = world_.happens(world_.faults.slow_send);
+    const Duration takes = world_.up_to(slow ? world_.lease * 3 : Duration(std::chrono::milliseconds(100)));
+    send.reaches_receiver_at = world_.elapsed + world_.up_to(takes);
+    send.answered_at = world_.elapsed + takes;
+    return send;
+}
+
+void SimulatedSink::send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) {
+    for (const Message* message : messages) {
+        ++world_.report.sends;
+        world_.note("send", static_cast<std::uint64_t>(message->id));
+        under_way_.push_back(plan(*message, receiver));
+    }
+}
+
+Duration SimulatedSink::next_event() const {
+    Duration next = Duration::max();
+    for (const Send& send : under_way_) {
+        next = std::min(next, send.reached ? send.answered_at : send.reaches_receiver_at);
+    }
+    return next;
+}
+
+void SimulatedSink::run_events(bool alive) {
+    for (Send& send : under_way_) {
+        if (send.reached || send.reaches_receiver_at > world_.elapsed) continue;
+        send.reached = true;
+        if (!send.taken) continue;
+        RowHistory& row = world_.history[send.id];
+        if (row.accepted > 0) ++world_.report.repeated_deliveries;
+        ++row.accepted;
+        world_.note("accepted", static_cast<std::uint64_t>(send.id));
+    }
+    std::vector<Send> answered;
+    std::erase_if(under_way_, [&](const Send& send) {
+        if (!send.reached || (alive && send.answered_at > world_.elapsed)) return false;
+        answered.push_back(send);
+        return true;
+    });
+    for (const Send& send : answered) {
+        if (!alive) continue;
+        RowHistory& row = world_.history[send.id];
+        if (send.outcome != OutcomeKind::delivered) ++row.failed_sends;
+        if (send.outcome == OutcomeKind::permanent) row.refused = true;
+        if (send.outcome == OutcomeKind::ambiguous) ++row.excuses;
+        Outcome outcome;
+        outcome.kind = send.outcome;
+        if (send.outcome == OutcomeKind::delivered) outcome.receipt = "r" + std::to_string(send.id);
+        send.receiver->on_outcome(*send.message, std::move(outcome));
+    }
+}
+
+}  // namespace deliverd::simulation

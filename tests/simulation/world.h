@@ -1,0 +1,117 @@
+// The simulated surroundings of the lanes: time, the database, the receiver, and the faults in between.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "lane/testing/fake_outbox.h"
+#include "simulator.h"
+#include "sink/sink.h"
+
+namespace deliverd::simulation {
+
+/// Thrown out of a simulated port: the worker that called it is dead from here on.
+struct Crash {};
+
+/// What happened to one row, as far as it matters for judging duplicates.
+struct RowHistory {
+    std::uint64_t accepted = 0;      // times the receiver took it
+    std::uint64_t failed_sends = 0;  // outcomes other than delivered that reached a worker
+    bool refused = false;            // a permanent outcome reached a worker
+    std::uint64_t excuses = 0;       // crash, ambiguous send, lost settle or takeover: each explains one repetition
+};
+
+class World final : public Clock {
+public:
+    World(std::uint64_t seed, const Faults& with_faults)
+        : random(seed), faults(with_faults), outbox([this] { return elapsed + database_offset; }) {}
+
+    [[nodiscard]] Instant now() const override { return Instant(std::chrono::hours(1)) + elapsed; }
+    [[nodiscard]] WallTime wall_now() const override { return WallTime(std::chrono::microseconds(0)); }
+
+    bool happens(double chance) { return faults_on && chance > 0 && random.unit() < chance; }
+    Duration up_to(Duration longest) { return from_seconds(random.between(0, to_seconds(longest))); }
+    void note(std::string_view what, std::uint64_t value) {
+        for (const char c : what) mix(static_cast<std::uint64_t>(c));
+        mix(value);
+        mix(static_cast<std::uint64_t>(elapsed.count()));
+    }
+
+    SeededRandom random;
+    Faults faults;
+    bool faults_on = true;
+    Duration elapsed{};
+    Duration database_offset = std::chrono::hours(100);
+    Duration lease{};
+    lane::FakeOutbox outbox;
+    std::map<std::int64_t, RowHistory> history;
+    Report report;
+
+private:
+    void mix(std::uint64_t value) { report.trace = (report.trace ^ value) * 0x100000001B3ULL; }
+};
+
+/// One worker's way to the database: passes on, or fails, before or after the call took effect.
+class FaultyOutbox final : public store::Outbox {
+public:
+    explicit FaultyOutbox(World& world) : world_(world) {}
+
+    Result<store::ClaimBatch> claim(const store::ClaimRequest& request) override;
+    Result<std::vector<store::SettleAnswer>> settle(std::string_view worker_id,
+                                                    std::span<const store::Settlement> settlements) override;
+    Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<void> audit(std::string_view worker_id, std::span<const store::AuditNote> notes) override;
+    Result<double> lag_seconds() override { return world_.outbox.lag_seconds(); }
+    Result<store::OutboxCounts> counts() override { return world_.outbox.counts(); }
+    Result<void> ping(Duration) override { return {}; }
+
+private:
+    template <typename Call>
+    auto faulty(std::string_view operation, Call&& call);
+
+    World& world_;
+    std::set<std::int64_t> unrecorded_;  // rows whose last settle failed: the lane may give up and leave them
+};
+
+/// One worker's way to the receiver. Decides at the start how each send will end, and when.
+class SimulatedSink final : public sink::Sink {
+public:
+    explicit SimulatedSink(World& world) : world_(world) {}
+
+    void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override;
+    void stop(Duration) override {}
+    Result<void> check(Duration) override { return {}; }
+    [[nodiscard]] std::string_view name() const override { return "simulated"; }
+
+    [[nodiscard]] Duration next_event() const;
+    /// Lets everything that is due by now happen. `alive` false: the receiver still takes what was sent, but
+    /// nobody hears the answer.
+    void run_events(bool alive);
+    [[nodiscard]] bool empty() const { return under_way_.empty(); }
+
+private:
+    struct Send {
+        std::int64_t id;
+        const Message* message;
+        sink::OutcomeReceiver* receiver;
+        Duration reaches_receiver_at;
+        Duration answered_at;
+        bool taken;  // the receiver will take it
+        bool reached = false;
+        OutcomeKind outcome;
+    };
+    Send plan(const Message& message, sink::OutcomeReceiver& receiver);
+
+    World& world_;
+    std::vector<Send> under_way_;
+};
+
+}  // namespace deliverd::simulation
