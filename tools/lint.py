@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""The rules of the repository that no compiler knows. `./dev lint` and ctest run it; tools/lint_test.py
+proves each rule on a bad example.
+
+    tools/lint.py [ROOT]      prints `file:line: what is wrong`, one a line; exit status 1 when there is any
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_SOURCE_LINES = 500
+SOURCES = (".cc", ".h", ".py", ".cmake")
+
+# Third-party headers and the rooms that may see them; "*" is every room. What is not listed is refused.
+THIRD_PARTY = {
+    "libpq-fe.h": {"store/postgres", "client"},
+    "sqlite3.h": {"store/sqlite", "client"},
+    "curl/": {"sink/http"},
+    "boost/asio": {"http"},
+    "boost/beast": {"http"},
+    "boost/json": {"*"},
+    "boost/system": {"*"},
+    "boost/url": {"*"},
+    "CLI/": {"app"},
+    "yaml-cpp/": {"app"},
+    "prometheus/": {"metrics"},
+    "openssl/": {"base"},
+    "spdlog/": {"base"},
+    "fmt/": {"*"},
+    "tl/expected.hpp": {"*"},
+}
+TEST_ONLY = ("gtest/", "gmock/", "rapidcheck")
+POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
+                   r"|stdlib|string|time|dirent|ifaddrs|getopt|limits|spawn|sched|endian)\.h")
+STANDARD = re.compile(r"[a-z_0-9]+")
+INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+# Written in two halves so that this file keeps its own rules.
+REMINDERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+MACHINE_PATHS = re.compile(r"(?<![\w./$}~-])/(wo" r"rk|ro" r"ot|ho" r"me)(?=/|\b(?![\w-]))")
+SLEEPS = re.compile(r"\b(sleep" r"_for|sleep" r"_until|usleep|nanosleep|sleep)\s*\(")
+SWITCHED_OFF = re.compile(r"\bDISABLED" r"_\w|\bGTEST_SK" r"IP\b|\bpytest\.(sk" r"ip|importorsk" r"ip|xf" r"ail)\b"
+                          r"|\bmark\.(sk" r"ip|sk" r"ipif|xf" r"ail)\b|\bunittest\.sk" r"ip|@sk" r"ip\w*\(")
+
+
+class Repository:
+    """The files to look at, relative to `root`, and the rooms."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.files = sorted(self._files())
+        self.rooms = self._rooms()
+
+    def _files(self):
+        listed = subprocess.run(["git", "-C", str(self.root), "ls-files", "-z", "-co", "--exclude-standard"],
+                                capture_output=True, check=False)
+        if listed.returncode == 0:
+            names = (Path(name) for name in listed.stdout.decode().split("\0") if name)
+        else:  # an archive without its history
+            names = (path.relative_to(self.root) for path in self.root.rglob("*"))
+        for name in names:
+            if name.parts[0] not in ("build", ".git") and (self.root / name).is_file():
+                yield name.as_posix()
+
+    def _rooms(self):
+        rooms = {}
+        for line in self.lines("tools/rooms.txt"):
+            if line.strip() and not line.startswith("#"):
+                room, _, uses = line.partition(":")
+                rooms[room.strip()] = uses.split()
+        return rooms
+
+    def text(self, name):
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:  # a picture
+            return ""
+
+    def lines(self, name):
+        return self.text(name).splitlines()
+
+    def room_of(self, path):
+        """The room a path below src/ lies in, the innermost one; None when it lies in none."""
+        folder = path.rpartition("/")[0]
+        return folder if folder in self.rooms else None
+
+
+def is_test(name):
+    return name.endswith("_test.cc") or name.startswith("tests/")
+
+
+def may_use_test_libraries(name):
+    """Tests, and what several rooms' tests share (a conformance suite)."""
+    stem = Path(name).stem
+    return is_test(name) or "test" in stem or "conformance" in stem
+
+
+def check_length(repository):
+    for name in repository.files:
+        count = len(repository.lines(name)) if name.endswith(SOURCES) or Path(name).name == "dev" else 0
+        if count > MAX_SOURCE_LINES:
+            yield f"{name}:{count}: {count} lines; a source has at most {MAX_SOURCE_LINES}: split it by what it does"
+
+
+def check_patterns(repository):
+    for name in repository.files:
+        for number, line in enumerate(repository.lines(name), 1):
+            where = f"{name}:{number}"
+            if found := REMINDERS.search(line):
+                yield f"{where}: {found.group()}: do it, or write an issue"
+            if found := MACHINE_PATHS.search(line):
+                yield f"{where}: {found.group()}: a path of one machine"
+            if not is_test(name):
+                continue
+            if found := SLEEPS.search(line):
+                yield f"{where}: {found.group()}…): tests wait for a condition with a deadline, they do not sleep"
+            if found := SWITCHED_OFF.search(line):
+                yield f"{where}: {found.group()}: a test that does not run proves nothing: mend it or remove it"
+
+
+def check_rooms_file(repository):
+    rooms = repository.rooms
+    for room, uses in rooms.items():
+        for used in uses:
+            if used not in rooms:
+                yield f"tools/rooms.txt:1: {room} uses {used}, which is no room"
+    done, path = set(), []
+
+    def walk(room):
+        if room in path:
+            return [*path[path.index(room):], room]
+        if room in done:
+            return None
+        path.append(room)
+        for used in rooms.get(room, []):
+            if circle := walk(used):
+                return circle
+        path.pop()
+        done.add(room)
+        return None
+
+    for room in rooms:
+        if circle := walk(room):
+            yield f"tools/rooms.txt:1: rooms in a circle: {' -> '.join(circle)}"
+            return
+
+
+def includes_of(repository, name):
+    """(line number, quoted header or None, <header> or None) for each #include."""
+    for number, line in enumerate(repository.lines(name), 1):
+        if found := INCLUDE.match(line):
+            yield number, found.group(1), found.group(2)
+
+
+def third_party_problem(name, room, header):
+    """Why `header` may not be included by file `name` in `room`; None when it may."""
+    if header.startswith(TEST_ONLY):
+        return None if may_use_test_libraries(name) else f"<{header}> belongs in tests"
+    for prefix, rooms in THIRD_PARTY.items():
+        if header.startswith(prefix):
+            allowed = "*" in rooms or room in rooms
+            return None if allowed else f"<{header}> stays in {', '.join(sorted(rooms))}; {room} goes through its header"
+    if STANDARD.fullmatch(header) or POSIX.fullmatch(header):
+        return None
+    return f"<{header}> is in no table: say in tools/lint.py which room may use it"
+
+
+def check_includes(repository):
+    for name in repository.files:
+        if not name.endswith((".cc", ".h")) or not name.startswith(("src/", "include/deliverd/")):
+            continue
+        public = name.startswith("include/")
+        room = "include/deliverd" if public else repository.room_of(name.removeprefix("src/"))
+        if room is None:
+            yield f"{name}:1: lies in no room of tools/rooms.txt"
+            continue
+        allowed = set() if public else {room, *repository.rooms[room]}
+        for number, quoted, angled in includes_of(repository, name):
+            where = f"{name}:{number}"
+            if angled:
+                if problem := third_party_problem(name, room, angled):
+                    yield f"{where}: {problem}"
+            elif not quoted.startswith("deliverd/"):
+                target = repository.room_of(quoted)
+                if target is None:
+                    yield f'{where}: "{quoted}" names no room: write "room/file.h"'
+                elif target not in allowed:
+                    yield f'{where}: {room} may not use {target} ("{quoted}"); tools/rooms.txt says what it may'
+
+
+def check_python(repository):
+    for name in repository.files:
+        if name.endswith(".py"):
+            try:
+                compile(repository.text(name), name, "exec")
+            except SyntaxError as error:
+                yield f"{name}:{error.lineno}: {error.msg}"
+
+
+CHECKS = (check_length, check_patterns, check_rooms_file, check_includes, check_python)
+
+
+def problems_in(root):
+    repository = Repository(root)
+    return [problem for check in CHECKS for problem in check(repository)]
+
+
+def main(arguments):
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    problems = problems_in(root)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

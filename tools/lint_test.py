@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Proves every rule of tools/lint.py on a bad example, and test_totals.py on small result files."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+
+import lint
+import test_totals
+
+ROOMS = "base:\nstore: base\nstore/postgres: base store\nlane: base store\n"
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.write("tools/rooms.txt", ROOMS)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def assert_clean(self):
+        self.assertEqual(lint.problems_in(self.root), [])
+
+    def assert_problem(self, *parts):
+        problems = lint.problems_in(self.root)
+        self.assertEqual(len(problems), 1, problems)
+        for part in parts:
+            self.assertIn(part, problems[0])
+
+    def test_a_tidy_repository_is_clean(self):
+        self.write("src/lane/lane.cc", '#include <unistd.h>\n\n#include <vector>\n\n#include "lane/lane.h"\n'
+                                       '#include "store/outbox.h"\n#include "deliverd/result.h"\n')
+        self.write("src/store/postgres/pool.cc", "#include <libpq-fe.h>\n")
+        self.write("src/lane/lane_test.cc", '#include <gtest/gtest.h>\n#include <rapidcheck/gtest.h>\n')
+        self.write("include/deliverd/result.h", "#include <tl/expected.hpp>\n")
+        self.write("tests/test_x.py", "def test_x(db):\n    db.execute('SELECT pg_sleep(5)')\n")
+        self.write("docs/readme.md", "See /workers and $HOME/.cache, http://host/root-cause and mktemp /tmp/x.XXXXXX\n")
+        self.assert_clean()
+
+    def test_forbidden_room(self):
+        self.write("src/lane/lane.cc", '#include "store/postgres/postgres.h"\n')
+        self.assert_problem("src/lane/lane.cc:1:", "lane may not use store/postgres")
+
+    def test_nothing_points_upward(self):
+        self.write("src/base/log.h", '\n#  include "lane/lane.h"\n')
+        self.assert_problem("src/base/log.h:2:", "base may not use lane")
+
+    def test_public_headers_use_no_room(self):
+        self.write("include/deliverd/lease.h", '#include "base/clock.h"\n')
+        self.assert_problem("include/deliverd may not use base")
+
+    def test_tests_keep_the_boundaries_too(self):
+        self.write("src/store/outbox_test.cc", '#include "lane/lane.h"\n')
+        self.assert_problem("store may not use lane")
+
+    def test_third_party_header_out_of_its_room(self):
+        self.write("src/lane/lane.cc", "#include <libpq-fe.h>\n")
+        self.assert_problem("<libpq-fe.h> stays in client, store/postgres")
+
+    def test_unknown_third_party_header(self):
+        self.write("src/lane/lane.cc", "#include <zmq.hpp>\n")
+        self.assert_problem("<zmq.hpp> is in no table")
+
+    def test_test_library_outside_tests(self):
+        self.write("src/lane/lane.cc", "#include <gtest/gtest.h>\n")
+        self.assert_problem("belongs in tests")
+
+    def test_include_without_a_room(self):
+        self.write("src/lane/lane.cc", '#include "lane.h"\n')
+        self.assert_problem('"lane.h" names no room')
+
+    def test_relative_include(self):
+        self.write("src/lane/lane.cc", '#include "../store/postgres/postgres.h"\n')
+        self.assert_problem("names no room")
+
+    def test_folder_that_is_no_room(self):
+        self.write("src/cellar/wine.cc", "\n")
+        self.assert_problem("src/cellar/wine.cc:1:", "lies in no room")
+
+    def test_rooms_in_a_circle(self):
+        self.write("tools/rooms.txt", "base: lane\nstore: base\nlane: store\n")
+        self.assert_problem("base -> lane -> store -> base")
+
+    def test_unknown_room_in_the_table(self):
+        self.write("tools/rooms.txt", "base:\nlane: base attic\n")
+        self.assert_problem("lane uses attic, which is no room")
+
+    def test_length(self):
+        self.write("src/lane/long.cc", "\n" * lint.MAX_SOURCE_LINES)
+        self.assert_clean()
+        self.write("src/lane/long.cc", "\n" * (lint.MAX_SOURCE_LINES + 1))
+        self.assert_problem("src/lane/long.cc:501:")
+
+    def test_reminders(self):
+        for word in ("TO" "DO", "FIX" "ME", "XX" "X", "HA" "CK"):
+            with self.subTest(word):
+                self.write("docs/notes.md", f"fine\n{word}: later\n")
+                self.assert_problem("docs/notes.md:2:", word)
+
+    def test_machine_paths(self):
+        for path in ("/wo" "rk/tree", "/ro" "ot/.ssh", '"/ho' 'me/someone"', "cd /wo" "rk"):
+            with self.subTest(path):
+                self.write("src/lane/lane.cc", f"// {path}\n")
+                self.assert_problem("a path of one machine")
+
+    def test_sleeps_in_tests(self):
+        for name, text in (("src/lane/lane_test.cc", "std::this_thread::sleep" "_for(1s);\n"),
+                           ("src/lane/lane_test.cc", "::usleep(5);\n"), ("tests/test_x.py", "time.sleep" "(1)\n"),
+                           ("tests/harness/x.py", "sleep" "(1)\n"), ("tests/x.cc", "std::this_thread::sleep" "_until(t);\n")):
+            with self.subTest(text):
+                self.write(name, text)
+                self.assert_problem(name, "they do not sleep")
+                (self.root / name).unlink()
+
+    def test_tests_switched_off(self):
+        for name, text in (("src/lane/lane_test.cc", "TEST(Lane, DISABLED" "_Works) {}\n"),
+                           ("src/lane/lane_test.cc", "GTEST_SK" "IP();\n"), ("tests/test_x.py", "@pytest.mark.sk" "ip\n"),
+                           ("tests/test_x.py", "import pytest\npytest.sk" "ip('later')\n"),
+                           ("tests/test_x.py", "@mark.xf" "ail\n")):
+            with self.subTest(text):
+                self.write(name, text if name.endswith(".cc") or "import" in text else text + "def test_x(): pass\n")
+                self.assert_problem(name, "proves nothing")
+                (self.root / name).unlink()
+
+    def test_python_syntax(self):
+        self.write("bench/run.py", "def broken(:\n")
+        self.assert_problem("bench/run.py:1:")
+
+
+class TotalsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def totals(self, *texts):
+        paths = []
+        for number, text in enumerate(texts):
+            paths.append(self.root / f"{number}.xml")
+            if text is not None:
+                paths[-1].write_text(text, encoding="utf-8")
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            status = test_totals.main(paths)
+        return out.getvalue(), status
+
+    def test_adds_up_both_kinds(self):
+        ctest = ('<testsuite><testcase name="a" status="run"/><testcase name="b" status="run"/>'
+                 '<testcase name="c" status="disabled"><skipped/></testcase></testsuite>')
+        pytest = '<testsuites><testsuite><testcase name="d"/><testcase name="e"><skipped/></testcase></testsuite></testsuites>'
+        self.assertEqual(self.totals(ctest, pytest), ("3 passed, 0 failed, 2 skipped\n", 0))
+
+    def test_failures_and_errors_fail(self):
+        for case in ('<testcase status="fail"><failure/></testcase>', "<testcase><failure/></testcase>",
+                     "<testcase><error/></testcase>"):
+            self.assertEqual(self.totals(f"<testsuite><testcase/>{case}</testsuite>"),
+                             ("1 passed, 1 failed, 0 skipped\n", 1))
+
+    def test_a_missing_or_torn_file_fails(self):
+        self.assertEqual(self.totals("<testsuite><testcase/></testsuite>", None), ("1 passed, 1 failed, 0 skipped\n", 1))
+        self.assertEqual(self.totals("<testsuite><testc"), ("0 passed, 1 failed, 0 skipped\n", 1))
+
+    def test_no_test_at_all_fails(self):
+        self.assertEqual(self.totals("<testsuite/>"), ("0 passed, 0 failed, 0 skipped\n", 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
