@@ -62,8 +62,7 @@ public:
     virtual ~Server() = default;  // stops without patience
 
     /// Binds and starts serving on threads of its own. Failure: code `bind_failed`, naming address and cause.
-    static Result<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler,
-                                                 ErrorBody error_body);
+    static Result<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler, ErrorBody error_body);
 
     /// The port in use, also when 0 was asked for.
     [[nodiscard]] virtual std::uint16_t port() const = 0;

@@ -1,0 +1,165 @@
+// One I/O thread owns every socket, so sessions need no locks of their own; handlers run on the pool, and
+// their responses are posted back.
+#include "http/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <thread>
+
+#include "http/session.h"
+
+namespace deliverd::http {
+
+namespace {
+
+constexpr std::size_t kMaxRefusing = 64;  // connections being told 503 at once; further ones are just closed
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept (no descriptors left)
+constexpr Duration kLongestPatience = std::chrono::hours(24);
+
+class ServerImpl final : public Server {
+public:
+    ServerImpl(const ServerOptions& options, Handler handler, ErrorBody error_body)
+        : core_(options, std::move(handler), std::move(error_body)), acceptor_(io_), accept_pause_(io_) {}
+    ~ServerImpl() override { stop(Duration::zero()); }
+    ServerImpl(const ServerImpl&) = delete;
+    ServerImpl& operator=(const ServerImpl&) = delete;
+
+    error_code listen() {
+        asio::ip::basic_resolver<tcp, Executor> resolver(io_);
+        error_code error;
+        const auto found = resolver.resolve(core_.options.host, std::to_string(core_.options.port),
+                                            tcp::resolver::passive | tcp::resolver::numeric_service, error);
+        if (error) return error;
+        for (const auto& entry : found) {
+            error = listen_on(entry.endpoint());
+            if (!error) break;
+        }
+        if (error) return error;
+        port_ = acceptor_.local_endpoint(error).port();
+        return error;
+    }
+
+    void run() {
+        accept();
+        thread_ = std::thread([this] { serve(); });
+    }
+
+    [[nodiscard]] std::uint16_t port() const override { return port_; }
+
+    void stop(Duration patience) override {
+        const std::lock_guard stopping(stop_mutex_);
+        if (thread_.joinable()) {
+            asio::post(io_, [this] { begin_drain(); });
+            std::unique_lock lock(core_.mutex);
+            core_.quiet.wait_for(lock, std::min(patience, kLongestPatience),
+                                 [this] { return core_.draining && core_.busy == 0; });
+            lock.unlock();
+            io_.stop();
+            thread_.join();
+        }
+        error_code ignored;
+        acceptor_.close(ignored);
+        {
+            const std::lock_guard lock(core_.mutex);
+            for (auto* session : core_.sessions) session->close();
+        }
+        core_.pool.stop();
+    }
+
+private:
+    error_code listen_on(const tcp::endpoint& endpoint) {
+        error_code error;
+        acceptor_.open(endpoint.protocol(), error);
+        if (error) return error;
+        acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+        if (!error) acceptor_.bind(endpoint, error);
+        if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+        if (error) {
+            error_code ignored;
+            acceptor_.close(ignored);
+        }
+        return error;
+    }
+
+    void serve() noexcept {
+        while (true) {
+            try {
+                io_.run();
+                return;
+            } catch (...) {  // out of memory while serving one connection must not end the others
+            }
+        }
+    }
+
+    void accept() {
+        acceptor_.async_accept([this](error_code error, Socket socket) {
+            if (!acceptor_.is_open()) return;
+            if (error) return pause_then_accept();
+            admit(std::move(socket));
+            accept();
+        });
+    }
+
+    void pause_then_accept() {
+        accept_pause_.expires_after(kAcceptPause);
+        accept_pause_.async_wait([this](error_code error) {
+            if (!error && acceptor_.is_open()) accept();
+        });
+    }
+
+    void admit(Socket socket) {
+        std::unique_lock lock(core_.mutex);
+        const bool refused = core_.sessions.size() >= core_.options.max_connections;
+        if (refused && core_.refusing >= kMaxRefusing) return;
+        lock.unlock();
+        std::make_shared<Session>(std::move(socket), core_, refused)->start();
+    }
+
+    void begin_drain() {
+        error_code ignored;
+        acceptor_.close(ignored);
+        const std::lock_guard lock(core_.mutex);
+        core_.draining = true;
+        for (auto* session : core_.sessions) {
+            if (session->is_idle()) session->close();
+        }
+        core_.quiet.notify_all();
+    }
+
+    // Sessions live in the I/O context's queues and refer to the core: it has to outlive them.
+    Core core_;
+    asio::io_context io_{1};
+    asio::basic_socket_acceptor<tcp, Executor> acceptor_;
+    asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
+        accept_pause_;
+    std::uint16_t port_ = 0;
+    std::mutex stop_mutex_;
+    std::thread thread_;
+};
+
+std::string bind_advice(const error_code& error) {
+    if (error == asio::error::address_in_use) return "stop the program that uses it, or choose another port";
+    if (error == asio::error::access_denied) return "ports below 1024 need privileges: choose a higher one";
+    return "choose an address of this machine, such as 127.0.0.1";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Handler handler, ErrorBody error_body) {
+    try {
+        auto server = std::make_unique<ServerImpl>(options, std::move(handler), std::move(error_body));
+        if (const auto error = server->listen()) {
+            return permanent("bind_failed", fmt::format("cannot listen on {}:{}: {}; {}", options.host, options.port,
+                                                        error.message(), bind_advice(error)));
+        }
+        server->run();
+        return server;
+    } catch (const std::exception& error) {
+        return retryable("server_failed", fmt::format("cannot start the HTTP server: {}", error.what()));
+    }
+}
+
+}  // namespace deliverd::http

@@ -1,0 +1,337 @@
+// One connection of the server: read a request, have it handled, write the response, again. With server.cc,
+// its only includer, the only code that sees Beast.
+#pragma once
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "http/handler_pool.h"
+#include "http/server.h"
+#include "http/wire.h"
+
+namespace deliverd::http {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Executor = asio::io_context::executor_type;
+using Socket = asio::basic_stream_socket<tcp, Executor>;
+using Stream = beast::basic_stream<tcp, Executor>;
+using Parser = beast::http::request_parser<beast::http::string_body>;
+
+constexpr std::size_t kReadBytes = 4096;
+/// After a refusal the client may still be sending. Closing at once would reset the connection and throw the
+/// answer away unread, so this much is read and dropped first.
+constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
+constexpr std::size_t kDrainChunkBytes = 64 * 1024;
+constexpr Duration kLingerTime = std::chrono::seconds(2);
+
+class Session;
+
+/// What all sessions of a server share.
+struct Core {
+    Core(const ServerOptions& o, Handler h, ErrorBody e)
+        : options(o), handler(std::move(h)), error_body(std::move(e)), pool(o.handler_threads, o.max_queued_requests) {}
+
+    const ServerOptions options;
+    const Handler handler;
+    const ErrorBody error_body;
+    const SystemClock clock;
+
+    std::mutex mutex;  // guards what follows, up to the pool
+    std::condition_variable quiet;
+    std::unordered_set<Session*> sessions;
+    std::size_t refusing = 0;
+    std::size_t busy = 0;  // sessions with a request under way
+    bool draining = false;
+
+    HandlerPool pool;
+
+    [[nodiscard]] bool is_draining() {
+        const std::lock_guard lock(mutex);
+        return draining;
+    }
+
+    Response error(int status, std::string_view code, std::string_view message) const noexcept {
+        try {
+            if (error_body) return error_body(status, code, message);
+        } catch (...) {  // a bare status still tells the client more than a closed connection
+        }
+        return Response{status, {}, "text/plain", {}};
+    }
+
+    Response answer(const Request& request) const noexcept {
+        try {
+            Response response = handler(request);
+            if (response.status >= 200 && response.status <= 599) return response;
+        } catch (...) {  // answered below: the handler's own layer logs what it knows
+        }
+        return error(500, "INTERNAL_ERROR", "the request could not be handled");
+    }
+};
+
+struct Refusal {
+    int status;
+    std::string_view code;
+    std::string_view message;
+};
+
+/// What HTTP lets pass the parser and we do not: requests whose length two readers could see differently.
+inline std::optional<Refusal> refusal_of(const Parser& parser) {
+    const auto& request = parser.get();
+    using beast::http::field;
+    if (request.version() != 11 && request.version() != 10) {
+        return Refusal{505, "VERSION_NOT_SUPPORTED", "only HTTP/1.1 and HTTP/1.0 are spoken here"};
+    }
+    if (request.version() == 11 && request.count(field::host) != 1) {
+        return Refusal{400, "BAD_REQUEST", "an HTTP/1.1 request has exactly one Host header"};
+    }
+    const auto coding = request.find(field::transfer_encoding);
+    if (coding != request.end()) {
+        if (request.version() == 10 || request.count(field::transfer_encoding) != 1) {
+            return Refusal{400, "BAD_REQUEST", "Transfer-Encoding is not allowed here"};
+        }
+        if (!equal_without_case(coding->value(), "chunked")) {
+            return Refusal{501, "NOT_IMPLEMENTED", "the only transfer coding understood is chunked"};
+        }
+    }
+    if (request.count(field::expect) > 0 && !equal_without_case(request[field::expect], "100-continue")) {
+        return Refusal{417, "EXPECTATION_FAILED", "the only expectation understood is 100-continue"};
+    }
+    if (!is_sane_method(request.method_string())) {
+        return Refusal{400, "BAD_REQUEST", "the method is not one: write it in upper case"};
+    }
+    if (!parse_target(request.target())) {
+        return Refusal{400, "BAD_REQUEST", "the request target is neither a path nor an http URL"};
+    }
+    return std::nullopt;
+}
+
+/// The refusal for what the parser stumbled over; none when there is nobody to tell (gone, or too slow).
+inline std::optional<Refusal> refusal_of(const error_code& error) {
+    using Kind = beast::http::error;
+    if (error == Kind::end_of_stream || error == Kind::partial_message) return std::nullopt;
+    if (error == Kind::header_limit || error == Kind::buffer_overflow) {
+        return Refusal{431, "HEADERS_TOO_LARGE", "the request's header is larger than this server accepts"};
+    }
+    if (error == Kind::body_limit) {
+        return Refusal{413, "PAYLOAD_TOO_LARGE", "the request's body is larger than this server accepts"};
+    }
+    if (error.category() != make_error_code(Kind::bad_method).category()) return std::nullopt;
+    return Refusal{400, "BAD_REQUEST", "the request is not well-formed HTTP"};
+}
+
+/// One connection. Every function runs on the I/O thread, unless it says otherwise.
+class Session : public std::enable_shared_from_this<Session> {
+public:
+    Session(Socket socket, Core& core, bool refused) : stream_(std::move(socket)), core_(core), refused_(refused) {
+        const std::lock_guard lock(core_.mutex);
+        if (refused_) {
+            ++core_.refusing;
+        } else {
+            core_.sessions.insert(this);
+        }
+    }
+
+    ~Session() {  // on any thread: the last owner may be a request that the pool dropped
+        set_busy(false);
+        const std::lock_guard lock(core_.mutex);
+        if (refused_) {
+            --core_.refusing;
+        } else {
+            core_.sessions.erase(this);
+        }
+    }
+
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    void start() {
+        error_code ignored;
+        stream_.socket().set_option(tcp::no_delay(true), ignored);
+        const auto remote = stream_.socket().remote_endpoint(ignored);
+        if (!ignored) request_.remote_address = remote.address().to_string(ignored);
+        if (refused_) return fail({503, "TOO_MANY_CONNECTIONS", "too many connections: try again later"});
+        await_request(core_.options.header_timeout);
+    }
+
+    /// Not under way: nothing of a request has arrived, or its response is written. Core's mutex is held.
+    [[nodiscard]] bool is_idle() const { return !busy_; }
+
+    void close() {
+        error_code ignored;
+        stream_.socket().close(ignored);
+    }
+
+private:
+    void set_busy(bool busy) {
+        const std::lock_guard lock(core_.mutex);
+        if (busy == busy_) return;
+        busy_ = busy;
+        core_.busy = busy ? core_.busy + 1 : core_.busy - 1;
+        if (core_.busy == 0) core_.quiet.notify_all();
+    }
+
+    void await_request(Duration patience) {
+        if (core_.is_draining()) return linger();
+        parser_.emplace();
+        parser_->header_limit(static_cast<std::uint32_t>(core_.options.max_header_bytes));
+        parser_->body_limit(core_.options.max_body_bytes);
+        minor_version_ = 1;
+        head_only_ = false;
+        stream_.expires_after(patience);
+        if (buffer_.size() > 0) {  // pipelined behind the previous request
+            stream_.expires_after(core_.options.header_timeout);
+            return read_header();
+        }
+        set_busy(false);
+        stream_.async_read_some(buffer_.prepare(kReadBytes),
+                                [self = shared_from_this(), first = requests_++ == 0](error_code error, std::size_t n) {
+                                    if (error) return self->close();
+                                    self->buffer_.commit(n);
+                                    self->set_busy(true);
+                                    // The first request's time runs from the accept.
+                                    if (!first) self->stream_.expires_after(self->core_.options.header_timeout);
+                                    self->read_header();
+                                });
+    }
+
+    void read_header() {
+        beast::http::async_read_header(
+            stream_, buffer_, *parser_,
+            [self = shared_from_this()](error_code error, std::size_t) { self->on_header(error); });
+    }
+
+    void on_header(error_code error) {
+        if (error) return on_read_error(error);
+        const auto& request = parser_->get();
+        minor_version_ = request.version() % 10;
+        head_only_ = request.method() == beast::http::verb::head;
+        if (const auto refusal = refusal_of(*parser_)) return fail(*refusal);
+        if (parser_->is_done()) return dispatch();
+        stream_.expires_after(core_.options.body_timeout);
+        if (request.version() == 11 && request.count(beast::http::field::expect) > 0) return write_continue();
+        read_body();
+    }
+
+    void write_continue() {
+        static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+        asio::async_write(stream_, asio::buffer(kContinue), [self = shared_from_this()](error_code error, std::size_t) {
+            if (error) return self->close();
+            self->read_body();
+        });
+    }
+
+    void read_body() {
+        beast::http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
+            if (error) return self->on_read_error(error);
+            self->dispatch();
+        });
+    }
+
+    void on_read_error(error_code error) {
+        if (const auto refusal = refusal_of(error)) return fail(*refusal);
+        close();
+    }
+
+    /// The connection ends with this: what follows in the stream cannot be trusted to be a request.
+    void fail(const Refusal& refusal) {
+        keep_alive_ = false;
+        write(core_.error(refusal.status, refusal.code, refusal.message));
+    }
+
+    void dispatch() {
+        auto message = parser_->release();
+        keep_alive_ = message.keep_alive();
+        request_.method = message.method_string();
+        const auto target = parse_target(message.target());
+        request_.path = target->path;
+        request_.query = target->query;
+        request_.headers.clear();
+        for (const auto& field : message) request_.headers.emplace_back(field.name_string(), field.value());
+        request_.body = std::move(message.body());
+        stream_.expires_never();
+        HandlerPool::Task task = [self = shared_from_this()]() mutable { run(std::move(self)); };
+        if (!core_.pool.try_submit(task)) {
+            write(core_.error(503, "OVERLOADED", "too many requests are waiting: try again later"));
+        }
+    }
+
+    /// On a thread of the pool.
+    static void run(std::shared_ptr<Session> self) noexcept {
+        Response response = self->core_.answer(self->request_);
+        const auto executor = self->stream_.get_executor();
+        asio::post(executor, [self = std::move(self), response = std::move(response)]() mutable {
+            self->write(std::move(response));
+        });
+    }
+
+    void write(Response response) {
+        if (core_.is_draining()) keep_alive_ = false;
+        response_ = std::move(response);
+        const auto reason = beast::http::obsolete_reason(static_cast<beast::http::status>(response_.status));
+        head_ = response_head(response_, {minor_version_, keep_alive_, {reason.data(), reason.size()}},
+                              core_.clock.wall_now());
+        if (head_only_ || !status_has_body(response_.status)) response_.body.clear();
+        stream_.expires_after(core_.options.write_timeout);
+        asio::async_write(stream_,
+                          std::array{asio::buffer(std::as_const(head_)), asio::buffer(std::as_const(response_.body))},
+                          [self = shared_from_this()](error_code error, std::size_t) {
+                              if (error) return self->close();
+                              if (!self->keep_alive_) return self->linger();
+                              self->await_request(self->core_.options.idle_timeout);
+                          });
+    }
+
+    void linger() {
+        set_busy(false);
+        error_code ignored;
+        stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+        stream_.expires_after(kLingerTime);
+        buffer_.clear();
+        drain();
+    }
+
+    void drain() {
+        stream_.async_read_some(buffer_.prepare(kDrainChunkBytes),
+                                [self = shared_from_this()](error_code error, std::size_t n) {
+                                    self->drained_bytes_ += n;
+                                    if (error || self->drained_bytes_ >= kMaxDrainBytes) return self->close();
+                                    self->drain();
+                                });
+    }
+
+    Stream stream_;
+    Core& core_;
+    const bool refused_;
+    beast::flat_buffer buffer_;
+    std::optional<Parser> parser_;
+    Request request_;  // the handler's while one runs
+    Response response_;
+    std::string head_;
+    std::size_t requests_ = 0;
+    std::size_t drained_bytes_ = 0;
+    unsigned minor_version_ = 1;
+    bool head_only_ = false;
+    bool keep_alive_ = true;
+    bool busy_ = false;  // guarded by the core's mutex
+};
+
+}  // namespace deliverd::http

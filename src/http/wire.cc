@@ -1,0 +1,107 @@
+#include "http/wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace deliverd::http {
+
+namespace {
+
+constexpr std::size_t kMaxMethodBytes = 32;
+
+char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale.
+std::string imf_date(WallTime now) {
+    static constexpr std::array<const char*, 7> kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static constexpr std::array<const char*, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                            "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    const auto day = std::chrono::floor<std::chrono::days>(now);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss time(std::chrono::floor<std::chrono::seconds>(now - day));
+    return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", kDays[std::chrono::weekday(day).c_encoding()],
+                       static_cast<unsigned>(date.day()), kMonths[static_cast<unsigned>(date.month()) - 1],
+                       static_cast<int>(date.year()), time.hours().count(), time.minutes().count(),
+                       time.seconds().count());
+}
+
+void append_header(std::string& head, std::string_view name, std::string_view value) {
+    head.append(name);
+    head.append(": ");
+    for (const char c : value) {
+        const bool breaks_line = c == '\r' || c == '\n' || c == '\0';
+        head.push_back(breaks_line ? ' ' : c);
+    }
+    head.append("\r\n");
+}
+
+bool written_by_server(std::string_view name) {
+    static constexpr std::array<std::string_view, 5> kOwn = {"content-length", "connection", "date", "content-type",
+                                                             "transfer-encoding"};
+    return std::any_of(kOwn.begin(), kOwn.end(), [&](std::string_view own) { return equal_without_case(own, name); });
+}
+
+}  // namespace
+
+bool equal_without_case(std::string_view a, std::string_view b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string_view Request::header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+        if (equal_without_case(key, name)) return value;
+    }
+    return {};
+}
+
+std::optional<Target> parse_target(std::string_view target) {
+    if (target == "*") return Target{target, {}};
+    if (target.find('#') != std::string_view::npos) return std::nullopt;
+    if (!target.starts_with('/')) {
+        const auto scheme_end = target.find("://");
+        if (scheme_end == std::string_view::npos) return std::nullopt;
+        const auto scheme = target.substr(0, scheme_end);
+        if (!equal_without_case(scheme, "http") && !equal_without_case(scheme, "https")) return std::nullopt;
+        const auto rest = target.substr(scheme_end + 3);
+        const auto authority_end = rest.find_first_of("/?");
+        if (authority_end == 0) return std::nullopt;
+        if (authority_end == std::string_view::npos) return Target{"/", {}};
+        if (rest[authority_end] == '?') return Target{"/", rest.substr(authority_end + 1)};
+        target = rest.substr(authority_end);
+    }
+    const auto question = target.find('?');
+    if (question == std::string_view::npos) return Target{target, {}};
+    return Target{target.substr(0, question), target.substr(question + 1)};
+}
+
+bool is_sane_method(std::string_view method) {
+    return !method.empty() && method.size() <= kMaxMethodBytes && std::all_of(method.begin(), method.end(), [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    });
+}
+
+std::string response_head(const Response& response, const HeadOptions& options, WallTime now) {
+    std::string head = fmt::format("HTTP/1.1 {} {}\r\n", response.status, options.reason);
+    append_header(head, "Date", imf_date(now));
+    if (status_has_body(response.status)) {
+        append_header(head, "Content-Type", response.content_type);
+        append_header(head, "Content-Length", std::to_string(response.body.size()));
+    }
+    if (!options.keep_alive) {
+        append_header(head, "Connection", "close");
+    } else if (options.minor_version == 0) {
+        append_header(head, "Connection", "keep-alive");
+    }
+    for (const auto& [name, value] : response.headers) {
+        if (!written_by_server(name)) append_header(head, name, value);
+    }
+    head.append("\r\n");
+    return head;
+}
+
+}  // namespace deliverd::http
