@@ -53,16 +53,31 @@ struct ReadyCheck {
     std::function<std::string()> problem;
 };
 
-/// {"error":{"code","message","request_id","details":[]}}
+/// One entry of an error's `details`: {"field","message"}.
+struct Detail {
+    std::string field;
+    std::string message;
+};
+
+/// {"error":{"code","message","request_id","details":[]}}, and the id as X-Request-Id.
 [[nodiscard]] http::Response error_response(int status, std::string_view code, std::string_view message,
-                                            std::string_view request_id);
+                                            std::string_view request_id, const std::vector<Detail>& details = {});
+
+/// The same body, with a request id made for it, for errors the server finds before a route is known.
+[[nodiscard]] http::ErrorBody make_error_body();
 
 /// 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as the roles say, 500 (logged) for an
-/// exception; X-Request-Id taken over (when it is 1–128 visible ASCII characters) or made. Thread-safe.
+/// exception; X-Request-Id taken over (when it is 1–128 visible ASCII characters) or made, and on every answer.
+/// HEAD is answered by GET's route. Where two routes match, a literal segment beats a {parameter}. Thread-safe;
+/// `log` outlives the handler.
 [[nodiscard]] http::Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log);
 
 /// /healthz (never touches anything), /readyz (503 naming the failing check), /metrics.
 [[nodiscard]] std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics,
                                                 const AuthOptions& auth);
+
+/// Whether only this machine can reach a server bound to `host`: 127.0.0.0/8, ::1 or localhost. Without auth
+/// nothing else may be bound. Names are not looked up: any other name is not loopback.
+[[nodiscard]] bool is_loopback(std::string_view host);
 
 }  // namespace deliverd::api

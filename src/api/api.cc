@@ -1,0 +1,214 @@
+#include "api/api.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "api/router.h"
+#include "base/sha256.h"
+#include "base/uuid.h"
+
+namespace deliverd::api {
+
+namespace {
+
+constexpr std::size_t kMaxRequestIdBytes = 128;
+constexpr std::string_view kRequestId = "X-Request-Id";
+
+class RequestIds {
+public:
+    std::string make() {
+        const std::lock_guard lock(mutex_);
+        return make_uuid_v7(clock_.wall_now(), random_);
+    }
+
+    /// The caller's own where it is fit to be echoed and logged.
+    std::string of(const http::Request& request) {
+        const auto given = request.header(kRequestId);
+        const bool usable = !given.empty() && given.size() <= kMaxRequestIdBytes &&
+                            std::all_of(given.begin(), given.end(), [](char c) { return c > ' ' && c < 127; });
+        return usable ? std::string(given) : make();
+    }
+
+private:
+    std::mutex mutex_;
+    const SystemClock clock_;
+    SystemRandom random_;
+};
+
+std::string_view bearer_token(const http::Request& request) {
+    static constexpr std::string_view kScheme = "bearer ";
+    std::string_view value = request.header("Authorization");
+    if (value.size() <= kScheme.size()) return {};
+    const bool is_bearer = std::equal(kScheme.begin(), kScheme.end(), value.begin(), [](char want, char got) {
+        return want == (got >= 'A' && got <= 'Z' ? static_cast<char>(got - 'A' + 'a') : got);
+    });
+    if (!is_bearer) return {};
+    value.remove_prefix(kScheme.size());
+    while (value.starts_with(' ')) value.remove_prefix(1);
+    return value;
+}
+
+/// Looks at every token, so that the time taken does not tell which one came close.
+std::optional<Caller> caller_of(const http::Request& request, const AuthOptions& auth) {
+    if (!auth.enabled) return Caller{"anonymous", Role::admin};
+    const auto token = bearer_token(request);
+    if (token.empty()) return std::nullopt;
+    const std::string digest = sha256_hex(token);
+    std::optional<Caller> caller;
+    for (const auto& known : auth.tokens) {
+        if (equal_in_constant_time(known.sha256, digest)) caller = Caller{known.name, known.role};
+    }
+    return caller;
+}
+
+std::string_view role_name(Role role) {
+    switch (role) {
+        case Role::none:
+            return "none";
+        case Role::viewer:
+            return "viewer";
+        case Role::operator_:
+            return "operator";
+        case Role::admin:
+            return "admin";
+    }
+    return "unknown";
+}
+
+class Dispatcher {
+public:
+    Dispatcher(std::vector<Route> routes, AuthOptions auth, Log& log)
+        : router_(std::move(routes)), auth_(std::move(auth)), log_(log) {}
+
+    http::Response handle(const http::Request& request) {
+        const std::string request_id = ids_.of(request);
+        http::Response response = route(request, request_id);
+        const bool has_id = std::any_of(response.headers.begin(), response.headers.end(),
+                                        [](const auto& header) { return header.first == kRequestId; });
+        if (!has_id) response.headers.emplace_back(kRequestId, request_id);
+        return response;
+    }
+
+private:
+    http::Response route(const http::Request& request, const std::string& id) {
+        auto match = router_.find(request.method, request.path);
+        if (match.bad_escape) {
+            return error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id);
+        }
+        if (match.allowed.empty()) {
+            return error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id);
+        }
+        if (match.route == nullptr) return wrong_method(request, match.allowed, id);
+        auto caller = caller_of(request, auth_);
+        if (!caller && match.route->needs != Role::none) return unauthorized(id);
+        if (!caller) caller = Caller{"anonymous", Role::none};
+        if (caller->role < match.route->needs) return forbidden(*caller, match.route->needs, id);
+        return run(*match.route, Call{request, id, std::move(*caller), std::move(match.path_values)});
+    }
+
+    http::Response run(const Route& route, const Call& call) {
+        try {
+            return route.handler(call);
+        } catch (const std::exception& error) {
+            log_failure(call, error.what());
+        } catch (...) {
+            log_failure(call, "not a std::exception");
+        }
+        return error_response(500, "INTERNAL_ERROR", "the request failed; the log has the cause under this request id",
+                              call.request_id);
+    }
+
+    void log_failure(const Call& call, std::string_view what) {
+        log_.error("request failed", {{"request_id", call.request_id},
+                                      {"method", call.request.method},
+                                      {"path", call.request.path},
+                                      {"error", what}});
+    }
+
+    static http::Response wrong_method(const http::Request& request, const std::vector<std::string>& allowed,
+                                       const std::string& id) {
+        const std::string list = fmt::format("{}", fmt::join(allowed, ", "));
+        auto response =
+            error_response(405, "METHOD_NOT_ALLOWED",
+                           fmt::format("{} does not take {}, only {}", request.path, request.method, list), id);
+        response.headers.emplace_back("Allow", list);
+        return response;
+    }
+
+    static http::Response unauthorized(const std::string& id) {
+        auto response = error_response(401, "UNAUTHORIZED", "send a valid token as 'Authorization: Bearer TOKEN'", id);
+        response.headers.emplace_back("WWW-Authenticate", "Bearer");
+        return response;
+    }
+
+    static http::Response forbidden(const Caller& caller, Role needs, const std::string& id) {
+        return error_response(
+            403, "FORBIDDEN",
+            fmt::format("token '{}' has role {}; this needs {}", caller.name, role_name(caller.role), role_name(needs)),
+            id);
+    }
+
+    const Router router_;
+    const AuthOptions auth_;
+    Log& log_;
+    RequestIds ids_;
+};
+
+http::Response ready(const std::vector<ReadyCheck>& checks, const Call& call) {
+    std::vector<Detail> problems;
+    for (const auto& check : checks) {
+        auto problem = check.problem();
+        if (!problem.empty()) problems.push_back({check.name, std::move(problem)});
+    }
+    if (problems.empty()) return {200, {}, "application/json", R"({"status":"ready"})"};
+    return error_response(503, "NOT_READY", fmt::format("{}: {}", problems.front().field, problems.front().message),
+                          call.request_id, problems);
+}
+
+}  // namespace
+
+http::Response error_response(int status, std::string_view code, std::string_view message, std::string_view request_id,
+                              const std::vector<Detail>& details) {
+    boost::json::array entries;
+    for (const auto& detail : details) entries.push_back({{"field", detail.field}, {"message", detail.message}});
+    const boost::json::value body = {
+        {"error", {{"code", code}, {"message", message}, {"request_id", request_id}, {"details", std::move(entries)}}}};
+    http::Response response;
+    response.status = status;
+    response.headers.emplace_back(kRequestId, request_id);
+    response.body = boost::json::serialize(body);
+    return response;
+}
+
+http::ErrorBody make_error_body() {
+    return [ids = std::make_shared<RequestIds>()](int status, std::string_view code, std::string_view message) {
+        return error_response(status, code, message, ids->make());
+    };
+}
+
+http::Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log) {
+    auto dispatcher = std::make_shared<Dispatcher>(std::move(routes), std::move(auth), log);
+    return [dispatcher](const http::Request& request) { return dispatcher->handle(request); };
+}
+
+std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics, const AuthOptions& auth) {
+    std::vector<Route> routes;
+    routes.push_back({"GET", "/healthz", Role::none,
+                      [](const Call&) { return http::Response{200, {}, "application/json", R"({"status":"ok"})"}; }});
+    routes.push_back(
+        {"GET", "/readyz", Role::none, [checks = std::move(checks)](const Call& call) { return ready(checks, call); }});
+    routes.push_back({"GET", "/metrics", auth.open_metrics ? Role::none : Role::viewer, [&metrics](const Call&) {
+                          return http::Response{200, {}, "text/plain; version=0.0.4; charset=utf-8", metrics.text()};
+                      }});
+    return routes;
+}
+
+}  // namespace deliverd::api

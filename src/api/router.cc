@@ -1,0 +1,106 @@
+#include "api/router.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace deliverd::api {
+
+namespace {
+
+std::vector<std::string_view> split(std::string_view path) {
+    std::vector<std::string_view> segments;
+    if (path.starts_with('/')) path.remove_prefix(1);
+    while (true) {
+        const auto slash = path.find('/');
+        segments.push_back(path.substr(0, slash));
+        if (slash == std::string_view::npos) return segments;
+        path.remove_prefix(slash + 1);
+    }
+}
+
+bool is_parameter(std::string_view segment) {
+    return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
+}
+
+int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& segments) {
+    return std::equal(pattern.begin(), pattern.end(), segments.begin(), segments.end(),
+                      [](const std::string& want, const std::string& got) {
+                          return is_parameter(want) ? !got.empty() : want == got;
+                      });
+}
+
+void add_once(std::vector<std::string>& list, std::string_view value) {
+    if (std::find(list.begin(), list.end(), value) == list.end()) list.emplace_back(value);
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decode(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            out.push_back(text[i]);
+            continue;
+        }
+        if (i + 2 >= text.size()) return std::nullopt;
+        const int high = hex_digit(text[i + 1]);
+        const int low = hex_digit(text[i + 2]);
+        if (high < 0 || low < 0) return std::nullopt;
+        out.push_back(static_cast<char>(high * 16 + low));
+        i += 2;
+    }
+    if (out.find('\0') != std::string::npos || find_invalid_utf8(out)) return std::nullopt;
+    return out;
+}
+
+Router::Router(std::vector<Route> routes) {
+    for (auto& route : routes) {
+        Entry entry{std::move(route), {}};
+        for (const auto segment : split(entry.route.path)) entry.segments.emplace_back(segment);
+        entries_.push_back(std::move(entry));
+    }
+    // Of two routes that match one path, the first in this order wins.
+    std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+        return std::lexicographical_compare(
+            a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
+            [](const std::string& x, const std::string& y) { return !is_parameter(x) && is_parameter(y); });
+    });
+}
+
+Router::Match Router::find(std::string_view method, std::string_view path) const {
+    Match match;
+    if (!path.starts_with('/')) return match;
+    std::vector<std::string> segments;
+    for (const auto raw : split(path)) {
+        auto segment = percent_decode(raw);
+        if (!segment) {
+            match.bad_escape = true;
+            return match;
+        }
+        segments.push_back(std::move(*segment));
+    }
+    const std::string_view wanted = method == "HEAD" ? "GET" : method;
+    for (const auto& entry : entries_) {
+        if (!matches(entry.segments, segments)) continue;
+        add_once(match.allowed, entry.route.method);
+        if (entry.route.method == "GET") add_once(match.allowed, "HEAD");
+        if (match.route != nullptr || entry.route.method != wanted) continue;
+        match.route = &entry.route;
+        for (std::size_t i = 0; i < segments.size(); ++i) {
+            if (is_parameter(entry.segments[i])) match.path_values.push_back(segments[i]);
+        }
+    }
+    return match;
+}
+
+}  // namespace deliverd::api
