@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <thread>
@@ -132,6 +133,8 @@ private:
     // Sessions live in the I/O context's queues and refer to the core: it has to outlive them.
     Core core_;
     asio::io_context io_{1};
+    // While a handler runs, its session has nothing pending here; the loop has to go on all the same.
+    asio::executor_work_guard<Executor> keep_running_{io_.get_executor()};
     asio::basic_socket_acceptor<tcp, Executor> acceptor_;
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
         accept_pause_;
