@@ -1,0 +1,259 @@
+#include "sink/http/http_sink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "http/server.h"
+#include "sink/http/collector.h"
+#include "sink/http/fault_server.h"
+
+namespace deliverd::sink {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+http::Response plain_error(int status, std::string_view code, std::string_view) {
+    return {status, {}, "text/plain", std::string(code)};
+}
+
+/// A well-behaved receiver, and a sink that sends to it.
+class HttpSinkTest : public testing::Test {
+protected:
+    void serve(http::Handler handler) {
+        http::ServerOptions options;
+        options.port = 0;
+        options.handler_threads = 8;
+        options.max_body_bytes = 8UL * 1024 * 1024;
+        auto server = http::Server::start(options, std::move(handler), plain_error);
+        ASSERT_TRUE(server) << server.error().message;
+        server_ = std::move(*server);
+    }
+
+    /// Answers every request with `response` and remembers the last request.
+    void serve_always(http::Response response) {
+        serve([this, response](const http::Request& request) {
+            const std::lock_guard lock(mutex_);
+            last_ = request;
+            ++requests_;
+            return response;
+        });
+    }
+
+    std::unique_ptr<Sink> sink(HttpSinkOptions options = {}) {
+        if (options.url.empty()) options.url = "http://127.0.0.1:" + std::to_string(server_->port()) + "/in?a=b";
+        auto made = make_http_sink(std::move(options), log_);
+        EXPECT_TRUE(made) << made.error().message;
+        return std::move(*made);
+    }
+
+    http::Request last() {
+        const std::lock_guard lock(mutex_);
+        return last_;
+    }
+
+    NullLog log_;
+    std::unique_ptr<http::Server> server_;
+    std::mutex mutex_;
+    http::Request last_;
+    int requests_ = 0;
+};
+
+TEST_F(HttpSinkTest, PostsTheExactBytesWithKeyTypeAndHeaders) {
+    serve_always({200, {}, "application/json", "{}"});
+    HttpSinkOptions options;
+    options.url = "http://127.0.0.1:" + std::to_string(server_->port()) + "/in?a=b";
+    options.headers = {{"X-Configured", "yes"}, {"X-Empty", ""}};
+    const auto http = sink(options);
+    auto message = test_message(7, std::string("\0binary\r\n\xff", 10));
+    message.content_type = "application/octet-stream";
+    message.headers = {{"X-Trace", "a: b; c"}};
+    const auto outcome = send_one(*http, message);
+    EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
+    const auto request = last();
+    EXPECT_EQ(request.method, "POST");
+    EXPECT_EQ(request.path, "/in");
+    EXPECT_EQ(request.query, "a=b");
+    EXPECT_EQ(request.body, message.body);
+    EXPECT_EQ(request.header("Content-Type"), "application/octet-stream");
+    EXPECT_EQ(request.header("Idempotency-Key"), "memory-7");
+    EXPECT_EQ(request.header("X-Trace"), "a: b; c");
+    EXPECT_EQ(request.header("X-Configured"), "yes");
+    EXPECT_EQ(std::count_if(request.headers.begin(), request.headers.end(),
+                            [](const auto& header) { return header.first == "X-Empty"; }),
+              1);
+    EXPECT_EQ(request.header("Expect"), "");
+}
+
+TEST_F(HttpSinkTest, SendsLargeAndEmptyBodies) {
+    serve_always({204, {}, "", ""});
+    const auto http = sink();
+    const auto large = test_message(1, std::string(3'000'000, 'x'));
+    EXPECT_EQ(send_one(*http, large).kind, OutcomeKind::delivered);
+    EXPECT_EQ(last().body.size(), 3'000'000U);
+    EXPECT_EQ(send_one(*http, test_message(2, "")).kind, OutcomeKind::delivered);
+    EXPECT_EQ(last().header("Content-Length"), "0");
+}
+
+TEST_F(HttpSinkTest, ClassifiesAnswers) {
+    serve([](const http::Request& request) {
+        const int status = std::stoi(request.body);
+        return http::Response{status, {{"Retry-After", "17"}, {"Location", "/elsewhere"}}, "text/plain", "because"};
+    });
+    const auto http = sink();
+    struct Case {
+        const char* status;
+        OutcomeKind kind;
+        const char* code;
+    };
+    for (const auto& c :
+         {Case{"400", OutcomeKind::permanent, "BAD_REQUEST"}, Case{"401", OutcomeKind::permanent, "UNAUTHORIZED"},
+          Case{"503", OutcomeKind::retryable, "BROKER_5XX"}, Case{"302", OutcomeKind::retryable, "UNKNOWN"}}) {
+        const auto outcome = send_one(*http, test_message(1, c.status));
+        EXPECT_EQ(outcome.kind, c.kind) << c.status;
+        EXPECT_EQ(outcome.code, c.code) << c.status;
+        EXPECT_THAT(outcome.detail, HasSubstr("because"));
+    }
+    const auto limited = send_one(*http, test_message(1, "429"));
+    EXPECT_EQ(limited.code, "RATE_LIMITED");
+    EXPECT_EQ(limited.retry_after, Duration(17s));
+}
+
+TEST_F(HttpSinkTest, TakesTheReceiptFromTheAnswer) {
+    serve_always({200, {}, "application/json", R"({"id": 12345678901234567, "memory_id": "m-1"})"});
+    HttpSinkOptions options;
+    options.receipt_fields = {"memory_id", "id"};
+    EXPECT_EQ(send_one(*sink(options), test_message(1)).receipt, "m-1");
+    options.receipt_fields = {"none", "id"};
+    EXPECT_EQ(send_one(*sink(options), test_message(1)).receipt, "12345678901234567");
+    EXPECT_EQ(send_one(*sink(), test_message(1)).receipt, std::nullopt);
+}
+
+TEST_F(HttpSinkTest, SendsAtOnceUpToItsConnections) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int inside = 0;
+    bool all = false;
+    serve([&](const http::Request&) {
+        std::unique_lock lock(mutex);
+        if (++inside == 8) all = true;
+        changed.notify_all();
+        const bool together = changed.wait_for(lock, kTestPatience, [&] { return all; });
+        return http::Response{together ? 200 : 500, {}, "text/plain", ""};
+    });
+    const auto http = sink();
+    std::vector<Message> messages;
+    for (int i = 0; i < 8; ++i) messages.push_back(test_message(i));
+    std::vector<const Message*> pointers;
+    for (const auto& message : messages) pointers.push_back(&message);
+    Collector collector;
+    http->send(pointers, collector);
+    ASSERT_TRUE(collector.wait_for(8));
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(collector.of(i).front().kind, OutcomeKind::delivered);
+}
+
+TEST_F(HttpSinkTest, RefusesMessagesWhoseHeadersWouldBreakTheRequest) {
+    serve_always({200, {}, "text/plain", ""});
+    const auto http = sink();
+    for (const auto& header : {std::pair<std::string, std::string>{"X-A", "b\r\nX-Evil: 1"},
+                               {"X A", "b"},
+                               {"", "b"},
+                               {"Content-Length", "3"},
+                               {"transfer-encoding", "chunked"}}) {
+        auto message = test_message(1);
+        message.headers = {header};
+        const auto outcome = send_one(*http, message);
+        EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << header.first;
+        EXPECT_EQ(outcome.code, "BAD_REQUEST");
+    }
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(requests_, 0);
+}
+
+TEST_F(HttpSinkTest, RefusesOptionsThatCannotWork) {
+    const auto code_of = [&](HttpSinkOptions options) {
+        const auto made = make_http_sink(std::move(options), log_);
+        return made ? std::string("made") : made.error().code + ": " + made.error().message;
+    };
+    HttpSinkOptions options;
+    for (const auto* url :
+         {"", "ftp://host/", "file:///etc/passwd", "http://", "not a url", "http://u:s3cret@ho st/"}) {
+        options.url = url;
+        EXPECT_THAT(code_of(options), testing::StartsWith("bad_argument")) << url;
+        EXPECT_THAT(code_of(options), testing::Not(HasSubstr("s3cret")));
+    }
+    options.url = "http://127.0.0.1/";
+    options.headers = {{"X-A", "b\nc"}};
+    EXPECT_THAT(code_of(options), testing::StartsWith("bad_argument"));
+    options.headers = {};
+    options.max_connections = 0;
+    EXPECT_THAT(code_of(options), testing::StartsWith("bad_argument"));
+}
+
+TEST_F(HttpSinkTest, ChecksWithoutSendingAMessage) {
+    serve_always({200, {}, "text/plain", ""});
+    const auto http = sink();
+    EXPECT_TRUE(http->check(5s));
+    server_->stop(0s);
+    const auto gone = http->check(5s);
+    ASSERT_FALSE(gone);
+    EXPECT_THAT(gone.error().message, HasSubstr("127.0.0.1:"));
+    EXPECT_EQ(requests_, 0);
+}
+
+/// Remembers every line, to show what is not in them.
+class RecordingLog final : public Log {
+public:
+    void write(LogLevel, std::string_view event, Fields fields) override {
+        const std::lock_guard lock(mutex_);
+        text_ += event;
+        for (const auto& field : fields) {
+            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_ += *value;
+        }
+        ++lines_;
+    }
+    std::mutex mutex_;
+    std::string text_;
+    int lines_ = 0;
+};
+
+TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
+    serve_always({200, {}, "text/plain", ""});
+    const auto path = std::filesystem::temp_directory_path() / ("deliverd_token_" + std::to_string(::getpid()));
+    const auto write = [&](std::string_view token) { std::ofstream(path, std::ios::trunc) << token << "\n"; };
+    RecordingLog log;
+    HttpSinkOptions options;
+    options.url = "http://127.0.0.1:" + std::to_string(server_->port()) + "/";
+    options.token_file = path;
+    auto made = make_http_sink(options, log);
+    ASSERT_TRUE(made);
+    auto& http = **made;
+    write("first-s3cret");
+    EXPECT_EQ(send_one(http, test_message(1)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(last().header("Authorization"), "Bearer first-s3cret");
+    write("second-s3cret!");
+    EXPECT_EQ(send_one(http, test_message(2)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(last().header("Authorization"), "Bearer second-s3cret!");
+    for (const auto* bad : {"", "two s3cret", "s3cret\nline"}) {
+        write(bad);
+        const auto outcome = send_one(http, test_message(3));
+        EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+        EXPECT_EQ(outcome.code, "TOKEN_UNREADABLE");
+        EXPECT_THAT(outcome.detail, HasSubstr(path.string()));
+        EXPECT_THAT(outcome.detail, testing::Not(HasSubstr("s3cret")));
+    }
+    std::filesystem::remove(path);
+    EXPECT_EQ(send_one(http, test_message(4)).code, "TOKEN_UNREADABLE");
+    write("third");
+    EXPECT_EQ(send_one(http, test_message(5)).kind, OutcomeKind::delivered);
+    std::filesystem::remove(path);
+    http.stop(0s);
+    EXPECT_THAT(log.text_, testing::Not(HasSubstr("s3cret")));
+    EXPECT_EQ(log.lines_, 1);  // when the file turned bad, not with each message
+}
+
+}  // namespace
+}  // namespace deliverd::sink

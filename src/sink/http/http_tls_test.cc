@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sink/http/collector.h"
+#include "sink/http/fault_server.h"
+#include "sink/http/http_sink.h"
+#include "sink/http/tls_server.h"
+
+namespace deliverd::sink {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kTogether = 5;
+
+std::unique_ptr<Sink> sink_to(const FaultServer& server, bool verify_tls) {
+    static NullLog log;
+    HttpSinkOptions options;
+    options.url = server.url("https");
+    options.verify_tls = verify_tls;
+    options.timeout = kTestPatience;
+    options.connect_timeout = kTestPatience;
+    auto made = make_http_sink(std::move(options), log);
+    EXPECT_TRUE(made) << made.error().message;
+    return std::move(*made);
+}
+
+TEST(HttpTls, ACertificateNobodySignedIsRefusedAndNothingIsSent) {
+    const auto context = make_tls_context();
+    std::atomic<int> requests = 0;
+    const FaultServer server([&](Peer& peer) {
+        H2Peer h2(context.get(), peer.fd());
+        while (h2.next_request()) ++requests;
+    });
+    const auto http = sink_to(server, true);
+    const auto outcome = send_one(*http, test_message(1));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, "NETWORK_TIMEOUT");
+    EXPECT_THAT(outcome.detail, HasSubstr("TLS certificate"));
+    const auto check = http->check(kTestPatience);
+    ASSERT_FALSE(check);
+    EXPECT_THAT(check.error().message, HasSubstr("certificate"));
+    EXPECT_EQ(requests, 0);
+}
+
+TEST(HttpTls, AReceiverThatDoesNotSpeakTlsGetsNothing) {
+    const FaultServer server([](Peer& peer) {
+        peer.write("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        peer.wait_until_closed();
+    });
+    const auto outcome = send_one(*sink_to(server, true), test_message(1));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable) << outcome.detail;
+    EXPECT_EQ(outcome.code, "NETWORK_TIMEOUT");
+}
+
+/// Answers nobody before `kTogether` requests have come in on one connection.
+TEST(HttpTls, RequestsShareOneHttp2Connection) {
+    const auto context = make_tls_context();
+    const FaultServer server([&](Peer& peer) {
+        H2Peer h2(context.get(), peer.fd());
+        std::vector<std::uint32_t> streams;
+        while (const auto stream = h2.next_request()) {
+            streams.push_back(*stream);
+            if (streams.size() < kTogether) continue;
+            for (const auto waiting : streams) h2.answer_200(waiting);
+            streams.clear();
+        }
+    });
+    const auto http = sink_to(server, false);
+    std::vector<Message> messages;
+    for (std::size_t i = 0; i < kTogether; ++i) messages.push_back(test_message(static_cast<int>(i)));
+    std::vector<const Message*> pointers;
+    for (const auto& message : messages) pointers.push_back(&message);
+    Collector collector;
+    http->send(pointers, collector);
+    ASSERT_TRUE(collector.wait_for(kTogether));
+    for (const auto& message : messages) {
+        const auto outcome = collector.of(message.id).front();
+        EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
+    }
+    EXPECT_EQ(server.accepts(), 1);
+}
+
+}  // namespace
+}  // namespace deliverd::sink

@@ -1,0 +1,112 @@
+// For tests: TLS with a certificate nobody signed, and the little of HTTP/2 that a POST needs.
+#pragma once
+
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace deliverd::sink {
+
+/// A server-side context with a fresh self-signed certificate for 127.0.0.1 that agrees to speak h2 only.
+inline std::shared_ptr<SSL_CTX> make_tls_context() {
+    const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+    const std::unique_ptr<X509, void (*)(X509*)> certificate(X509_new(), X509_free);
+    X509_set_version(certificate.get(), X509_VERSION_3);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), 1);
+    X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+    auto* name = X509_get_subject_name(certificate.get());
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("127.0.0.1"), -1, -1,
+                               0);
+    X509_set_issuer_name(certificate.get(), name);
+    X509_set_pubkey(certificate.get(), key.get());
+    X509_sign(certificate.get(), key.get(), EVP_sha256());
+
+    std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
+    if (SSL_CTX_use_certificate(context.get(), certificate.get()) != 1 ||
+        SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
+        std::abort();
+    }
+    SSL_CTX_set_alpn_select_cb(
+        context.get(),
+        [](SSL*, const unsigned char** out, unsigned char* size, const unsigned char* in, unsigned in_size, void*) {
+            static constexpr unsigned char kH2[] = {2, 'h', '2'};
+            return SSL_select_next_proto(const_cast<unsigned char**>(out), size, kH2, sizeof kH2, in, in_size) ==
+                           OPENSSL_NPN_NEGOTIATED
+                       ? SSL_TLSEXT_ERR_OK
+                       : SSL_TLSEXT_ERR_ALERT_FATAL;
+        },
+        nullptr);
+    return context;
+}
+
+/// One HTTP/2 connection, seen from the server (RFC 9113): enough to receive requests and answer 200.
+class H2Peer {
+public:
+    H2Peer(SSL_CTX* context, int fd) : ssl_(SSL_new(context), SSL_free) {
+        SSL_set_fd(ssl_.get(), fd);
+        if (SSL_accept(ssl_.get()) != 1) return;
+        std::array<char, 24> preface{};  // "PRI * HTTP/2.0…"
+        open_ = read(preface.data(), preface.size()) && write_frame(kSettings, 0, 0, "");
+    }
+
+    [[nodiscard]] bool open() const { return open_; }
+
+    /// The stream of the next request that has arrived whole; none when the client is gone.
+    std::optional<std::uint32_t> next_request() {
+        while (open_) {
+            std::array<unsigned char, 9> head{};
+            if (!read(reinterpret_cast<char*>(head.data()), head.size())) break;
+            std::string payload((head[0] << 16U) | (head[1] << 8U) | head[2], '\0');
+            if (!payload.empty() && !read(payload.data(), payload.size())) break;
+            const auto type = head[3];
+            const auto flags = head[4];
+            const std::uint32_t stream = (static_cast<std::uint32_t>(head[5] & 0x7FU) << 24U) |
+                                         (static_cast<std::uint32_t>(head[6]) << 16U) |
+                                         (static_cast<std::uint32_t>(head[7]) << 8U) | head[8];
+            if (type == kSettings && (flags & kAck) == 0) write_frame(kSettings, kAck, 0, "");
+            if ((type == kData || type == kHeaders) && (flags & kEndStream) != 0) return stream;
+        }
+        open_ = false;
+        return std::nullopt;
+    }
+
+    void answer_200(std::uint32_t stream) {
+        write_frame(kHeaders, kEndHeaders | kEndStream, stream, "\x88");  // ":status: 200" in the static table
+    }
+
+private:
+    static constexpr unsigned char kData = 0, kHeaders = 1, kSettings = 4;
+    static constexpr unsigned char kEndStream = 1, kAck = 1, kEndHeaders = 4;
+
+    bool read(char* out, std::size_t size) {
+        while (size > 0) {
+            const int count = SSL_read(ssl_.get(), out, static_cast<int>(size));
+            if (count <= 0) return false;
+            out += count;
+            size -= static_cast<std::size_t>(count);
+        }
+        return true;
+    }
+
+    bool write_frame(unsigned char type, unsigned char flags, std::uint32_t stream, std::string_view payload) {
+        std::string frame = {0, 0, static_cast<char>(payload.size()), static_cast<char>(type),
+                             static_cast<char>(flags)};
+        for (const unsigned shift : {24U, 16U, 8U, 0U}) frame.push_back(static_cast<char>(stream >> shift));
+        frame += payload;
+        return SSL_write(ssl_.get(), frame.data(), static_cast<int>(frame.size())) > 0;
+    }
+
+    std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
+    bool open_ = false;
+};
+
+}  // namespace deliverd::sink
