@@ -1,0 +1,167 @@
+#include "sink/console/console_sink.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/json.hpp>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/text.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+/// What a pipe takes without blocking once it says that it is writable.
+constexpr std::size_t kChunkBytes = PIPE_BUF;
+
+/// Keeps SIGPIPE from this thread, so that a closed pipe is an error of write(2) and not the end of the process.
+class NoPipeSignal {
+public:
+    NoPipeSignal() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigset_t pending;
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoPipeSignal() {
+        const timespec at_once{};
+        if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);  // ours, if there is one
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoPipeSignal(const NoPipeSignal&) = delete;
+    NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+    bool was_pending_ = false;
+};
+
+std::string to_line(const Message& message) {
+    boost::json::object line = {{"id", message.id},
+                                {"message_id", message.message_id},
+                                {"key", message.key},
+                                {"type", message.type},
+                                {"content_type", message.content_type}};
+    boost::json::array headers;
+    for (const auto& [name, value] : message.headers) headers.push_back(boost::json::array{name, value});
+    line["headers"] = std::move(headers);
+    if (find_invalid_utf8(message.body)) {
+        std::string hex;
+        for (const char c : message.body)
+            fmt::format_to(std::back_inserter(hex), "{:02x}", static_cast<unsigned char>(c));
+        line["body_hex"] = hex;
+    } else {
+        line["body"] = message.body;
+    }
+    return boost::json::serialize(line) + "\n";
+}
+
+struct Written {
+    std::size_t bytes = 0;
+    int error = 0;
+};
+
+int wait_writable(int fd, Instant deadline, const Clock& clock) {
+    while (true) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.now()).count();
+        if (left <= 0) return ETIMEDOUT;
+        pollfd entry{fd, POLLOUT, 0};
+        const int ready = ::poll(&entry, 1, static_cast<int>(left));
+        if (ready > 0) return 0;
+        if (ready < 0 && errno != EINTR) return errno;
+    }
+}
+
+Written write_all(int fd, std::string_view text, Instant deadline, const Clock& clock) {
+    Written written;
+    while (written.bytes < text.size()) {
+        written.error = wait_writable(fd, deadline, clock);
+        if (written.error != 0) return written;
+        const auto chunk = text.substr(written.bytes, kChunkBytes);
+        const auto count = ::write(fd, chunk.data(), chunk.size());
+        if (count >= 0) {
+            written.bytes += static_cast<std::size_t>(count);
+        } else if (errno != EINTR && errno != EAGAIN) {
+            written.error = errno;
+            return written;
+        }
+    }
+    return written;
+}
+
+class ConsoleSink final : public Sink {
+public:
+    ConsoleSink(std::FILE* stream, Duration write_timeout)
+        : stream_(stream), fd_(::fileno(stream)), write_timeout_(write_timeout) {}
+
+    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
+        const NoPipeSignal quiet;
+        for (const auto* message : messages) receiver.on_outcome(*message, write(*message));
+    }
+
+    void stop(Duration /*patience*/) override { stopped_ = true; }  // nothing is under way once send() returned
+
+    Result<void> check(Duration /*deadline*/) override {
+        const int flags = ::fcntl(fd_, F_GETFL);
+        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+            return permanent("WRITE_FAILED", "the console sink's stream is not open for writing");
+        }
+        pollfd entry{fd_, POLLOUT, 0};
+        if (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLERR | POLLNVAL)) != 0) {
+            return retryable("WRITE_FAILED", "nobody reads the console sink's stream any more");
+        }
+        return {};
+    }
+
+    [[nodiscard]] std::string_view name() const override { return "console"; }
+
+private:
+    Outcome write(const Message& message) {
+        if (stopped_) return {OutcomeKind::retryable, "STOPPED", "the sink was stopped; nothing was written", {}, {}};
+        // Past the stream's buffer, which could not tell how much of a line went out; what others put there goes first.
+        if (std::fflush(stream_) != 0) return failed({0, errno});
+        const auto line = to_line(message);
+        const auto written = write_all(fd_, line, clock_.now() + write_timeout_, clock_);
+        if (written.bytes == line.size()) return {OutcomeKind::delivered, {}, {}, {}, {}};
+        return failed(written);
+    }
+
+    static Outcome failed(const Written& written) {
+        const auto kind = written.bytes == 0 ? OutcomeKind::retryable : OutcomeKind::ambiguous;
+        return {kind,
+                "WRITE_FAILED",
+                fmt::format("cannot write to the stream: {} ({} bytes were written)",
+                            std::generic_category().message(written.error), written.bytes),
+                {},
+                {}};
+    }
+
+    std::FILE* stream_;
+    int fd_;
+    Duration write_timeout_;
+    const SystemClock clock_;
+    std::atomic<bool> stopped_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_console_sink(std::FILE* stream, Duration write_timeout) {
+    return std::make_unique<ConsoleSink>(stream, write_timeout);
+}
+
+}  // namespace deliverd::sink
