@@ -65,13 +65,11 @@ public:
         while (open_) {
             std::array<unsigned char, 9> head{};
             if (!read(reinterpret_cast<char*>(head.data()), head.size())) break;
-            std::string payload((head[0] << 16U) | (head[1] << 8U) | head[2], '\0');
+            std::string payload(number(&head[0], 3), '\0');
             if (!payload.empty() && !read(payload.data(), payload.size())) break;
             const auto type = head[3];
             const auto flags = head[4];
-            const std::uint32_t stream = (static_cast<std::uint32_t>(head[5] & 0x7FU) << 24U) |
-                                         (static_cast<std::uint32_t>(head[6]) << 16U) |
-                                         (static_cast<std::uint32_t>(head[7]) << 8U) | head[8];
+            const std::uint32_t stream = number(&head[5], 4) & 0x7FFFFFFFU;
             if (type == kSettings && (flags & kAck) == 0) write_frame(kSettings, kAck, 0, "");
             if ((type == kData || type == kHeaders) && (flags & kEndStream) != 0) return stream;
         }
@@ -86,6 +84,12 @@ public:
 private:
     static constexpr unsigned char kData = 0, kHeaders = 1, kSettings = 4;
     static constexpr unsigned char kEndStream = 1, kAck = 1, kEndHeaders = 4;
+
+    static std::uint32_t number(const unsigned char* bytes, std::size_t count) {
+        std::uint32_t value = 0;
+        for (std::size_t i = 0; i < count; ++i) value = (value << 8U) | bytes[i];
+        return value;
+    }
 
     bool read(char* out, std::size_t size) {
         while (size > 0) {

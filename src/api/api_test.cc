@@ -1,0 +1,235 @@
+#include "api/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <stdexcept>
+
+#include "base/sha256.h"
+
+namespace deliverd::api {
+namespace {
+
+using testing::HasSubstr;
+
+/// Remembers every line.
+class RecordingLog final : public Log {
+public:
+    void write(LogLevel, std::string_view event, Fields fields) override {
+        text_ += event;
+        for (const auto& field : fields) {
+            if (const auto* value = std::get_if<std::string_view>(&field.value)) (text_ += ' ') += *value;
+        }
+    }
+    std::string text_;
+};
+
+http::Request request(std::string method, std::string path, http::Headers headers = {}) {
+    return {std::move(method), std::move(path), "", std::move(headers), "", "127.0.0.1"};
+}
+
+std::string header(const http::Response& response, std::string_view name) {
+    std::string found;
+    int count = 0;
+    for (const auto& [key, value] : response.headers) {
+        if (key == name) found = value, ++count;
+    }
+    EXPECT_LE(count, 1) << name;
+    return found;
+}
+
+std::string text(const boost::json::value& value) {
+    return std::string(value.as_string());
+}
+
+boost::json::object error_of(const http::Response& response) {
+    return boost::json::parse(response.body).at("error").as_object();
+}
+
+/// The shape every error has, and that its request id is the header's.
+void expect_error(const http::Response& response, int status, std::string_view code) {
+    EXPECT_EQ(response.status, status);
+    EXPECT_EQ(response.content_type, "application/json");
+    const auto error = error_of(response);
+    EXPECT_EQ(text(error.at("code")), code);
+    EXPECT_FALSE(error.at("message").as_string().empty());
+    EXPECT_EQ(text(error.at("request_id")), header(response, "X-Request-Id"));
+    EXPECT_TRUE(error.at("details").is_array());
+}
+
+Route answering(std::string method, std::string path, Role needs = Role::viewer, std::string mark = "") {
+    return {std::move(method), std::move(path), needs, [mark](const Call& call) {
+                http::Response response;
+                response.body = mark + "[" + call.caller.name + "]";
+                for (const auto& value : call.path_values) response.body += value + "|";
+                return response;
+            }};
+}
+
+class ApiTest : public testing::Test {
+protected:
+    http::Handler handler(std::vector<Route> routes, AuthOptions auth = {}) {
+        return make_handler(std::move(routes), std::move(auth), log_);
+    }
+    RecordingLog log_;
+};
+
+TEST_F(ApiTest, FindsRoutesAndTheirParameters) {
+    const auto handle = handler({answering("GET", "/a/{x}/b/{y}", Role::viewer, "params"),
+                                 answering("GET", "/a/fixed/b/{y}", Role::viewer, "literal"),
+                                 answering("GET", "/", Role::viewer, "root")});
+    EXPECT_EQ(handle(request("GET", "/a/1/b/two")).body, "params[anonymous]1|two|");
+    EXPECT_EQ(handle(request("GET", "/a/fixed/b/3")).body, "literal[anonymous]3|");
+    EXPECT_EQ(handle(request("GET", "/")).body, "root[anonymous]");
+    EXPECT_EQ(handle(request("GET", "/a/x%2Fy%20z/b/%C3%A9")).body, "params[anonymous]x/y z|\xC3\xA9|");
+    for (const auto* path : {"/a", "/a/1/b", "/a/1/b/", "/a//b/2", "/a/1/b/2/", "/A/1/b/2", "*", "//"}) {
+        expect_error(handle(request("GET", path)), 404, "NOT_FOUND");
+    }
+    for (const auto* path : {"/a/%/b/2", "/a/%4/b/2", "/a/%zz/b/2", "/a/%00/b/2", "/a/%ff/b/2"}) {
+        expect_error(handle(request("GET", path)), 400, "BAD_REQUEST");
+    }
+}
+
+TEST_F(ApiTest, NamesTheMethodsAPathTakes) {
+    const auto handle = handler({answering("GET", "/a"), answering("POST", "/a"), answering("DELETE", "/b")});
+    const auto response = handle(request("PUT", "/a"));
+    expect_error(response, 405, "METHOD_NOT_ALLOWED");
+    EXPECT_EQ(header(response, "Allow"), "GET, HEAD, POST");
+    const auto head = handle(request("HEAD", "/b"));
+    expect_error(head, 405, "METHOD_NOT_ALLOWED");
+    EXPECT_EQ(header(head, "Allow"), "DELETE");
+    EXPECT_EQ(handle(request("HEAD", "/a")).status, 200);
+}
+
+TEST_F(ApiTest, TakesOverAUsableRequestIdAndMakesOneOtherwise) {
+    const auto handle = handler({answering("GET", "/a")});
+    const std::string longest(128, 'x');
+    for (const auto& id : {std::string("req-1"), longest}) {
+        EXPECT_EQ(header(handle(request("GET", "/a", {{"x-request-id", id}})), "X-Request-Id"), id);
+        EXPECT_EQ(text(error_of(handle(request("GET", "/none", {{"x-request-id", id}}))).at("request_id")), id);
+    }
+    for (const auto& id : {std::string(""), longest + "x", std::string("two words"), std::string("\xC3\xA9")}) {
+        const auto made = header(handle(request("GET", "/a", {{"X-Request-Id", id}})), "X-Request-Id");
+        EXPECT_NE(made, id);
+        EXPECT_EQ(made.size(), 36U);
+    }
+    EXPECT_NE(header(handle(request("GET", "/a")), "X-Request-Id"),
+              header(handle(request("GET", "/a")), "X-Request-Id"));
+}
+
+TEST_F(ApiTest, LetsEachRoleDoWhatTheOnesBeforeItMay) {
+    AuthOptions auth;
+    auth.enabled = true;
+    const std::vector<std::pair<std::string, Role>> people = {
+        {"vera", Role::viewer}, {"otto", Role::operator_}, {"ada", Role::admin}};
+    for (const auto& [name, role] : people) auth.tokens.push_back({name, role, sha256_hex("token-of-" + name)});
+    const auto handle = handler({answering("GET", "/open", Role::none), answering("GET", "/view", Role::viewer),
+                                 answering("POST", "/do", Role::operator_), answering("DELETE", "/purge", Role::admin)},
+                                auth);
+    const auto as = [&](const std::string& token, const std::string& method, const std::string& path) {
+        return handle(request(method, path, {{"Authorization", token}}));
+    };
+    const std::vector<std::pair<std::string, std::string>> calls = {
+        {"GET", "/view"}, {"POST", "/do"}, {"DELETE", "/purge"}};
+    for (std::size_t person = 0; person < people.size(); ++person) {
+        const auto& name = people[person].first;
+        for (std::size_t call = 0; call < calls.size(); ++call) {
+            const auto response = as("Bearer token-of-" + name, calls[call].first, calls[call].second);
+            if (call <= person) {
+                EXPECT_EQ(response.body, "[" + name + "]");
+            } else {
+                expect_error(response, 403, "FORBIDDEN");
+            }
+        }
+        EXPECT_EQ(as("bearer   token-of-" + name, "GET", "/open").body, "[" + name + "]");
+    }
+    for (const auto* wrong :
+         {"", "Bearer", "Bearer ", "Bearer wrong", "Basic token-of-ada", "token-of-ada", "Bearer token-of-ada "}) {
+        const auto response = as(wrong, "GET", "/view");
+        expect_error(response, 401, "UNAUTHORIZED");
+        EXPECT_EQ(header(response, "WWW-Authenticate"), "Bearer");
+        EXPECT_EQ(as(wrong, "GET", "/open").body, "[anonymous]");
+    }
+    // The stored digest is not itself a password.
+    expect_error(as("Bearer " + sha256_hex("token-of-ada"), "GET", "/view"), 401, "UNAUTHORIZED");
+}
+
+TEST_F(ApiTest, WithoutTokensNobodyGetsIn) {
+    AuthOptions auth;
+    auth.enabled = true;
+    expect_error(handler({answering("GET", "/a")}, auth)(request("GET", "/a", {{"Authorization", "Bearer x"}})), 401,
+                 "UNAUTHORIZED");
+}
+
+TEST_F(ApiTest, LogsExceptionsAndAnswers500) {
+    const auto handle = handler(
+        {{"GET", "/a", Role::none, [](const Call&) -> http::Response { throw std::runtime_error("disk on fire"); }},
+         {"GET", "/b", Role::none, [](const Call&) -> http::Response { throw 42; }}});
+    const auto response = handle(request("GET", "/a", {{"X-Request-Id", "req-7"}}));
+    expect_error(response, 500, "INTERNAL_ERROR");
+    EXPECT_EQ(response.body.find("disk on fire"), std::string::npos);
+    EXPECT_THAT(log_.text_, HasSubstr("disk on fire"));
+    EXPECT_THAT(log_.text_, HasSubstr("req-7"));
+    expect_error(handle(request("GET", "/b")), 500, "INTERNAL_ERROR");
+}
+
+TEST_F(ApiTest, EscapesWhatItRepeats) {
+    const auto response = handler({})(request("GET", "/\"quoted\""));
+    expect_error(response, 404, "NOT_FOUND");
+    EXPECT_THAT(text(error_of(response).at("message")), HasSubstr("/\"quoted\""));
+}
+
+TEST_F(ApiTest, ServesHealthReadinessAndMetrics) {
+    metrics::Metrics metrics;
+    metrics.counter("things_total", "things", {{"lane", "a"}}).add(3);
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"vera", Role::viewer, sha256_hex("v")}};
+    std::string problem;
+    const auto routes = [&] {
+        return service_routes({{"database", [&] { return problem; }}, {"disk", [] { return std::string(); }}}, metrics,
+                              auth);
+    };
+    const auto handle = handler(routes(), auth);
+    const auto health = handle(request("GET", "/healthz"));
+    EXPECT_EQ(health.status, 200);
+    EXPECT_EQ(health.body, R"({"status":"ok"})");
+    EXPECT_EQ(handle(request("GET", "/readyz")).body, R"({"status":"ready"})");
+    problem = "cannot connect";
+    const auto unready = handle(request("GET", "/readyz"));
+    expect_error(unready, 503, "NOT_READY");
+    EXPECT_EQ(text(error_of(unready).at("message")), "database: cannot connect");
+    EXPECT_EQ(boost::json::serialize(error_of(unready).at("details")),
+              R"([{"field":"database","message":"cannot connect"}])");
+    EXPECT_EQ(handle(request("GET", "/healthz")).status, 200);
+
+    expect_error(handle(request("GET", "/metrics")), 401, "UNAUTHORIZED");
+    const auto page = handle(request("GET", "/metrics", {{"Authorization", "Bearer v"}}));
+    EXPECT_EQ(page.content_type, "text/plain; version=0.0.4; charset=utf-8");
+    EXPECT_THAT(page.body, HasSubstr("things_total{lane=\"a\"} 3"));
+    auth.open_metrics = true;
+    EXPECT_EQ(handler(routes(), auth)(request("GET", "/metrics")).status, 200);
+}
+
+TEST(ErrorBody, LooksLikeEveryOtherError) {
+    const auto body = make_error_body();
+    const auto response = body(413, "PAYLOAD_TOO_LARGE", "too large");
+    expect_error(response, 413, "PAYLOAD_TOO_LARGE");
+    EXPECT_NE(header(response, "X-Request-Id"), header(body(400, "BAD_REQUEST", "bad"), "X-Request-Id"));
+}
+
+TEST(Loopback, IsOnlyWhatOnlyThisMachineCanReach) {
+    for (const auto* host : {"127.0.0.1", "127.255.255.254", "127.0.0.0", "::1", "[::1]", "0:0:0:0:0:0:0:1",
+                             "localhost", "LocalHost", "::ffff:127.0.0.1"}) {
+        EXPECT_TRUE(is_loopback(host)) << host;
+    }
+    for (const auto* host :
+         {"0.0.0.0", "::", "[::]", "", "128.0.0.1", "126.255.255.255", "192.168.0.1", "localhost.example",
+          "127.0.0.1.example", "127.1", "::2", "::ffff:10.0.0.1", "*", "fe80::1"}) {
+        EXPECT_FALSE(is_loopback(host)) << host;
+    }
+}
+
+}  // namespace
+}  // namespace deliverd::api
