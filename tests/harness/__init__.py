@@ -1,0 +1,1 @@
+"""What the whole-system tests stand on: real servers, real processes, and waiting without sleeping."""

@@ -1,0 +1,160 @@
+"""A PostgreSQL server of the tests' own: temporary folder, free port, fsync on."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psycopg
+from psycopg.rows import dict_row
+
+from harness.waiting import wait_for
+
+START_DEADLINE_SECONDS = 30
+STOP_DEADLINE_SECONDS = 30
+BIN_CANDIDATES = ("/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/17/bin")
+
+# Durable, because the tests kill it and look at what is left; small, because it shares the machine.
+SETTINGS = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "30min",
+    "wal_level": "logical",
+    "autovacuum_naptime": "10s",
+    "log_min_messages": "warning",
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def bin_dir():
+    for candidate in BIN_CANDIDATES:
+        if os.path.exists(f"{candidate}/initdb"):
+            return Path(candidate)
+    found = shutil.which("initdb")
+    if found is None:
+        raise RuntimeError("PostgreSQL's initdb was not found: install the package postgresql-15")
+    return Path(found).resolve().parent
+
+
+def _as_server_user(death_signal):
+    """A prefix that runs a program as an ordinary user and takes it down when this process dies."""
+    prefix = ["setpriv", "--pdeathsig", death_signal]
+    if os.geteuid() == 0:  # PostgreSQL refuses root
+        prefix += ["--reuid", "postgres", "--regid", "postgres", "--init-groups"]
+    return prefix
+
+
+class PostgresServer:
+    """start() … stop(); between them kill9() and restart() as often as a test likes."""
+
+    def __init__(self, settings=None, parent_folder=None):
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="deliverd-pg-", dir=parent_folder))
+        self._data = self.folder / "data"
+        self._settings = SETTINGS | (settings or {})
+        self._process = None
+        self._databases = 0
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+        try:
+            self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                      "--locale=C.UTF-8", "--no-sync")
+            with open(self._data / "postgresql.conf", "a", encoding="utf-8") as conf:
+                for name, value in self._settings.items():
+                    conf.write(f"{name} = '{value}'\n")
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def _run(self, program, *args):
+        subprocess.run([*_as_server_user("KILL"), bin_dir() / program, *args], check=True, cwd=self.folder,
+                       stdout=subprocess.DEVNULL)
+
+    @property
+    def log_path(self):
+        return self.folder / "server.log"
+
+    def start(self):
+        command = [*_as_server_user("QUIT"), bin_dir() / "postgres", "-D", self._data, "-p", str(self.port),
+                   "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}"]
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        wait_for(self._answers, START_DEADLINE_SECONDS, lambda: "PostgreSQL to start: " + self.log_tail())
+        return self
+
+    def _answers(self):
+        status = self._process.poll()
+        if status is not None:
+            raise RuntimeError(f"PostgreSQL ended with {status}: {self.log_tail()}")
+        try:
+            with psycopg.connect(self.url(), connect_timeout=2):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def log_tail(self):
+        return self.log_path.read_text(errors="replace")[-2000:]
+
+    def stop(self, how=signal.SIGINT):
+        """SIGINT is the fast shutdown, SIGQUIT the immediate one (a crash that recovers at the next start)."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+            try:
+                self._process.wait(STOP_DEADLINE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_DEADLINE_SECONDS)
+        self._process = None
+
+    def restart_immediate(self):
+        self.stop(signal.SIGQUIT)
+        self.start()
+
+    def remove(self):
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, database="postgres", port=None):
+        return f"postgres://postgres@127.0.0.1:{port or self.port}/{database}"
+
+    def create_database(self, template=None):
+        """A fresh database; answers its name."""
+        self._databases += 1
+        name = f"t{self._databases}_{os.getpid()}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
+        return name
+
+    def drop_database(self, name):
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def query(self, database, sql, *parameters):
+        """Rows as dictionaries, on a connection of its own, committed."""
+        with psycopg.connect(self.url(database), autocommit=True, row_factory=dict_row) as connection:
+            cursor = connection.execute(sql, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.remove()
+            raise
+
+    def __exit__(self, *_):
+        self.remove()

@@ -1,0 +1,149 @@
+"""An HTTP receiver inside the test: remembers what it got and answers as it was told.
+
+Written on sockets, because the tests need what http.server hides: a connection dropped in the middle of
+an exchange, an answer held back, and a few thousand requests a second.
+"""
+
+import collections
+import json
+import socket
+import socketserver
+import struct
+import threading
+from dataclasses import dataclass, field
+
+HOLD_LIMIT_SECONDS = 60
+
+
+@dataclass
+class Call:
+    number: int  # 1 for the first request
+    attempt: int  # 1 for the first request with this key
+    key: str
+    headers: dict
+    raw_body: bytes
+
+    @property
+    def body(self):
+        return json.loads(self.raw_body)
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: object = None  # None: {"memory_id": "mem-<outbox_id>"}
+    headers: dict = field(default_factory=dict)
+    drop: bool = False  # close the connection instead of answering
+    hold: threading.Event | None = None  # answer only once this is set
+
+
+def answers(*statuses, then=200):
+    """A script: these statuses in turn for each key, then always `then`."""
+
+    def script(call):
+        return Answer(statuses[call.attempt - 1] if call.attempt <= len(statuses) else then)
+
+    return script
+
+
+class Receiver:
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._calls = []
+        self._attempts = collections.Counter()
+        self._script = lambda call: Answer()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.receiver = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self):
+        return self._server.server_address[1]
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/memories"
+
+    def answer_with(self, script):
+        """`script(call)` is an Answer, called on the connection's thread."""
+        self._script = script
+
+    @property
+    def calls(self):
+        with self._lock:
+            return list(self._calls)
+
+    def count(self):
+        with self._lock:
+            return len(self._calls)
+
+    def times(self):
+        """How often each key came."""
+        with self._lock:
+            return collections.Counter(self._attempts)
+
+    def take(self, headers, raw_body):
+        with self._lock:
+            key = headers.get("idempotency-key", "")
+            self._attempts[key] += 1
+            call = Call(len(self._calls) + 1, self._attempts[key], key, headers, raw_body)
+            self._calls.append(call)
+        return call, self._script(call)
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 512
+
+    def handle_error(self, request, client_address):
+        """A client that was killed is part of the tests."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+    timeout = HOLD_LIMIT_SECONDS
+
+    def handle(self):
+        while self._one():
+            pass
+
+    def _one(self):
+        if not self.rfile.readline(65536):
+            return False
+        headers = {}
+        while (line := self.rfile.readline(65536)) not in (b"\r\n", b"\n", b""):
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if headers.get("expect", "").lower() == "100-continue":
+            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        length = int(headers.get("content-length", 0))
+        raw_body = self.rfile.read(length)
+        if len(raw_body) < length:
+            return False
+        call, answer = self.server.receiver.take(headers, raw_body)
+        if answer.hold is not None:
+            answer.hold.wait(HOLD_LIMIT_SECONDS)
+        if answer.drop:
+            # An RST, as from a process that died.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return False
+        self.wfile.write(_encode(call, answer))
+        return True
+
+
+def _encode(call, answer):
+    body = answer.body
+    if body is None:
+        body = {"memory_id": f"mem-{call.body['outbox_id']}"} if answer.status < 300 else {}
+    payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {answer.status} Answer", f"Content-Length: {len(payload)}", "Content-Type: application/json"]
+    lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + payload
