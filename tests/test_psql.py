@@ -5,6 +5,7 @@ import re
 import subprocess
 import threading
 
+import psycopg
 import pytest
 
 from harness.process import ROOT
@@ -82,22 +83,24 @@ def test_a_rolled_back_claim_leaves_the_rows_to_others(postgres, sessions):
 
 def test_two_sessions_empty_a_table_together_and_no_row_goes_to_both(postgres):
     ids = fill(postgres, 2000)
-    loops = {worker: subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", postgres.url],
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-             for worker in ("a", "b")}
     got = {}
 
     def loop(worker):
-        # Enough claims for one session to take everything, so that the two together must.
-        out, _ = loops[worker].communicate(claim(worker, 10) * 200, timeout=60)
-        got[worker] = [int(line) for line in out.split()]
+        # The lock is the starting gate. Enough claims for one session to take everything, so that two must.
+        script = "\\o /dev/null\nSELECT pg_advisory_lock_shared(1);\n\\o\n" + claim(worker, 10) * 200
+        done = subprocess.run(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", postgres.url], input=script,
+                              capture_output=True, text=True, timeout=60, check=True)
+        got[worker] = [int(line) for line in done.stdout.split()]
 
-    threads = [threading.Thread(target=loop, args=(worker,)) for worker in loops]
-    for thread in threads:
-        thread.start()
+    threads = [threading.Thread(target=loop, args=(worker,)) for worker in ("a", "b")]
+    with psycopg.connect(postgres.url) as gate:
+        gate.execute("SELECT pg_advisory_lock(1)")
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: postgres.query("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
+                                        " AND NOT granted")[0]["n"] == 2, 20, "both sessions at the gate")
     for thread in threads:
         thread.join(90)
-    assert all(process.returncode == 0 for process in loops.values())
     assert got["a"] and got["b"], "only one of the two got anything"
     assert sorted(got["a"] + got["b"]) == ids
     for worker, mine in got.items():

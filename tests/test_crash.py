@@ -1,0 +1,83 @@
+"""kill -9 at every dangerous place of the lane, on both stores: nothing lost, nothing counted twice, and a
+duplicate only for what was under way when the worker died."""
+
+import signal
+from collections import Counter
+
+import pytest
+
+from harness.stores import audit, by_status, fill, key, write_config
+from harness.waiting import wait_for
+
+ROWS = 40
+LANE = {"lease_seconds": 1, "batch_size": 10, "parallelism": 4, "loop_interval_seconds": 0.05}
+POINTS = ["lane.after_claim", "lane.before_send", "lane.after_send", "lane.before_settle", "store.during_settle"]
+
+
+def worker(programs, config, worker_id, failpoints=None):
+    return programs.start("worker", "--lane", "memories", "--loop", "--worker-id", worker_id, "--config", config,
+                          failpoints=failpoints)
+
+
+def open_rows(store):
+    """The ids that are not settled, with their owners."""
+    rows = store.query("SELECT outbox_id, locked_by FROM outbox_memory WHERE status = 'pending'")
+    return {found["outbox_id"]: found["locked_by"] for found in rows}
+
+
+def finish(store, programs, config):
+    """A second worker, without a failpoint, does what is left."""
+    survivor = worker(programs, config, "survivor")
+    wait_for(lambda: by_status(store) == {"sent": ROWS}, 40, lambda: f"every row to be sent: {by_status(store)}")
+    survivor.terminate()
+    assert survivor.wait() == 0
+
+
+@pytest.mark.parametrize("passage", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed(store, receiver, programs, tmp_path, point, passage):
+    ids = fill(store, ROWS)
+    config = write_config(tmp_path, store, receiver, lane=LANE)
+    victim = worker(programs, config, "victim", failpoints=f"{point}=crash@{passage}")
+    assert victim.wait() == -signal.SIGKILL, victim.stderr
+
+    left = open_rows(store)
+    assert any(owner == "victim" for owner in left.values()), "it died without holding anything"
+    received = set(receiver.times())
+    may_double = {key(outbox_id) for outbox_id, owner in left.items() if owner == "victim"} & received
+    if (point, passage) in (("lane.after_claim", 1), ("lane.before_send", 1)):
+        assert not received, "nothing had been sent yet"
+
+    finish(store, programs, config)
+    times = receiver.times()
+    assert set(times) == {key(outbox_id) for outbox_id in ids}
+    doubled = {sent for sent, count in times.items() if count > 1}
+    assert doubled <= may_double
+    assert all(count <= 2 for count in times.values())
+    assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
+    settled = Counter(found["outbox_id"] for found in audit(store, "outbox_flush_success"))
+    assert settled == {outbox_id: 1 for outbox_id in ids}
+
+
+def test_killed_again_and_again(store, receiver, programs, tmp_path):
+    """Worker after worker dies during its settle; each leaves a little less."""
+    ids = fill(store, ROWS)
+    config = write_config(tmp_path, store, receiver, lane=LANE)
+    for number in range(3):
+        victim = worker(programs, config, f"victim-{number}", failpoints="store.during_settle=crash@2")
+        assert victim.wait() == -signal.SIGKILL, victim.stderr
+    finish(store, programs, config)
+    assert set(receiver.times()) == {key(outbox_id) for outbox_id in ids}
+    settled = Counter(found["outbox_id"] for found in audit(store, "outbox_flush_success"))
+    assert settled == {outbox_id: 1 for outbox_id in ids}
+    assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
+
+
+def test_a_worker_that_hangs_after_its_claim_is_replaced_when_its_lease_runs_out(store, receiver, programs, tmp_path):
+    ids = fill(store, ROWS)
+    config = write_config(tmp_path, store, receiver, lane=LANE)
+    hung = worker(programs, config, "hung", failpoints="lane.before_send=wait@1")
+    hung.wait_for_stderr("failpoint lane.before_send")
+    hung.send(signal.SIGSTOP)  # the whole process: its renewals stop as well
+    finish(store, programs, config)
+    assert receiver.times() == {key(outbox_id): 1 for outbox_id in ids}
