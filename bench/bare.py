@@ -1,0 +1,54 @@
+"""The ceiling: claim and ack as bare SQL on one connection, straight through libpq.
+
+Two prepared statements a batch, each its own transaction; the claimed rows really come to the client (in
+binary, untouched), which takes nothing from them but the ids it acknowledges.
+"""
+
+import time
+
+import psycopg
+from psycopg.pq import ExecStatus
+
+CLAIM = b"""
+WITH picked AS MATERIALIZED (
+    SELECT outbox_id FROM outbox_memory
+    WHERE status = 'pending' AND next_attempt_at <= now()
+      AND (locked_at IS NULL OR locked_at < now() - interval '60 seconds')
+    ORDER BY next_attempt_at, outbox_id
+    LIMIT $1 FOR UPDATE SKIP LOCKED)
+UPDATE outbox_memory o SET locked_at = now(), locked_by = 'bare', updated_at = now()
+FROM picked WHERE o.outbox_id = picked.outbox_id
+RETURNING o.outbox_id, o.item_id, o.target_space, o.payload_md, o.payload_sha, o.retry_count, o.next_attempt_at
+"""
+ACK = b"""
+UPDATE outbox_memory SET status = 'sent', locked_at = NULL, locked_by = NULL, last_error = NULL, updated_at = now()
+WHERE outbox_id = ANY ($1::bigint[]) AND status = 'pending' AND locked_by = 'bare'
+"""
+
+
+def drain(url, batch_size):
+    """Works off every pending row; answers (rows, seconds)."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        wire = connection.pgconn
+        for name, sql in ((b"claim", CLAIM), (b"ack", ACK)):
+            _check(wire, wire.prepare(name, sql), ExecStatus.COMMAND_OK)
+        limit = [str(batch_size).encode()]
+        rows = 0
+        start = time.perf_counter()
+        while True:
+            claimed = wire.exec_prepared(b"claim", limit, result_format=1)
+            _check(wire, claimed, ExecStatus.TUPLES_OK)
+            count = claimed.ntuples
+            if count == 0:
+                return rows, time.perf_counter() - start
+            ids = b",".join(b"%d" % int.from_bytes(claimed.get_value(at, 0), "big") for at in range(count))
+            acked = wire.exec_prepared(b"ack", [b"{" + ids + b"}"])
+            _check(wire, acked, ExecStatus.COMMAND_OK)
+            if acked.command_tuples != count:
+                raise RuntimeError(f"{count} rows claimed, {acked.command_tuples} acknowledged")
+            rows += count
+
+
+def _check(wire, result, wanted):
+    if result.status != wanted:
+        raise RuntimeError(wire.error_message.decode(errors="replace"))
