@@ -171,29 +171,29 @@ def say(text):
     print(f"… {text}", file=sys.stderr, flush=True)
 
 
-def verdict(value, wanted, at_least=False):
+def judged(name, value, unit, wanted, at_least=False):
+    """One line: a figure and whether it is what was wanted."""
     met = value >= wanted if at_least else value < wanted
-    return f"{'≥' if at_least else '<'} {wanted}: {'met' if met else 'MISSED'}"
+    return f"{name:<24}{value:>8.2f} {unit:<4} {'≥' if at_least else '<'} {wanted}: {'met' if met else 'MISSED'}"
 
 
 def table(report):
-    where, idle = report["machine"], report["idle"]
-    yield f"{where['cores']} cores, {where['cpu']}, {where['memory_gib']} GiB, Linux {where['kernel']}, {where['system']}"
+    where, idle, pairs = report["machine"], report["idle"], report["pairs"]
+    yield (f"{where['cores']} cores, {where['cpu']}, {where['memory_gib']} GiB, "
+           f"Linux {where['kernel']}, {where['system']}")
     yield (f"PostgreSQL {where['postgresql']}, fsync {where['fsync']}, on {where['filesystem']}; "
            f"deliverd {where['commit']}; {report['rows']:,} rows of ~{PAYLOAD_BYTES} bytes, batches of {BATCH_SIZE}")
     yield ""
     yield f"{'rows a second':<34}{'bare SQL':>10}{'lane':>10}{'ratio':>8}{'peak MiB':>10}{'CPU s/million':>15}"
-    for pair in report["pairs"]:
+    for pair in pairs:
         yield (f"{pair['title']:<34}{pair['bare_rows_per_second']:>10,}{pair['lane_rows_per_second']:>10,}"
                f"{pair['ratio']:>8.2f}{pair['lane_peak_mib']:>10.1f}{pair['lane_cpu_seconds_per_million']:>15.2f}")
     yield ""
-    working = max(pair["lane_peak_mib"] for pair in report["pairs"])
-    yield f"ratio in peace             {report['pairs'][0]['ratio']:>8.2f}      {verdict(report['pairs'][0]['ratio'], WANTED['ratio'], True)}"
-    yield f"resident while working     {working:>8.1f} MiB  {verdict(working, WANTED['working_mib'])}"
-    yield f"resident when idle         {idle['resident_mib']:>8.1f} MiB  {verdict(idle['resident_mib'], WANTED['idle_mib'])}"
-    yield (f"CPU when idle              {idle['cpu_percent_of_a_core']:>8.2f} %    "
-           f"{verdict(idle['cpu_percent_of_a_core'], WANTED['idle_cpu_percent'])}")
-    yield f"transactions when idle     {idle['transactions_per_second']:>8.1f} /s"
+    yield judged("ratio in peace", pairs[0]["ratio"], "", WANTED["ratio"], at_least=True)
+    yield judged("resident while working", max(pair["lane_peak_mib"] for pair in pairs), "MiB", WANTED["working_mib"])
+    yield judged("resident when idle", idle["resident_mib"], "MiB", WANTED["idle_mib"])
+    yield judged("CPU when idle", idle["cpu_percent_of_a_core"], "%", WANTED["idle_cpu_percent"])
+    yield f"{'transactions when idle':<24}{idle['transactions_per_second']:>8.2f} /s"
 
 
 def parse(arguments):

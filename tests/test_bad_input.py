@@ -131,7 +131,8 @@ def test_a_secret_is_never_shown(programs, tmp_path):
 
 def test_an_unknown_lane_names_those_there_are(store, receiver, programs, tmp_path):
     config = write_config(tmp_path, store, receiver)
-    refused(programs.run("worker", "--lane", "memroies", "--once", "--config", config), "memroies", "memories", status=2)
+    done = programs.run("worker", "--lane", "memroies", "--once", "--config", config)
+    refused(done, "memroies", "memories", status=2)
 
 
 @pytest.mark.parametrize("flags", [("--batch-size", "0"), ("--lease-seconds", "-1"), ("--max-retries", "x"),
@@ -179,7 +180,8 @@ def absent_url(request, shared_server, tmp_path):
 def test_a_database_that_is_not_there(programs, receiver, tmp_path, absent_url):
     target = {"no/such": "no/such/folder", "text.db": "text.db", "not_there": "not_there"}
     word = next((word for mark, word in target.items() if mark in absent_url), "127.0.0.1")
-    for command in (("migrate",), ("lease", "claim", "--worker", "w"), ("lease", "enqueue", "--space", "s", "--payload", "p")):
+    for command in (("migrate",), ("lease", "claim", "--worker", "w"),
+                    ("lease", "enqueue", "--space", "s", "--payload", "p")):
         line = refused(programs.run(*command, "--database", absent_url), word, status=1)
         assert "hunter2" not in line
     config = write_config(tmp_path, None, receiver, database={"url": absent_url})

@@ -41,6 +41,10 @@ def check_nothing_lost_or_counted_twice(store, receiver, ids):
     assert settled == {outbox_id: 1 for outbox_id in ids}
 
 
+def wait_for_calls(receiver, count):
+    wait_for(lambda: receiver.count() >= count, 30, lambda: f"{count} sends, not {receiver.count()}")
+
+
 def sent_ids(store):
     return {found["outbox_id"] for found in store.query("SELECT outbox_id FROM outbox_memory WHERE status = 'sent'")}
 
@@ -50,7 +54,7 @@ def test_restarted_while_the_lane_works(restartable, receiver, programs, tmp_pat
     worker = start_worker(programs, restartable, receiver, tmp_path)
     settled_before = set()
     for enough in (ROWS // 4, ROWS // 2):
-        wait_for(lambda: receiver.count() >= enough, 30, "the lane to be under way")
+        wait_for_calls(receiver, enough)
         settled_before |= sent_ids(restartable)
         restartable.server.restart_immediate()
     wait_for_all(restartable, worker)
@@ -82,7 +86,7 @@ def test_backends_terminated_under_load(postgres, receiver, programs, tmp_path):
     worker = start_worker(programs, postgres, receiver, tmp_path)
     ended = 0
     for round_number in range(1, 6):
-        wait_for(lambda: receiver.count() >= round_number * ROWS // 8, 30, "the lane to be under way")
+        wait_for_calls(receiver, round_number * ROWS // 8)
         ended += len(postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                                     " WHERE datname = current_database() AND pid <> pg_backend_pid()"))
     assert ended >= 5
@@ -96,7 +100,7 @@ def test_connections_cut_under_load(postgres, receiver, programs, proxy, tmp_pat
                           url=postgres.server.url(postgres.database, port=proxy.port))
     cut = 0
     for round_number in range(1, 6):
-        wait_for(lambda: receiver.count() >= round_number * ROWS // 8, 30, "the lane to be under way")
+        wait_for_calls(receiver, round_number * ROWS // 8)
         cut += proxy.cut()
     assert cut >= 5
     wait_for_all(postgres, worker)
@@ -123,7 +127,7 @@ def test_idle_timeouts_of_the_server(postgres, receiver, programs, tmp_path, set
     ids = []
     for round_number in range(4):
         ids += fill(postgres, 100, start=100 * round_number)
-        wait_for(lambda: by_status(postgres) == {"sent": len(ids)}, 30, lambda: f"{by_status(postgres)}")
+        wait_for_calls(receiver, len(ids))
     wait_for_all(postgres, worker, rows=400)
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
     assert receiver.times() == {key(outbox_id): 1 for outbox_id in ids}

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from harness.stores import PostgresStore, SqliteStore, fill, write_config
+from harness.stores import SqliteStore, fill, write_config
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -153,7 +153,8 @@ def test_a_lease_that_ran_out_goes_to_the_next_one(postgres, sessions):
     "deliverd.claim_outbox('w', -1, 60)", "deliverd.claim_outbox('w', 1, -1)", "deliverd.ack_sent(1, '')",
     "deliverd.fail_retry(1, '', 'e', now())", "deliverd.mark_dead_by_worker(1, '', 'e')",
     "deliverd.renew_lease(1, '')", "deliverd.renew_lease_batch(ARRAY[1], '')",
-    "deliverd.enqueue_memory('s', repeat('x', 10 * 1024 * 1024), NULL)", r"deliverd.enqueue_memory('s', E'a\x00b', NULL)",
+    "deliverd.enqueue_memory('s', repeat('x', 10 * 1024 * 1024), NULL)",
+    r"deliverd.enqueue_memory('s', E'a\x00b', NULL)",
     r"deliverd.enqueue_memory('s', E'a\xff', NULL)",
 ])
 def test_bad_arguments_are_errors_and_change_nothing(postgres, call):

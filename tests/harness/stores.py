@@ -5,7 +5,6 @@ import json
 import sqlite3
 
 import psycopg
-from psycopg.rows import dict_row
 
 SPACE = "notes"
 
