@@ -119,15 +119,23 @@ def test_unreachable_at_the_start(postgres, receiver, programs, proxy, tmp_path)
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
 
 
+def other_backends(store):
+    return store.query("SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database()"
+                       " AND pid <> pg_backend_pid()")[0]["n"]
+
+
 @pytest.mark.parametrize("setting", ["idle_session_timeout", "idle_in_transaction_session_timeout"])
 def test_idle_timeouts_of_the_server(postgres, receiver, programs, tmp_path, setting):
     """Connections that sat in the pool are found dead; a transaction never sits idle at all."""
     postgres.query(f"ALTER DATABASE {postgres.database} SET {setting} = '100ms'")
-    worker = start_worker(programs, postgres, receiver, tmp_path)
+    config = write_config(tmp_path, postgres, receiver, lane=LANE | {"loop_interval_seconds": 0.5})
+    worker = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "w", "--config", config)
     ids = []
     for round_number in range(4):
         ids += fill(postgres, 100, start=100 * round_number)
         wait_for_calls(receiver, len(ids))
+        if setting == "idle_session_timeout":
+            wait_for(lambda: other_backends(postgres) == 0, 20, "the server to end every idle session")
     wait_for_all(postgres, worker, rows=400)
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
     assert receiver.times() == {key(outbox_id): 1 for outbox_id in ids}
