@@ -107,18 +107,6 @@ def test_connections_cut_under_load(postgres, receiver, programs, proxy, tmp_pat
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
 
 
-def test_unreachable_at_the_start(postgres, receiver, programs, proxy, tmp_path):
-    """A loop outlives a database that is not there yet."""
-    ids = fill(postgres, 10)
-    proxy.refuse(True)
-    worker = start_worker(programs, postgres, receiver, tmp_path,
-                          url=postgres.server.url(postgres.database, port=proxy.port))
-    wait_for(lambda: proxy.accepted >= 2, 20, "a second attempt to connect")
-    proxy.refuse(False)
-    wait_for_all(postgres, worker, rows=10)
-    check_nothing_lost_or_counted_twice(postgres, receiver, ids)
-
-
 def other_backends(store):
     return store.query("SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database()"
                        " AND pid <> pg_backend_pid()")[0]["n"]

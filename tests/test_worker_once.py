@@ -184,6 +184,31 @@ def test_equal_content_is_sent_once(store, receiver, once):
     assert len(audit(store, "outbox_flush_dedup_hit")) == 1
 
 
+def test_equal_content_in_one_batch_is_sent_once(store, receiver, once):
+    first = fill(store, 1)[0]
+    second = fill(store, 1)[0]
+    others = fill(store, 3, start=2)
+    once().ok()
+    assert receiver.times() == {key(outbox_id): 1 for outbox_id in [first, *others]}
+    assert by_status(store) == {"sent": 5}
+    assert row(store, second)["last_error"] == row(store, first)["last_error"] == f"memory_id=mem-{first}"
+
+
+def test_equal_content_whose_first_send_failed_is_not_taken_for_sent(store, receiver, once):
+    """The second of two equal rows may be sent in the first one's place, but never settled as a duplicate of it."""
+    first = fill(store, 1)[0]
+    second = fill(store, 1)[0]
+    receiver.answer_with(lambda call: Answer(500 if call.key == key(first) else 200))
+    assert once().status == 1
+    assert (row(store, first)["status"], row(store, first)["retry_count"]) == ("pending", 1)
+    assert row(store, second)["status"] == "sent"
+    assert row(store, second)["last_error"] == f"memory_id=mem-{second}"
+    store.make_due()
+    once().ok()
+    assert row(store, first)["last_error"] == f"memory_id=mem-{second}"
+    assert receiver.times() == {key(first): 1, key(second): 1}
+
+
 def test_equal_content_for_another_space_is_sent(store, receiver, once):
     first = fill(store, 1, space="one")[0]
     once().ok()
