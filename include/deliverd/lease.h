@@ -5,12 +5,12 @@
 // for the worker that still holds the row; everyone else is told `false` and nothing changes.
 //
 //     auto lease = deliverd::lease_on(connection);              // PGconn* or sqlite3*
-//     auto rows = lease->claim("worker-1", 10, 60);
+//     auto rows = lease->claim_outbox("worker-1", 10, 60);
 //     for (const auto& row : *rows) { ... lease->ack_sent(row.outbox_id, "worker-1", memory_id); }
 //
 // Ownership: the connection stays the caller's and must outlive the Lease.
-// Transactions: no function begins or ends one on PostgreSQL; called inside a caller's transaction they
-//   become part of it. On SQLite, `claim` and `renew_batch` use a savepoint, which nests likewise.
+// Transactions: no function begins or ends one, each is one statement; called inside a caller's transaction
+//   they become part of it.
 // Threads: one Lease (and its connection) is used by one thread at a time.
 // Blocking: each call is one round trip; it blocks for as long as the connection does (set
 //   statement_timeout / busy_timeout on it to bound that).

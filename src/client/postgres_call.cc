@@ -1,0 +1,75 @@
+#include "client/postgres_call.h"
+
+#include <algorithm>
+#include <array>
+
+namespace deliverd::client {
+namespace {
+
+bool one_of(std::string_view sqlstate, std::initializer_list<std::string_view> states) {
+    return std::find(states.begin(), states.end(), sqlstate) != states.end();
+}
+
+bool lost_connection(std::string_view sqlstate) {
+    return sqlstate.empty() || sqlstate.starts_with("08") || one_of(sqlstate, {"57P01", "57P02", "57P03"});
+}
+
+Error error_of(ErrorClass error_class, std::string_view code, std::string message) {
+    return Error{error_class, std::string(code), std::move(message)};
+}
+
+}  // namespace
+
+Error postgres_error(std::string_view sqlstate, std::string_view message, Effect effect, bool sent) {
+    const std::string said = "PostgreSQL: " + one_line(message);
+    if (lost_connection(sqlstate)) {
+        const bool unknown = sent && effect == Effect::write;
+        return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_unreachable", said);
+    }
+    // Cancelled, lock not to be had, thrown out while idle: certainly rolled back.
+    if (one_of(sqlstate, {"57014", "55P03", "25P03"})) return error_of(ErrorClass::retryable, "db_timeout", said);
+    if (one_of(sqlstate, {"22023", "22021", "22P05"})) {
+        return error_of(ErrorClass::permanent, "bad_argument", one_line(message));
+    }
+    if (one_of(sqlstate, {"42P01", "42883", "3F000", "42703"})) {
+        return error_of(ErrorClass::permanent, "db_error",
+                        said + ": the schema is missing or old, run `deliverd migrate`");
+    }
+    if (sqlstate == "42501") {
+        return error_of(ErrorClass::permanent, "db_error",
+                        said + ": grant the database user what `deliverd doctor` lists");
+    }
+    // Wrong data, wrong names, not supported, no such user or database: the same call fails the same way again.
+    constexpr std::array<std::string_view, 6> kPermanentClasses = {"22", "23", "28", "3D", "42", "0L"};
+    const bool permanent =
+        std::find(kPermanentClasses.begin(), kPermanentClasses.end(), sqlstate.substr(0, 2)) != kPermanentClasses.end();
+    return error_of(permanent ? ErrorClass::permanent : ErrorClass::retryable, "db_error",
+                    said + " (SQLSTATE " + std::string(sqlstate) + ")");
+}
+
+std::string_view sqlstate_of(const PGresult* result) {
+    const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    return state == nullptr ? std::string_view() : std::string_view(state);
+}
+
+std::string message_of(const PGresult* result) {
+    const char* primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    return one_line(primary == nullptr ? PQresultErrorMessage(result) : primary);
+}
+
+std::string one_line(std::string_view text) {
+    std::string line;
+    line.reserve(text.size());
+    for (const char c : text) {
+        const bool space = c == '\n' || c == '\t' || c == '\r' || c == ' ';
+        if (!space) {
+            line.push_back(c);
+        } else if (!line.empty() && line.back() != ' ') {
+            line.push_back(' ');
+        }
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    return line;
+}
+
+}  // namespace deliverd::client
