@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
+
 namespace deliverd::client {
 namespace {
 
@@ -21,7 +23,7 @@ Error error_of(ErrorClass error_class, std::string_view code, std::string messag
 }  // namespace
 
 Error postgres_error(std::string_view sqlstate, std::string_view message, Effect effect, bool sent) {
-    const std::string said = "PostgreSQL: " + one_line(message);
+    const std::string said = "PostgreSQL: " + trimmed_line(message);
     if (lost_connection(sqlstate)) {
         const bool unknown = sent && effect == Effect::write;
         return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_unreachable", said);
@@ -29,7 +31,7 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
     // Cancelled, lock not to be had, thrown out while idle: certainly rolled back.
     if (one_of(sqlstate, {"57014", "55P03", "25P03"})) return error_of(ErrorClass::retryable, "db_timeout", said);
     if (one_of(sqlstate, {"22023", "22021", "22P05"})) {
-        return error_of(ErrorClass::permanent, "bad_argument", one_line(message));
+        return error_of(ErrorClass::permanent, "bad_argument", trimmed_line(message));
     }
     if (one_of(sqlstate, {"42P01", "42883", "3F000", "42703"})) {
         return error_of(ErrorClass::permanent, "db_error",
@@ -54,22 +56,12 @@ std::string_view sqlstate_of(const PGresult* result) {
 
 std::string message_of(const PGresult* result) {
     const char* primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    return one_line(primary == nullptr ? PQresultErrorMessage(result) : primary);
+    return trimmed_line(primary == nullptr ? PQresultErrorMessage(result) : primary);
 }
 
-std::string one_line(std::string_view text) {
-    std::string line;
-    line.reserve(text.size());
-    for (const char c : text) {
-        const bool space = c == '\n' || c == '\t' || c == '\r' || c == ' ';
-        if (!space) {
-            line.push_back(c);
-        } else if (!line.empty() && line.back() != ' ') {
-            line.push_back(' ');
-        }
-    }
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    return line;
+std::string trimmed_line(std::string_view text) {
+    while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+    return one_line(text);
 }
 
 }  // namespace deliverd::client

@@ -36,7 +36,7 @@ public:
 /// SQLSTATE and primary message of a failed result.
 [[nodiscard]] std::string_view sqlstate_of(const PGresult* result);
 [[nodiscard]] std::string message_of(const PGresult* result);
-/// libpq's messages span lines; ours do not.
-[[nodiscard]] std::string one_line(std::string_view text);
+/// libpq's messages span lines and end in one; ours do not.
+[[nodiscard]] std::string trimmed_line(std::string_view text);
 
 }  // namespace deliverd::client

@@ -1,0 +1,36 @@
+// What a database has, what the program wants, and what is to be done about it: pure code for both stores.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deliverd/result.h"
+#include "store/database.h"
+#include "store/migration.h"
+
+namespace deliverd::store {
+
+/// A line of the database's own list of applied migrations.
+struct AppliedMigration {
+    int version = 0;
+    std::string name;
+    std::string checksum;
+    std::string schema;  // of the outbox tables; empty where the database has no schemas
+};
+
+/// SHA-256 of the migration as it stands in the program, before `${schema}` is replaced.
+[[nodiscard]] std::string migration_checksum(const Migration& migration);
+
+/// `schema` is the one configured, empty where there is none. `applied` in order of versions.
+[[nodiscard]] SchemaReport assess(std::span<const Migration> wanted, std::span<const AppliedMigration> applied,
+                                  std::string_view schema);
+
+/// The missing migrations with `${schema}` replaced by `quoted_schema`; refused (permanent, `db_error`) where
+/// assess() says newer or changed.
+[[nodiscard]] Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> wanted,
+                                                               std::span<const AppliedMigration> applied,
+                                                               std::string_view schema, std::string_view quoted_schema);
+
+}  // namespace deliverd::store

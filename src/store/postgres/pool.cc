@@ -1,0 +1,85 @@
+#include "store/postgres/pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::store::postgres {
+
+Borrowed::~Borrowed() {
+    if (connection_ != nullptr) pool_->give_back(std::move(connection_));
+}
+
+Result<Borrowed> Pool::borrow(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        if (auto connection = take_idle()) return Borrowed(*this, std::move(connection));
+        const auto now = std::chrono::steady_clock::now();
+        const bool down = last_failure_.has_value();
+        const bool may_ask = !down || (!probing_ && now >= next_attempt_);
+        if (open_ < options_.max_connections && may_ask) return connect(lock, deadline);
+        if (now >= deadline) {
+            if (down) return Failure(*last_failure_);
+            return retryable("db_timeout", "all " + std::to_string(options_.max_connections) +
+                                               " database connections stayed in use: raise database.max_open_conns");
+        }
+        // Waking for nothing before the server may be asked again would only answer the same.
+        if (down && !probing_ && next_attempt_ >= deadline) return Failure(*last_failure_);
+        const bool wait_for_attempt = down && !probing_ && open_ < options_.max_connections;
+        changed_.wait_until(lock, wait_for_attempt ? std::min(deadline, next_attempt_) : deadline);
+    }
+}
+
+std::unique_ptr<Connection> Pool::take_idle() {
+    while (!idle_.empty()) {
+        std::unique_ptr<Connection> connection = std::move(idle_.back());
+        idle_.pop_back();
+        if (connection->quiet()) return connection;
+        --open_;
+    }
+    return nullptr;
+}
+
+Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+    ++open_;
+    const bool probe = last_failure_.has_value();
+    probing_ = probing_ || probe;
+    lock.unlock();
+    const auto limit = std::min(deadline, std::chrono::steady_clock::now() + options_.connect_timeout);
+    auto connection = Connection::open(options_.conninfo, options_.session, limit);
+    lock.lock();
+    if (probe) probing_ = false;
+    if (connection) {
+        if (last_failure_) log_.info("database reached again", {{"database", place_of(options_.conninfo)}});
+        last_failure_.reset();
+        reconnect_wait_ = kMinReconnectWait;
+        server_version_ = (*connection)->server_version();
+        changed_.notify_all();
+        return Borrowed(*this, std::move(*connection));
+    }
+    --open_;
+    if (!last_failure_) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
+    last_failure_ = connection.error();
+    next_attempt_ = std::chrono::steady_clock::now() + reconnect_wait_;
+    reconnect_wait_ = std::min(reconnect_wait_ * 2, kMaxReconnectWait);
+    changed_.notify_all();
+    return Failure(std::move(connection.error()));
+}
+
+void Pool::give_back(std::unique_ptr<Connection> connection) {
+    const bool keep = connection->usable() && !connection->in_transaction();
+    if (!keep) connection.reset();  // closing takes time: not under the lock
+    const std::lock_guard lock(mutex_);
+    if (keep) {
+        idle_.push_back(std::move(connection));
+    } else {
+        --open_;
+    }
+    changed_.notify_one();
+}
+
+int Pool::server_version() const {
+    const std::lock_guard lock(mutex_);
+    return server_version_;
+}
+
+}  // namespace deliverd::store::postgres

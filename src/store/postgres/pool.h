@@ -1,0 +1,84 @@
+// A bounded set of connections that outlives its server: broken ones are thrown away, new ones are made when
+// needed, and a server that is down is asked at growing intervals only.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "deliverd/result.h"
+#include "store/postgres/connection.h"
+
+namespace deliverd::store::postgres {
+
+/// The wait between attempts to reach a server that is down starts and ends here.
+inline constexpr Duration kMinReconnectWait = std::chrono::milliseconds(50);
+inline constexpr Duration kMaxReconnectWait = std::chrono::seconds(2);
+
+struct PoolOptions {
+    std::string conninfo;
+    std::size_t max_connections = 0;
+    Duration connect_timeout{};
+    Duration wait{};  // for a connection, the time to make one included
+    SessionSettings session{};
+};
+
+class Pool;
+
+/// A connection on loan. Gives it back, or throws it away when it broke or is still in a transaction.
+class Borrowed {
+public:
+    Borrowed(Pool& pool, std::unique_ptr<Connection> connection) : pool_(&pool), connection_(std::move(connection)) {}
+    ~Borrowed();
+    Borrowed(Borrowed&&) = default;
+    Borrowed& operator=(Borrowed&&) = delete;
+
+    Connection* operator->() const { return connection_.get(); }
+    Connection& operator*() const { return *connection_; }
+
+private:
+    Pool* pool_;
+    std::unique_ptr<Connection> connection_;
+};
+
+/// Thread-safe. Outlives what it lent.
+class Pool {
+public:
+    Pool(PoolOptions options, Log& log) : options_(std::move(options)), log_(log) {}
+
+    /// Blocks for `wait` at most. Failure: `db_unreachable`, with the last attempt's cause, or `db_timeout` when
+    /// all connections stayed in use.
+    Result<Borrowed> borrow() { return borrow(std::chrono::steady_clock::now() + options_.wait); }
+    Result<Borrowed> borrow(Deadline deadline);
+
+    /// Of the last server reached, as libpq numbers it; 0 before that.
+    [[nodiscard]] int server_version() const;
+
+private:
+    friend class Borrowed;
+
+    std::unique_ptr<Connection> take_idle();
+    Result<Borrowed> connect(std::unique_lock<std::mutex>& lock, Deadline deadline);
+    void give_back(std::unique_ptr<Connection> connection);
+
+    const PoolOptions options_;
+    Log& log_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<std::unique_ptr<Connection>> idle_;
+    std::size_t open_ = 0;  // idle, lent, or being made
+    int server_version_ = 0;
+
+    // While the server is down:
+    std::optional<Error> last_failure_;
+    Duration reconnect_wait_ = kMinReconnectWait;
+    Deadline next_attempt_{};
+    bool probing_ = false;  // one caller asks the server, the others wait for what it finds
+};
+
+}  // namespace deliverd::store::postgres

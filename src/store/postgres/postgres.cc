@@ -1,0 +1,93 @@
+#include "store/postgres/postgres.h"
+
+#include <libpq-fe.h>
+
+#include <utility>
+
+#include "store/postgres/lease_session.h"
+#include "store/postgres/migrator.h"
+#include "store/postgres/outbox.h"
+#include "store/postgres/pool.h"
+
+namespace deliverd::store {
+namespace {
+
+using postgres::Effect;
+
+class PostgresDatabase final : public Database {
+public:
+    PostgresDatabase(PostgresOptions options, Log& log)
+        : options_(std::move(options)), place_(postgres::place_of(options_.conninfo)), pool_(pool_options(), log) {}
+
+    std::string describe() const override {
+        const int version = pool_.server_version();
+        const std::string number =
+            version == 0 ? "" : " " + std::to_string(version / 10000) + "." + std::to_string(version % 10000);
+        return "PostgreSQL" + number + " at " + place_;
+    }
+
+    Result<SchemaReport> schema() override {
+        auto connection = pool_.borrow();
+        if (!connection) return Failure(std::move(connection.error()));
+        return postgres::schema_report(**connection, options_.schema);
+    }
+
+    Result<std::vector<MigrationStep>> migrate(bool dry_run) override {
+        auto connection = pool_.borrow();
+        if (!connection) return Failure(std::move(connection.error()));
+        return postgres::migrate(**connection, options_.schema, dry_run);
+    }
+
+    std::unique_ptr<Outbox> memory_outbox() override {
+        return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema);
+    }
+
+    Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
+        return make_session_lease([this] { return postgres::open_lease_session(pool_, options_.schema); },
+                                  std::move(audit_actor), options_.max_payload_bytes);
+    }
+
+    Result<std::vector<Finding>> inspect() override {
+        auto connection = pool_.borrow();
+        if (!connection) return Failure(std::move(connection.error()));
+        return postgres::inspect(**connection, options_.schema);
+    }
+
+    Result<void> ping(Duration deadline) override { return postgres::PostgresOutbox(pool_, "").ping(deadline); }
+
+private:
+    postgres::PoolOptions pool_options() const {
+        return {options_.conninfo,
+                options_.max_connections,
+                options_.connect_timeout,
+                options_.pool_wait,
+                {options_.statement_timeout, options_.lock_timeout, options_.statement_timeout}};
+    }
+
+    const PostgresOptions options_;
+    const std::string place_;
+    postgres::Pool pool_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log) {
+    char* fault = nullptr;
+    PQconninfoOption* parsed = PQconninfoParse(options.conninfo.c_str(), &fault);
+    PQfreemem(fault);  // it may quote a password
+    if (parsed == nullptr) {
+        return permanent("bad_argument",
+                         "the database URL cannot be read: write postgres://user@host:5432/name, with special "
+                         "characters percent-encoded");
+    }
+    PQconninfoFree(parsed);
+    if (options.schema.empty() || options.schema == "deliverd") {
+        return permanent("bad_argument", "database.schema must name a schema other than deliverd's own");
+    }
+    if (options.max_connections == 0) {
+        return permanent("bad_argument", "at least one database connection must be allowed");
+    }
+    return std::make_unique<PostgresDatabase>(std::move(options), log);
+}
+
+}  // namespace deliverd::store
