@@ -24,6 +24,10 @@ std::optional<std::string> settle_note(const Settlement& settlement) {
     return "memory_id=" + storable(*settlement.receipt);
 }
 
+double settle_delay_seconds(const Settlement& settlement) {
+    return std::clamp(to_seconds(settlement.delay), 0.0, kMaxDelaySeconds);
+}
+
 std::string_view settle_reason(SettleKind kind) {
     switch (kind) {
         case SettleKind::sent:

@@ -19,6 +19,12 @@ namespace deliverd::store {
 /// What the settlement leaves in last_error.
 [[nodiscard]] std::optional<std::string> settle_note(const Settlement& settlement);
 
+/// The longest wait that is stored, about 31 years: it keeps the arithmetic on times finite.
+inline constexpr double kMaxDelaySeconds = 1e9;
+
+/// The settlement's delay, within 0 and kMaxDelaySeconds.
+[[nodiscard]] double settle_delay_seconds(const Settlement& settlement);
+
 /// outbox_audit.reason.
 [[nodiscard]] std::string_view settle_reason(SettleKind kind);
 

@@ -75,7 +75,7 @@ Params settle_params(std::string_view worker_id, std::span<const Settlement> set
         ids.push_back(settlement.id);
         kinds.push_back(static_cast<std::int32_t>(settlement.kind));
         notes.push_back(settle_note(settlement));
-        delays.push_back(std::max(0.0, to_seconds(settlement.delay)));
+        delays.push_back(settle_delay_seconds(settlement));
     }
     Params params;
     params.text(worker_id).int64_array(ids).int32_array(kinds).text_array(notes).float64_array(delays);

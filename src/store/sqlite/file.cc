@@ -1,0 +1,106 @@
+#include "store/sqlite/file.h"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+namespace deliverd::store::sqlite {
+namespace {
+
+Error open_error(const std::string& path, sqlite3* connection, int code) {
+    Error error = client::sqlite_error(connection, code);
+    std::string cause = sqlite3_errmsg(connection);
+    switch (code & 0xFF) {
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+            error.message = "SQLite " + path + ": " + cause + ": another process holds it, try again";
+            break;
+        case SQLITE_NOTADB:
+            error.message = "SQLite " + path + ": the file is not a SQLite database: name another file";
+            break;
+        case SQLITE_CANTOPEN:
+        case SQLITE_PERM:
+        case SQLITE_READONLY:
+            error.message = "SQLite " + path + ": " + cause +
+                            ": the folder must exist, and it and the file must be writable by this user";
+            break;
+        default:
+            error.message = "SQLite " + path + ": " + cause;
+    }
+    return error;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration busy_timeout) {
+    sqlite3* raw = nullptr;
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int opened = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+    if (raw == nullptr) return retryable("db_error", "SQLite " + path + ": out of memory");
+    std::unique_ptr<Handle> handle(new Handle(raw));
+    if (opened != SQLITE_OK) return Failure(open_error(path, raw, opened));
+    const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(busy_timeout).count();
+    sqlite3_busy_timeout(raw, static_cast<int>(std::min<long long>(timeout, INT_MAX)));
+    // Reading the version touches the file for the first time: here a file that is no database shows itself.
+    for (const char* sql : {"pragma schema_version", "pragma journal_mode = wal", "pragma synchronous = full",
+                            "pragma foreign_keys = on"}) {
+        const int code = sqlite3_exec(raw, sql, nullptr, nullptr, nullptr);
+        if (code != SQLITE_OK) return Failure(open_error(path, raw, code));
+    }
+    if (sqlite3_db_readonly(raw, "main") == 1) {
+        return permanent("db_error", "SQLite " + path + ": opened read-only: it must be writable by this user");
+    }
+    return handle;
+}
+
+Result<SqliteStatement*> Handle::prepared(std::string_view sql) {
+    auto found = statements_.find(sql);
+    if (found == statements_.end()) {
+        auto statement = SqliteStatement::prepare(connection_.get(), sql);
+        if (!statement) return Failure(std::move(statement.error()));
+        found = statements_.emplace(std::string(sql), std::move(*statement)).first;
+    }
+    found->second.reset();
+    return &found->second;
+}
+
+Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_timeout) {
+    if (path.empty() || path == ":memory:") {
+        return permanent("bad_argument", "a SQLite database needs a file: write sqlite:PATH");
+    }
+    std::unique_ptr<File> file(new File(path, busy_timeout));
+    for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_}) {
+        auto handle = Handle::open(path, busy_timeout);
+        if (!handle) return Failure(std::move(handle.error()));
+        *slot = std::move(*handle);
+    }
+    return file;
+}
+
+Result<LockedHandle> File::lock(std::timed_mutex& mutex, Handle& handle, Duration patience) {
+    std::unique_lock lock(mutex, std::defer_lock);
+    if (!lock.try_lock_for(patience)) {
+        return retryable("db_timeout", "SQLite: other threads kept the connection busy, try again");
+    }
+    return LockedHandle(std::move(lock), handle);
+}
+
+Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {
+    const std::string begin = durability == Durability::full ? "pragma synchronous = full; begin immediate"
+                                                             : "pragma synchronous = normal; begin immediate";
+    if (auto begun = handle.run(begin); !begun) return Failure(std::move(begun.error()));
+    return Transaction(handle);
+}
+
+Transaction::~Transaction() {
+    // Some failures have rolled back already, and then this one is refused, which is as good.
+    if (handle_ != nullptr) static_cast<void>(handle_->run("rollback"));
+}
+
+Result<void> Transaction::commit() {
+    if (auto done = handle_->run("commit"); !done) return done;
+    handle_ = nullptr;
+    return {};
+}
+
+}  // namespace deliverd::store::sqlite

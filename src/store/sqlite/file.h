@@ -1,0 +1,98 @@
+// One SQLite file, opened twice: a connection that writes and one that reads beside it (WAL lets them).
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "client/sqlite_statement.h"
+#include "deliverd/result.h"
+
+namespace deliverd::store::sqlite {
+
+using client::SqliteStatement;
+
+/// A connection and the statements it has prepared. One thread at a time: hold the File's lock.
+class Handle {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<Handle>> open(const std::string& path, Duration busy_timeout);
+
+    /// Prepared once, reset and ready to be bound.
+    Result<SqliteStatement*> prepared(std::string_view sql);
+    Result<void> run(const std::string& sql) { return client::sqlite_run(connection_.get(), sql); }
+    [[nodiscard]] sqlite3* raw() const { return connection_.get(); }
+    [[nodiscard]] int changes() const { return sqlite3_changes(connection_.get()); }
+
+private:
+    struct Close {
+        void operator()(sqlite3* connection) const { sqlite3_close_v2(connection); }
+    };
+    explicit Handle(sqlite3* connection) : connection_(connection) {}
+
+    std::unique_ptr<sqlite3, Close> connection_;
+    std::map<std::string, SqliteStatement, std::less<>> statements_;
+};
+
+/// A handle while this thread may use it.
+class LockedHandle {
+public:
+    LockedHandle(std::unique_lock<std::timed_mutex> lock, Handle& handle) : lock_(std::move(lock)), handle_(&handle) {}
+    Handle* operator->() const { return handle_; }
+    Handle& operator*() const { return *handle_; }
+
+private:
+    std::unique_lock<std::timed_mutex> lock_;
+    Handle* handle_;
+};
+
+/// Thread-safe.
+class File {
+public:
+    /// Creates the file when it is absent. Failure: permanent, naming the path and what to do; `db_timeout` when
+    /// another process holds it.
+    [[nodiscard]] static Result<std::unique_ptr<File>> open(const std::string& path, Duration busy_timeout);
+
+    /// Wait at most the busy timeout (or `patience`) for other threads of this process: `db_timeout`.
+    Result<LockedHandle> writer() { return lock(writer_mutex_, *writer_, busy_timeout_); }
+    Result<LockedHandle> reader() { return lock(reader_mutex_, *reader_, busy_timeout_); }
+    Result<LockedHandle> reader(Duration patience) { return lock(reader_mutex_, *reader_, patience); }
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    File(std::string path, Duration busy_timeout) : path_(std::move(path)), busy_timeout_(busy_timeout) {}
+    static Result<LockedHandle> lock(std::timed_mutex& mutex, Handle& handle, Duration patience);
+
+    const std::string path_;
+    const Duration busy_timeout_;
+    std::timed_mutex writer_mutex_;
+    std::timed_mutex reader_mutex_;
+    std::unique_ptr<Handle> writer_;
+    std::unique_ptr<Handle> reader_;
+};
+
+enum class Durability {
+    full,     // on the disk when commit() returns
+    relaxed,  // may be forgotten by a power cut: for claims, which then only wait for their lease to run out
+};
+
+/// BEGIN IMMEDIATE … COMMIT. The destructor rolls back what was not committed.
+class Transaction {
+public:
+    [[nodiscard]] static Result<Transaction> begin(Handle& handle, Durability durability);
+    ~Transaction();
+    Transaction(Transaction&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Transaction& operator=(Transaction&&) = delete;
+
+    Result<void> commit();
+
+private:
+    explicit Transaction(Handle& handle) : handle_(&handle) {}
+    Handle* handle_;
+};
+
+}  // namespace deliverd::store::sqlite

@@ -1,0 +1,116 @@
+#include "store/sqlite/migrator.h"
+
+#include <utility>
+
+#include "store/migration_plan.h"
+
+namespace deliverd::store::sqlite {
+namespace {
+
+/// The value of a query that answers one row; "" when it answers none.
+Result<std::string> value_of(Handle& handle, std::string_view sql) {
+    auto statement = SqliteStatement::prepare(handle.raw(), sql);
+    if (!statement) return Failure(std::move(statement.error()));
+    auto row = statement->step();
+    if (!row) return Failure(std::move(row.error()));
+    return *row ? std::string(statement->text(0)) : std::string();
+}
+
+Result<std::vector<AppliedMigration>> applied_migrations(Handle& handle) {
+    std::vector<AppliedMigration> applied;
+    auto has_table =
+        value_of(handle, "select name from sqlite_schema where type = 'table' and name = 'deliverd_migrations'");
+    if (!has_table) return Failure(std::move(has_table.error()));
+    if (has_table->empty()) return applied;
+    auto statement = SqliteStatement::prepare(
+        handle.raw(), "select version, name, checksum from deliverd_migrations order by version");
+    if (!statement) return Failure(std::move(statement.error()));
+    for (;;) {
+        auto more = statement->step();
+        if (!more) return Failure(std::move(more.error()));
+        if (!*more) return applied;
+        applied.push_back(AppliedMigration{static_cast<int>(statement->integer(0)), std::string(statement->text(1)),
+                                           std::string(statement->text(2)), ""});
+    }
+}
+
+Result<void> apply(Handle& handle, const MigrationStep& step) {
+    if (auto done = handle.run(step.sql); !done) {
+        Error error = std::move(done.error());
+        error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
+        return Failure(std::move(error));
+    }
+    auto record = SqliteStatement::prepare(
+        handle.raw(), "insert into deliverd_migrations (version, name, checksum) values (?1, ?2, ?3)");
+    if (!record) return Failure(std::move(record.error()));
+    const std::string checksum = migration_checksum(sqlite_migrations()[static_cast<std::size_t>(step.version - 1)]);
+    record->bind(1, std::int64_t{step.version})
+        .bind(2, std::string_view(step.name))
+        .bind(3, std::string_view(checksum));
+    return record->run();
+}
+
+/// Inside the transaction. Whoever comes second waits for it and then finds nothing left to do.
+Result<std::vector<MigrationStep>> migrate_locked(Handle& handle) {
+    auto applied = applied_migrations(handle);
+    if (!applied) return Failure(std::move(applied.error()));
+    auto steps = missing_steps(sqlite_migrations(), *applied, "", "");
+    if (!steps || steps->empty()) return steps;
+    auto listed = handle.run(
+        "create table if not exists deliverd_migrations (version integer primary key, name text not null,"
+        " checksum text not null, applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) strict");
+    if (!listed) return Failure(std::move(listed.error()));
+    for (const MigrationStep& step : *steps) {
+        if (auto done = apply(handle, step); !done) return Failure(std::move(done.error()));
+    }
+    return steps;
+}
+
+}  // namespace
+
+Result<SchemaReport> schema_report(Handle& handle) {
+    auto applied = applied_migrations(handle);
+    if (!applied) return Failure(std::move(applied.error()));
+    return assess(sqlite_migrations(), *applied, "");
+}
+
+Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run) {
+    if (dry_run) {
+        auto applied = applied_migrations(handle);
+        if (!applied) return Failure(std::move(applied.error()));
+        return missing_steps(sqlite_migrations(), *applied, "", "");
+    }
+    auto transaction = Transaction::begin(handle, Durability::full);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    auto steps = migrate_locked(handle);
+    if (!steps) return steps;
+    if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
+    return steps;
+}
+
+Result<std::vector<Finding>> inspect(Handle& writer) {
+    auto report = schema_report(writer);
+    if (!report) return Failure(std::move(report.error()));
+    auto journal = value_of(writer, "pragma journal_mode");
+    if (!journal) return Failure(std::move(journal.error()));
+    auto busy = value_of(writer, "pragma busy_timeout");
+    if (!busy) return Failure(std::move(busy.error()));
+
+    std::vector<Finding> findings;
+    findings.push_back({"library version", true, std::string("SQLite ") + sqlite3_libversion()});
+    const bool wal = *journal == "wal";
+    findings.push_back({"journal", wal,
+                        wal ? "the journal is WAL"
+                            : "the journal is " + *journal +
+                                  ", not WAL: readers and writers block each other; "
+                                  "is the file on a network share?"});
+    findings.push_back({"busy timeout", true, "waits " + *busy + " ms for other processes"});
+    auto locked = Transaction::begin(writer, Durability::full);
+    findings.push_back({"writable", locked.has_value(), locked ? "the file can be written" : locked.error().message});
+    const bool current = report->state == SchemaState::current;
+    findings.push_back(
+        {"schema", current, current ? "schema version " + std::to_string(report->found_version) : report->advice});
+    return findings;
+}
+
+}  // namespace deliverd::store::sqlite

@@ -1,0 +1,15 @@
+// Migrations and inspection of a SQLite file.
+#pragma once
+
+#include <vector>
+
+#include "store/database.h"
+#include "store/sqlite/file.h"
+
+namespace deliverd::store::sqlite {
+
+[[nodiscard]] Result<SchemaReport> schema_report(Handle& handle);
+[[nodiscard]] Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run);
+[[nodiscard]] Result<std::vector<Finding>> inspect(Handle& writer);
+
+}  // namespace deliverd::store::sqlite

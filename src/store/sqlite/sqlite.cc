@@ -1,0 +1,101 @@
+#include "store/sqlite/sqlite.h"
+
+#include <utility>
+
+#include "store/session_lease.h"
+#include "store/sqlite/file.h"
+#include "store/sqlite/migrator.h"
+#include "store/sqlite/outbox.h"
+#include "store/sqlite/outbox_sql.h"
+
+namespace deliverd::store {
+namespace {
+
+using sqlite::Durability;
+using sqlite::File;
+using sqlite::LockedHandle;
+using sqlite::Transaction;
+
+class SqliteLeaseSession final : public LeaseSession {
+public:
+    SqliteLeaseSession(LockedHandle handle, Transaction transaction)
+        : handle_(std::move(handle)), transaction_(std::move(transaction)), lease_(lease_on(handle_->raw())) {}
+
+    Lease& lease() override { return *lease_; }
+
+    Result<void> audit(const LeaseAudit& entry) override {
+        for (const std::int64_t id : entry.ids) {
+            auto statement = handle_->prepared(sqlite::kAuditRow);
+            if (!statement) return Failure(std::move(statement.error()));
+            (*statement)->bind(1, id).bind(2, entry.reason).bind_null(3).bind_null(4).bind(5, entry.actor);
+            if (entry.status_from) (*statement)->bind(3, *entry.status_from);
+            if (entry.worker) (*statement)->bind(4, *entry.worker);
+            if (auto done = (*statement)->run(); !done) return done;
+        }
+        return {};
+    }
+
+    Result<void> commit() override { return transaction_.commit(); }
+
+private:
+    LockedHandle handle_;
+    Transaction transaction_;  // after the handle: rolled back before it is unlocked
+    std::unique_ptr<Lease> lease_;
+};
+
+Result<std::unique_ptr<LeaseSession>> open_session(File& file) {
+    auto handle = file.writer();
+    if (!handle) return Failure(std::move(handle.error()));
+    auto transaction = Transaction::begin(**handle, Durability::full);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    return std::make_unique<SqliteLeaseSession>(std::move(*handle), std::move(*transaction));
+}
+
+class SqliteDatabase final : public Database {
+public:
+    SqliteDatabase(std::unique_ptr<File> file, std::int64_t max_payload_bytes)
+        : file_(std::move(file)), max_payload_bytes_(max_payload_bytes) {}
+
+    std::string describe() const override { return "SQLite " + file_->path(); }
+
+    Result<SchemaReport> schema() override {
+        auto handle = file_->reader();
+        if (!handle) return Failure(std::move(handle.error()));
+        return sqlite::schema_report(**handle);
+    }
+
+    Result<std::vector<MigrationStep>> migrate(bool dry_run) override {
+        auto handle = file_->writer();
+        if (!handle) return Failure(std::move(handle.error()));
+        return sqlite::migrate(**handle, dry_run);
+    }
+
+    std::unique_ptr<Outbox> memory_outbox() override { return std::make_unique<sqlite::SqliteOutbox>(*file_); }
+
+    Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
+        return make_session_lease([this] { return open_session(*file_); }, std::move(audit_actor), max_payload_bytes_);
+    }
+
+    Result<std::vector<Finding>> inspect() override {
+        auto handle = file_->writer();
+        if (!handle) return Failure(std::move(handle.error()));
+        return sqlite::inspect(**handle);
+    }
+
+    Result<void> ping(Duration deadline) override { return sqlite::SqliteOutbox(*file_).ping(deadline); }
+
+private:
+    std::unique_ptr<File> file_;
+    const std::int64_t max_payload_bytes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Database>> open_sqlite(SqliteOptions options, Log& log) {
+    auto file = File::open(options.path, options.busy_timeout);
+    if (!file) return Failure(std::move(file.error()));
+    log.debug("database opened", {{"path", options.path}});
+    return std::make_unique<SqliteDatabase>(std::move(*file), options.max_payload_bytes);
+}
+
+}  // namespace deliverd::store
