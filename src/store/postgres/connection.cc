@@ -8,6 +8,8 @@
 #include <climits>
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace deliverd::store::postgres {
 namespace {
 
@@ -138,6 +140,9 @@ Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effec
     std::vector<const Statement*> expected;
     if (!queue(steps, expected)) return Failure(lost(effect, false));
     if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
+    for (const Step& step : steps) {
+        if (step.point != nullptr) failpoint(step.point);
+    }
     return collect(std::move(expected), effect, deadline);
 }
 

@@ -33,6 +33,7 @@ struct Step {
     const Statement* statement;
     const Params* params;
     Format format = Format::binary;
+    const char* point = nullptr;  // failpoint between sending it and reading its answer
 };
 
 struct SessionSettings {

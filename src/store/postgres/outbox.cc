@@ -66,19 +66,23 @@ Params settle_params(std::string_view worker_id, std::span<const Settlement> set
     std::vector<std::int32_t> kinds;
     std::vector<std::optional<std::string>> notes;
     std::vector<double> delays;
+    std::vector<std::int32_t> failures;
     ids.reserve(order.size());
     kinds.reserve(order.size());
     notes.reserve(order.size());
     delays.reserve(order.size());
+    failures.reserve(order.size());
     for (const std::size_t index : order) {
         const Settlement& settlement = settlements[index];
         ids.push_back(settlement.id);
         kinds.push_back(static_cast<std::int32_t>(settlement.kind));
         notes.push_back(settle_note(settlement));
         delays.push_back(settle_delay_seconds(settlement));
+        failures.push_back(settlement.failures_before);
     }
     Params params;
-    params.text(worker_id).int64_array(ids).int32_array(kinds).text_array(notes).float64_array(delays);
+    params.text(worker_id).int64_array(ids).int32_array(kinds).text_array(notes).float64_array(delays).int32_array(
+        failures);
     return params;
 }
 
@@ -130,7 +134,11 @@ Result<std::vector<SettleAnswer>> PostgresOutbox::settle(std::string_view worker
     if (auto ok = client::check_worker(worker_id); !ok) return Failure(ok.error());
     if (settlements.empty()) return std::vector<SettleAnswer>();
     const std::vector<std::size_t> order = settle_order(settlements);
-    auto result = run(sql_.settle, settle_params(worker_id, settlements, order), Effect::write);
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    const Params params = settle_params(worker_id, settlements, order);
+    const Step step{&sql_.settle, &params, Format::binary, "store.during_settle"};
+    auto result = (*connection)->run(step, Effect::write, (*connection)->statement_deadline());
     if (!result) return Failure(std::move(result.error()));
 
     std::unordered_set<std::int64_t> applied;
@@ -143,21 +151,21 @@ Result<std::vector<SettleAnswer>> PostgresOutbox::settle(std::string_view worker
         answers.push_back(SettleAnswer{settlement.id, applied.erase(settlement.id) == 1, std::nullopt});
     }
     if (static_cast<std::size_t>(count) == settlements.size()) return answers;
-    if (auto done = describe_rest(answers); !done) {
-        // The settle itself is committed; what stands in the other rows is only for the record.
-        return answers;
+    if (auto done = describe_rest(**connection, answers); !done) {
+        // The settle itself is committed. Repeating it is safe, and then finds out what stands in the others.
+        return ambiguous(done.error().code, std::move(done.error().message));
     }
     return answers;
 }
 
-Result<void> PostgresOutbox::describe_rest(std::vector<SettleAnswer>& answers) {
+Result<void> PostgresOutbox::describe_rest(Connection& connection, std::vector<SettleAnswer>& answers) {
     std::vector<std::int64_t> ids;
     for (const SettleAnswer& answer : answers) {
         if (!answer.applied) ids.push_back(answer.id);
     }
     Params params;
     params.int64_array(ids);
-    auto result = run(sql_.row_states, params, Effect::read);
+    auto result = connection.run(Step{&sql_.row_states, &params}, Effect::read, connection.statement_deadline());
     if (!result) return Failure(std::move(result.error()));
     std::unordered_map<std::int64_t, RowState> states;
     for (int row = 0; row < PQntuples(result->get()); ++row) {

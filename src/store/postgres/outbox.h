@@ -28,7 +28,7 @@ private:
     /// Ids the statement (worker, ids) answers.
     Result<std::vector<std::int64_t>> run_on_ids(const Statement& statement, std::string_view worker_id,
                                                  std::span<const std::int64_t> ids);
-    Result<void> describe_rest(std::vector<SettleAnswer>& answers);
+    Result<void> describe_rest(Connection& connection, std::vector<SettleAnswer>& answers);
 
     Pool& pool_;
     const OutboxStatements sql_;

@@ -55,8 +55,9 @@ with done as (
         next_attempt_at = case i.kind when 2 then now() + i.delay_seconds * interval '1 second'
                                       else o.next_attempt_at end,
         locked_at = null, locked_by = null, last_error = i.note, updated_at = now()
-    from unnest($2::bigint[], $3::int[], $4::text[], $5::float8[]) as i (id, kind, note, delay_seconds)
-    where o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text
+    from unnest($2::bigint[], $3::int[], $4::text[], $5::float8[], $6::int[])
+         as i (id, kind, note, delay_seconds, failures)
+    where o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text and o.retry_count = i.failures
     returning o.outbox_id, o.status, o.retry_count, o.last_error, i.kind
 ), trail as (
     insert into @audit (outbox, outbox_id, reason, status_from, status_to, retry_count, last_error, worker, actor)

@@ -13,7 +13,7 @@
 namespace deliverd::store {
 
 struct PostgresOptions {
-    std::string conninfo;          // URL or key=value; may hold a password: never logged
+    std::string conninfo;           // URL or key=value; may hold a password: never logged
     std::string schema = "public";  // of the outbox tables
     std::size_t max_connections = 8;
     Duration connect_timeout = std::chrono::seconds(5);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/text.h"
 #include "client/lease_arguments.h"
 #include "client/sqlite_protocol.h"
@@ -66,7 +67,7 @@ Result<Claimed> claimed_of(Handle& handle, const MemoryRow& row) {
 }
 
 Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) {
-    std::string_view sql = protocol::kAckSent;
+    std::string_view sql = kSent;
     if (settlement.kind == SettleKind::retry) sql = kRetryAfter;
     if (settlement.kind == SettleKind::dead) sql = kGiveUp;
     auto statement = handle.prepared(sql);
@@ -74,7 +75,8 @@ Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settle
     const std::optional<std::string> note = settle_note(settlement);
     const std::string delay = delay_modifier(settle_delay_seconds(settlement));
     (*statement)->bind(1, settlement.id).bind(2, worker_id).bind(3, note);
-    if (settlement.kind == SettleKind::retry) (*statement)->bind(4, std::string_view(delay));
+    (*statement)->bind(4, std::int64_t{settlement.failures_before});
+    if (settlement.kind == SettleKind::retry) (*statement)->bind(5, std::string_view(delay));
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     return handle.changes() == 1;
 }
@@ -153,6 +155,7 @@ Result<std::vector<SettleAnswer>> SqliteOutbox::settle(std::string_view worker_i
         if (!answer) return Failure(std::move(answer.error()));
         answers.push_back(std::move(*answer));
     }
+    failpoint("store.during_settle");
     if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
     return answers;
 }

@@ -6,15 +6,20 @@
 namespace deliverd::store::sqlite {
 
 #define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-#define DELIVERD_HELD " where outbox_id = ?1 and status = 'pending' and locked_by = ?2"
+#define DELIVERD_HELD " where outbox_id = ?1 and status = 'pending' and locked_by = ?2 and retry_count = ?4"
 
-/// 1 id, 2 worker, 3 error, 4 the delay as a time modifier ("+60.000 seconds").
-inline constexpr std::string_view kRetryAfter =
-    "update outbox_memory set retry_count = retry_count + 1,"
-    " next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?4), last_error = ?3,"
+/// 1 id, 2 worker, 3 what to leave in last_error, 4 failures when it was claimed.
+inline constexpr std::string_view kSent =
+    "update outbox_memory set status = 'sent', last_error = ?3,"
     " locked_at = null, locked_by = null, updated_at = " DELIVERD_NOW DELIVERD_HELD;
 
-/// 1 id, 2 worker, 3 error. Counts the failure that was one too many.
+/// 1 id, 2 worker, 3 error, 4 failures when it was claimed, 5 the delay as a time modifier ("+60.000 seconds").
+inline constexpr std::string_view kRetryAfter =
+    "update outbox_memory set retry_count = retry_count + 1,"
+    " next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?5), last_error = ?3,"
+    " locked_at = null, locked_by = null, updated_at = " DELIVERD_NOW DELIVERD_HELD;
+
+/// 1 id, 2 worker, 3 error, 4 failures when it was claimed. Counts the failure that was one too many.
 inline constexpr std::string_view kGiveUp =
     "update outbox_memory set status = 'dead', retry_count = retry_count + 1, last_error = ?3,"
     " locked_at = null, locked_by = null, updated_at = " DELIVERD_NOW DELIVERD_HELD;
