@@ -182,7 +182,7 @@ TEST(CanonicalJson, ErrorNamesTheByte) {
 
 // A JSON text of up to `depth` levels; keys are made different by their position.
 rc::Gen<std::string> json_text(int depth) {
-    const auto scalar =
+    auto scalar =
         rc::gen::oneOf(rc::gen::element<std::string>("null", "true", "false", "1E5", "-0.0", "\"\\u00e9\\n\""),
                        rc::gen::map(rc::gen::arbitrary<int>(), [](int i) { return std::to_string(i); }),
                        rc::gen::map(rc::gen::string<std::string>(), [](std::string text) {

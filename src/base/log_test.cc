@@ -19,6 +19,7 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using namespace std::string_literals;
 
 const WallTime kTime = WallTime(std::chrono::milliseconds(1'645'557'742'123));  // 2022-02-22T19:22:22.123Z
 
@@ -43,7 +44,7 @@ TEST(LogLine, JsonCarriesEveryFieldWithItsType) {
 }
 
 TEST(LogLine, JsonEscapesWhatWouldBreakTheLine) {
-    const std::string nasty("quote\" back\\slash\nnew\r\tline \x01 nul\0 bell\x07", 42);
+    const std::string nasty = "quote\" back\\slash\nnew\r\tline \x01 nul\0 bell\x07"s;
     const auto object = parsed(json_log_line(kTime, LogLevel::info, nasty, std::vector<LogField>{{"x", nasty}}));
     EXPECT_EQ(std::string_view(object.at("event").as_string()), nasty);
     EXPECT_EQ(std::string_view(object.at("x").as_string()), nasty);
