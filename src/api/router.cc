@@ -64,17 +64,18 @@ std::optional<std::string> percent_decode(std::string_view text) {
 }
 
 Router::Router(std::vector<Route> routes) {
-    for (auto& route : routes) {
-        Entry entry{std::move(route), {}};
-        for (const auto segment : split(entry.route.path)) entry.segments.emplace_back(segment);
-        entries_.push_back(std::move(entry));
-    }
     // Of two routes that match one path, the first in this order wins.
-    std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    const auto before = [](const Entry& a, const Entry& b) {
         return std::lexicographical_compare(
             a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
             [](const std::string& x, const std::string& y) { return !is_parameter(x) && is_parameter(y); });
-    });
+    };
+    for (auto& route : routes) {
+        Entry entry{std::move(route), {}};
+        for (const auto segment : split(entry.route.path)) entry.segments.emplace_back(segment);
+        const auto place = std::upper_bound(entries_.begin(), entries_.end(), entry, before);
+        entries_.insert(place, std::move(entry));
+    }
 }
 
 Router::Match Router::find(std::string_view method, std::string_view path) const {
