@@ -1,0 +1,92 @@
+// The command line as plain values. CLI11 is in cli.cc alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "app/config.h"
+
+namespace deliverd::app {
+
+enum class Action {
+    serve,
+    demo,
+    worker,
+    migrate,
+    lease_enqueue,
+    lease_claim,
+    lease_ack,
+    lease_fail,
+    lease_dead,
+    lease_renew,
+    lease_dedup,
+    lease_show,
+    config_check,
+    config_show,
+    config_docs,
+    doctor,
+    bench,
+};
+
+struct WorkerArguments {
+    std::string lane;
+    bool once = false;
+    bool loop = false;
+    std::optional<std::string> worker_id;
+};
+
+struct LeaseArguments {
+    std::int64_t id = 0;
+    std::string worker;
+    std::string space;
+    std::string payload;
+    std::optional<std::int64_t> item_id;
+    std::int32_t limit = kDefaultClaimLimit;
+    double lease_seconds = kDefaultLeaseSeconds;
+    std::optional<std::string> memory_id;
+    std::string error;
+    std::string next_attempt_at;
+    std::string sha;
+};
+
+struct DemoArguments {
+    double seconds = 0;  // 0: until interrupted
+    double rate = 20;
+    std::optional<std::uint16_t> port;
+};
+
+struct BenchArguments {
+    std::int64_t rows = 200'000;
+    std::int32_t batch_size = 500;
+    bool existing = false;
+    std::string json_file;
+};
+
+struct Arguments {
+    Action action = Action::serve;
+    ConfigRequest config;
+    bool json = false;
+    bool dry_run = false;
+    WorkerArguments worker;
+    LeaseArguments lease;
+    DemoArguments demo;
+    BenchArguments bench;
+};
+
+/// What the command line asks for: either arguments, or something to print and a status to exit with.
+struct ParsedCommandLine {
+    std::optional<Arguments> arguments;
+    int status = 0;
+    std::string out;  // --help, --version
+    std::string err;  // one line, without "deliverd: "
+};
+
+/// `words` without the program's name.
+[[nodiscard]] ParsedCommandLine parse_command_line(std::span<const std::string> words);
+
+[[nodiscard]] std::string_view version();
+
+}  // namespace deliverd::app

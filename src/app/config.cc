@@ -1,0 +1,331 @@
+#include "app/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace deliverd::app {
+
+namespace {
+
+constexpr const char* kDefaultFile = "deliverd.yaml";
+constexpr std::size_t kSha256HexLength = 64;
+
+template <typename Size = std::size_t>
+Size count_of(const Values& values, const std::string& path) {
+    return static_cast<Size>(values.integer(path));
+}
+
+http::ServerOptions make_server(const Values& values) {
+    http::ServerOptions server;
+    server.host = values.text("server.host");
+    server.port = count_of<std::uint16_t>(values, "server.port");
+    server.handler_threads = count_of(values, "server.handler_threads");
+    server.max_connections = count_of(values, "server.max_connections");
+    server.max_queued_requests = count_of(values, "server.max_queued_requests");
+    server.max_header_bytes = count_of(values, "server.max_header_bytes");
+    server.max_body_bytes = count_of(values, "server.max_body_bytes");
+    server.header_timeout = values.seconds("server.header_timeout_seconds");
+    server.body_timeout = values.seconds("server.body_timeout_seconds");
+    server.idle_timeout = values.seconds("server.idle_timeout_seconds");
+    server.write_timeout = values.seconds("server.write_timeout_seconds");
+    return server;
+}
+
+LogConfig make_log(const Values& values) {
+    LogConfig log;
+    const std::string level = values.text("log.level");
+    log.level = level == "debug"   ? LogLevel::debug
+                : level == "warn"  ? LogLevel::warn
+                : level == "error" ? LogLevel::error
+                                   : LogLevel::info;
+    const std::string format = values.text("log.format");
+    log.format = format == "human" ? LogFormat::human : format == "json" ? LogFormat::json : LogFormat::automatic;
+    return log;
+}
+
+bool is_sha256(std::string_view text) {
+    return text.size() == kSha256HexLength &&
+           std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+/// Turns checked values into the typed configuration, and finds what only shows in combination.
+class Builder {
+public:
+    Builder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
+
+    Config build() {
+        Config config;
+        config.app_name = values_.text("app.name");
+        config.environment = values_.text("app.environment");
+        config.server = make_server(values_);
+        config.shutdown_patience = values_.seconds("server.shutdown_seconds");
+        config.log = make_log(values_);
+        config.auth = auth();
+        config.database = database();
+        for (const std::string& name : values_.names_below("lanes")) config.lanes.push_back(lane(name));
+        std::int64_t most = 0;
+        for (const std::string& name : values_.names_below("lanes")) {
+            most = std::max(most, values_.integer("lanes." + name + ".max_payload_bytes"));
+        }
+        if (most > 0) config.database.postgres.max_payload_bytes = config.database.sqlite.max_payload_bytes = most;
+        return config;
+    }
+
+private:
+    void problem(const std::string& where, std::string message) {
+        problems_.push_back({values_.line_of(where), std::move(message)});
+    }
+
+    api::AuthOptions auth() {
+        api::AuthOptions auth;
+        auth.open_metrics = values_.boolean("server.open_metrics");
+        const std::string mode = values_.text("auth.mode");
+        for (std::size_t i = 0; i < values_.entries("auth.tokens"); ++i) auth.tokens.push_back(token(i));
+        auth.enabled = !auth.tokens.empty();
+        if (mode == "none" && auth.enabled) {
+            problem("auth.mode", "auth.mode is none, but auth.tokens has entries; remove one of the two");
+        }
+        if (mode == "tokens" && !auth.enabled) problem("auth.mode", "auth.mode is tokens, but auth.tokens is empty");
+        const std::string host = values_.text("server.host");
+        if (mode.empty() && !auth.enabled && !is_loopback(host)) {
+            problem("server.host",
+                    fmt::format("server.host {} can be reached from outside, and anyone could use the API; give "
+                                "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
+                                host));
+        }
+        return auth;
+    }
+
+    api::Token token(std::size_t index) {
+        const std::string path = fmt::format("auth.tokens[{}]", index);
+        api::Token token;
+        token.name = values_.text(path + ".name");
+        token.sha256 = values_.text(path + ".sha256");
+        const std::string role = values_.text(path + ".role");
+        token.role = role == "admin" ? api::Role::admin : role == "operator" ? api::Role::operator_ : api::Role::viewer;
+        if (token.name.empty()) problem(path, path + " needs a name");
+        std::ranges::transform(token.sha256, token.sha256.begin(),
+                               [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
+        if (!is_sha256(token.sha256)) {
+            problem(values_.has(path + ".sha256") ? path + ".sha256" : path,
+                    path + ".sha256 must be the 64 hex digits of the token's SHA-256");
+        }
+        return token;
+    }
+
+    DatabaseConfig database() {
+        DatabaseConfig database;
+        database.auto_migrate = values_.boolean("database.auto_migrate");
+        database.sqlite.busy_timeout = values_.seconds("database.busy_timeout_seconds");
+        store::PostgresOptions& postgres = database.postgres;
+        postgres.schema = values_.text("database.schema");
+        if (postgres.schema.empty()) problem("database.schema", "database.schema must not be empty");
+        postgres.max_connections = count_of(values_, "database.max_open_conns");
+        postgres.connect_timeout = values_.seconds("database.connect_timeout_seconds");
+        postgres.statement_timeout = values_.seconds("database.statement_timeout_seconds");
+        postgres.lock_timeout = values_.seconds("database.lock_timeout_seconds");
+        postgres.pool_wait = values_.seconds("database.pool_wait_seconds");
+        const Value* url = values_.find("database.url");
+        const bool url_from_file = url != nullptr && url->line > 0;
+        if (values_.has("database.host") && (url == nullptr || url_from_file)) {
+            if (url_from_file) problem("database.host", "database.host and database.url are both given; keep one");
+            database.kind = DatabaseTarget::Kind::postgres;
+            postgres.conninfo = conninfo_from_keys();
+            return database;
+        }
+        const auto target = parse_database_url(values_.text("database.url"), values_.text("database.password"));
+        if (!target) {
+            problem("database.url",
+                    fmt::format("{}: {}", url == nullptr ? "database.url" : url_name(*url), target.error().message));
+            return database;
+        }
+        database.kind = target->kind;
+        (target->kind == DatabaseTarget::Kind::sqlite ? database.sqlite.path : postgres.conninfo) = target->target;
+        return database;
+    }
+
+    static std::string url_name(const Value& url) { return url.line > 0 ? "database.url" : url.origin; }
+
+    std::string conninfo_from_keys() {
+        std::string conninfo = fmt::format("host={} port={}", quote_conninfo(values_.text("database.host")),
+                                           values_.integer("database.port"));
+        const auto add = [&](const char* key, const std::string& path) {
+            if (values_.has(path)) conninfo += fmt::format(" {}={}", key, quote_conninfo(values_.text(path)));
+        };
+        if (!values_.has("database.name")) problem("database.host", "database.host is given, but not database.name");
+        add("dbname", "database.name");
+        add("user", "database.user");
+        add("password", "database.password");
+        add("sslmode", "database.ssl_mode");
+        return conninfo;
+    }
+
+    LaneConfig lane(const std::string& name) {
+        const std::string path = "lanes." + name;
+        LaneConfig lane;
+        lane.options.name = name;
+        lane.options.batch_size = count_of<std::int32_t>(values_, path + ".batch_size");
+        lane.options.parallelism = count_of<std::int32_t>(values_, path + ".parallelism");
+        lane.options.lease = values_.seconds(path + ".lease_seconds");
+        lane.options.idle_poll = values_.seconds(path + ".loop_interval_seconds");
+        lane.options.busy_poll = std::min(lane.options.busy_poll, lane.options.idle_poll);
+        RetryPolicy& retry = lane.options.retry;
+        retry = RetryPolicy::leases(count_of<std::int32_t>(values_, path + ".retry.max"));
+        retry.base_seconds = to_seconds(values_.seconds(path + ".retry.base_seconds"));
+        retry.factor = values_.number(path + ".retry.factor");
+        retry.cap_seconds = to_seconds(values_.seconds(path + ".retry.cap_seconds"));
+        retry.jitter = values_.number(path + ".retry.jitter");
+        if (!values_.has(path + ".outbox") && !has_problem_at(path + ".outbox")) {
+            problem(path, fmt::format("{} needs an outbox, such as `outbox: memory`", path));
+        }
+        lane.sink = sink(path);
+        return lane;
+    }
+
+    /// A key that was given but refused has its own problem already; it is not missing on top of that.
+    bool has_problem_at(const std::string& path) const {
+        return std::ranges::any_of(problems_, [&](const Problem& p) { return p.message.starts_with(path); });
+    }
+
+    SinkConfig sink(const std::string& lane) {
+        const std::string path = lane + ".sink";
+        SinkConfig sink;
+        if (!values_.has(path + ".type")) {
+            if (!has_problem_at(path + ".type")) {
+                problem(values_.line_of(path) > 0 ? path : lane,
+                        fmt::format("{} needs a sink, such as `sink: {{ type: http, url: http://… }}`", lane));
+            }
+            return sink;
+        }
+        const std::string type = values_.text(path + ".type");
+        sink.type = type == "http"      ? SinkConfig::Type::http
+                    : type == "console" ? SinkConfig::Type::console
+                                        : SinkConfig::Type::none;
+        if (sink.type != SinkConfig::Type::http) return sink;
+        sink.http = http_sink(path);
+        return sink;
+    }
+
+    sink::HttpSinkOptions http_sink(const std::string& path) {
+        sink::HttpSinkOptions http;
+        http.url = values_.text(path + ".url");
+        if (!http.url.starts_with("http://") && !http.url.starts_with("https://") && !has_problem_at(path + ".url")) {
+            problem(values_.has(path + ".url") ? path + ".url" : path,
+                    fmt::format("{}.url must start with http:// or https://", path));
+        }
+        http.headers = values_.text_map(path + ".headers");
+        http.token_file = values_.text(path + ".token_file");
+        if (values_.has(path + ".token")) {
+            if (!http.token_file.empty()) problem(path, path + ": token and token_file are both given; keep one");
+            http.headers.emplace_back("Authorization", "Bearer " + values_.text(path + ".token"));
+        }
+        http.timeout = values_.millis(path + ".timeout_ms");
+        http.connect_timeout = values_.millis(path + ".connect_timeout_ms");
+        http.max_connections = count_of(values_, path + ".max_connections");
+        http.max_answer_bytes = count_of(values_, path + ".max_answer_bytes");
+        http.verify_tls = values_.boolean(path + ".verify_tls");
+        http.receipt_fields = {"memory_id", "id"};
+        return http;
+    }
+
+    const Values& values_;
+    std::vector<Problem>& problems_;
+};
+
+std::optional<std::string> non_empty(std::optional<std::string> text) {
+    return text && !text->empty() ? std::move(text) : std::nullopt;
+}
+
+Result<std::string> read_file(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored))
+        return permanent("unreadable", path + ": is a folder, not a file");
+    errno = 0;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+        return permanent("unreadable",
+                         fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
+    }
+    std::string text(kMaxConfigBytes + 1, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    return text;
+}
+
+void apply_overrides(Values& values, const ConfigRequest& request, std::vector<Problem>& problems) {
+    for (const ConfigOverride& override : request.overrides) {
+        const Setting* setting = find_setting(pattern_of(override.path));
+        const std::string wrong = check_text(*setting, override.flag, override.text);
+        if (!wrong.empty())
+            problems.push_back({0, wrong});
+        else
+            values.set(override.path, Value{override.text, override.flag, 0, setting});
+    }
+}
+
+void override_database(Values& values, const ConfigRequest& request, const Environment& environment) {
+    const Setting* setting = find_setting("database.url");
+    if (request.database_url) {
+        values.set("database.url", Value{*request.database_url, "--database", 0, setting});
+    } else if (const auto url = non_empty(environment("DATABASE_URL"))) {
+        values.set("database.url", Value{*url, "DATABASE_URL", 0, setting});
+    }
+}
+
+}  // namespace
+
+const LaneConfig* Config::find_lane(std::string_view name) const {
+    const auto found = std::ranges::find_if(lanes, [&](const LaneConfig& lane) { return lane.options.name == name; });
+    return found == lanes.end() ? nullptr : &*found;
+}
+
+LoadedConfig load_config_text(const std::string& yaml, const std::string& file, const ConfigRequest& request,
+                              const Environment& environment) {
+    LoadedConfig loaded;
+    loaded.source = file;
+    std::vector<Problem> problems;
+    const Node root = parse_yaml(yaml, problems);
+    loaded.values = read_values(root, file, environment, problems);
+    override_database(loaded.values, request, environment);
+    apply_overrides(loaded.values, request, problems);
+    loaded.config = Builder(loaded.values, problems).build();
+    std::ranges::stable_sort(problems, {}, &Problem::line);
+    for (const Problem& problem : problems) {
+        loaded.problems.push_back(problem.line > 0 ? fmt::format("{}:{}: {}", file, problem.line, problem.message)
+                                                   : problem.message);
+    }
+    return loaded;
+}
+
+LoadedConfig load_config(const ConfigRequest& request, const Environment& environment) {
+    auto path = request.config_path ? request.config_path : non_empty(environment("CONFIG_PATH"));
+    std::error_code ignored;
+    if (!path && std::filesystem::exists(kDefaultFile, ignored)) path = kDefaultFile;
+    if (!path) return load_config_text("", "built-in defaults", request, environment);
+    const auto text = read_file(*path);
+    if (!text) {
+        LoadedConfig loaded;
+        loaded.source = *path;
+        loaded.problems.push_back(text.error().message);
+        return loaded;
+    }
+    return load_config_text(*text, *path, request, environment);
+}
+
+std::string shown_value(std::string_view path, const Value& value) {
+    if (value.setting == nullptr || !value.setting->secret) return value.text;
+    return path == "database.url" ? mask_url(value.text) : "***";
+}
+
+bool is_loopback(std::string_view host) {
+    if (host == "localhost" || host == "::1" || host == "[::1]") return true;
+    return host.starts_with("127.") &&
+           std::ranges::all_of(host, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+}  // namespace deliverd::app

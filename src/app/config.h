@@ -1,0 +1,93 @@
+// The configuration as the program uses it: typed, complete, checked.
+//
+// Which one is in force: --config, else CONFIG_PATH, else ./deliverd.yaml, else built-in defaults (SQLite file
+// ./deliverd.db, API on 127.0.0.1:8080). The database: --database, else DATABASE_URL, else the file's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api.h"
+#include "app/config_values.h"
+#include "app/database_url.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "lane/lane.h"
+#include "sink/http/http_sink.h"
+#include "store/postgres/postgres.h"
+#include "store/sqlite/sqlite.h"
+
+namespace deliverd::app {
+
+struct DatabaseConfig {
+    DatabaseTarget::Kind kind = DatabaseTarget::Kind::sqlite;
+    store::PostgresOptions postgres;  // when kind is postgres
+    store::SqliteOptions sqlite;      // when kind is sqlite
+    bool auto_migrate = false;
+};
+
+struct SinkConfig {
+    enum class Type { http, console, none };
+    Type type = Type::none;
+    sink::HttpSinkOptions http;  // when type is http
+};
+
+struct LaneConfig {
+    lane::LaneOptions options;  // without worker_id
+    SinkConfig sink;
+};
+
+struct LogConfig {
+    LogLevel level = LogLevel::info;
+    LogFormat format = LogFormat::automatic;
+};
+
+struct Config {
+    std::string app_name;
+    std::string environment;
+    http::ServerOptions server;
+    Duration shutdown_patience{};
+    DatabaseConfig database;
+    api::AuthOptions auth;
+    LogConfig log;
+    std::vector<LaneConfig> lanes;
+
+    [[nodiscard]] const LaneConfig* find_lane(std::string_view name) const;
+};
+
+/// A flag that replaces one setting of the file, checked like it.
+struct ConfigOverride {
+    std::string path;  // of an existing setting: "lanes.memories.batch_size"
+    std::string text;
+    std::string flag;  // "--batch-size"
+};
+
+struct ConfigRequest {
+    std::optional<std::string> config_path;   // --config
+    std::optional<std::string> database_url;  // --database
+    std::vector<ConfigOverride> overrides;
+};
+
+struct LoadedConfig {
+    Config config;  // only to be used when there are no problems
+    Values values;
+    std::string source;                 // the file, or "built-in defaults"
+    std::vector<std::string> problems;  // one line each: "deliverd.yaml:12: unknown key …"
+};
+
+[[nodiscard]] LoadedConfig load_config(const ConfigRequest& request, const Environment& environment);
+
+/// The same from text, for tests; `file` stands in the messages.
+[[nodiscard]] LoadedConfig load_config_text(const std::string& yaml, const std::string& file,
+                                            const ConfigRequest& request, const Environment& environment);
+
+/// A value as it may be shown: secrets masked.
+[[nodiscard]] std::string shown_value(std::string_view path, const Value& value);
+
+/// "127.0.0.1", "::1", "localhost" and the rest of 127/8.
+[[nodiscard]] bool is_loopback(std::string_view host);
+
+}  // namespace deliverd::app

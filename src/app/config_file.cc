@@ -1,0 +1,89 @@
+#include "app/config_file.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+
+namespace deliverd::app {
+
+namespace {
+
+class Converter {
+public:
+    explicit Converter(std::vector<Problem>& problems) : problems_(problems) {}
+
+    Node convert(const YAML::Node& from, int depth) {
+        Node node;
+        node.line = from.Mark().line + 1;
+        if (++nodes_ > kMaxConfigNodes || depth > kMaxConfigDepth) {
+            if (!complained_) {
+                problems_.push_back({node.line, fmt::format("nested deeper than {} levels or more than {} values",
+                                                            kMaxConfigDepth, kMaxConfigNodes)});
+            }
+            complained_ = true;
+            return node;
+        }
+        if (from.IsScalar()) {
+            node.kind = Node::Kind::scalar;
+            node.text = from.Scalar();
+        } else if (from.IsSequence()) {
+            node.kind = Node::Kind::list;
+            for (const YAML::Node& item : from) node.items.push_back(convert(item, depth + 1));
+        } else if (from.IsMap()) {
+            convert_map(from, depth, node);
+        }
+        return node;
+    }
+
+private:
+    void convert_map(const YAML::Node& from, int depth, Node& node) {
+        node.kind = Node::Kind::map;
+        std::map<std::string, int> first_lines;
+        for (const auto& pair : from) {
+            const int line = pair.first.Mark().line + 1;
+            if (!pair.first.IsScalar()) {
+                problems_.push_back({line, "a key must be plain text"});
+                continue;
+            }
+            const std::string name = pair.first.Scalar();
+            const auto [at, fresh] = first_lines.emplace(name, line);
+            if (!fresh) {
+                problems_.push_back({line, fmt::format("key \"{}\" stands here a second time; the first is in line {}",
+                                                       name, at->second)});
+                continue;
+            }
+            node.members.push_back({name, line, convert(pair.second, depth + 1)});
+        }
+    }
+
+    std::vector<Problem>& problems_;
+    int nodes_ = 0;
+    bool complained_ = false;
+};
+
+}  // namespace
+
+Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
+    if (text.size() > kMaxConfigBytes) {
+        problems.push_back({1, fmt::format("longer than {} bytes", kMaxConfigBytes)});
+        return {};
+    }
+    if (text.find('\0') != std::string::npos) {
+        problems.push_back({1, "holds a NUL byte: this is not a text file"});
+        return {};
+    }
+    try {
+        const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+        if (documents.size() > 1) {
+            problems.push_back({documents[1].Mark().line + 1, "a second document starts here; only one is read"});
+        }
+        if (documents.empty()) return {};
+        return Converter(problems).convert(documents.front(), 0);
+    } catch (const YAML::Exception& error) {
+        problems.push_back({error.mark.is_null() ? 1 : error.mark.line + 1, "not valid YAML: " + error.msg});
+        return {};
+    }
+}
+
+}  // namespace deliverd::app

@@ -1,0 +1,259 @@
+#include "app/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace deliverd::app {
+
+namespace {
+
+using enum SettingType;
+
+constexpr double kDay = 86400;
+constexpr double kMaxCount = 1'000'000;
+constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
+
+// NOLINTNEXTLINE(cert-err58-cpp): constexpr data
+constexpr auto kSettings = std::to_array<Setting>({
+    {"app.name", text, "deliverd", "Shown in logs and `config show`."},
+    {"app.environment", text, "production", "Shown in logs and `config show`."},
+
+    {"server.host", text, "127.0.0.1", "Address the API listens on. Anything but loopback needs `auth`."},
+    {"server.port", integer, "8080", "Port the API listens on; 0 takes any free one.", 0, 65535},
+    {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
+    {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
+    {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},
+    {"server.max_connections", integer, "1024", "Further connections are answered 503.", 1, 65535},
+    {"server.max_queued_requests", integer, "1024", "Requests waiting for a handler; further ones get 503.", 1,
+     kMaxCount},
+    {"server.max_header_bytes", integer, "16384", "Longest request header.", 512, kMaxBytes, "", "bytes"},
+    {"server.max_body_bytes", integer, "1048576", "Longest request body; more is 413.", 1024, kMaxBytes, "", "bytes"},
+    {"server.header_timeout_seconds", seconds, "10", "A client must have sent its header by then.", 0.1, kDay, "", "s"},
+    {"server.body_timeout_seconds", seconds, "30", "And its body by then.", 0.1, kDay, "", "s"},
+    {"server.idle_timeout_seconds", seconds, "60", "A connection without a request is closed.", 0.1, kDay, "", "s"},
+    {"server.write_timeout_seconds", seconds, "30", "A client must have taken its answer by then.", 0.1, kDay, "", "s"},
+
+    {.path = "database.url",
+     .type = text,
+     .fallback = "sqlite:./deliverd.db",
+     .doc = "`postgres://user@host:5432/name` or `sqlite:PATH`. `DATABASE_URL` wins over it, `--database` over both.",
+     .secret = true},
+    {"database.host", text, "", "Instead of `url`: the PostgreSQL server. Not together with `url`."},
+    {"database.port", integer, "5432", "With `host`.", 1, 65535},
+    {"database.name", text, "", "With `host`: the database."},
+    {"database.user", text, "", "With `host`: the role."},
+    {.path = "database.password",
+     .type = text,
+     .fallback = "",
+     .doc = "Used for the URL in force unless that carries one itself.",
+     .secret = true},
+    {.path = "database.ssl_mode",
+     .type = choice,
+     .fallback = "",
+     .doc = "With `host`: as in libpq; without it, libpq's default.",
+     .choices = "disable|allow|prefer|require|verify-ca|verify-full"},
+    {"database.max_open_conns", integer, "8", "PostgreSQL connections this process opens at most.", 1, 1000},
+    {"database.max_idle_conns", integer, "", "Accepted for older files; without effect: open connections are kept.", 0,
+     1000},
+    {"database.conn_max_lifetime", seconds, "",
+     "Accepted for older files; without effect: broken connections are replaced.", 0, kDay, "", "s"},
+    {"database.schema", text, "public", "PostgreSQL schema of the outbox tables."},
+    {"database.auto_migrate", boolean, "false",
+     "Let `serve` and `worker` upgrade a PostgreSQL schema. SQLite is always upgraded."},
+    {"database.connect_timeout_seconds", seconds, "5", "PostgreSQL.", 0.1, 3600, "", "s"},
+    {"database.statement_timeout_seconds", seconds, "30", "PostgreSQL cancels a statement after this.", 0.1, 3600, "",
+     "s"},
+    {"database.lock_timeout_seconds", seconds, "5", "PostgreSQL gives up waiting for a lock after this.", 0.1, 3600, "",
+     "s"},
+    {"database.pool_wait_seconds", seconds, "10", "Longest wait for a free connection.", 0.1, 3600, "", "s"},
+    {"database.busy_timeout_seconds", seconds, "5", "Longest wait for SQLite's write lock.", 0.1, 3600, "", "s"},
+
+    {.path = "auth.mode",
+     .type = choice,
+     .fallback = "",
+     .doc = "`none` states that something else guards the door; `tokens` is what a list of tokens means anyway.",
+     .choices = "none|tokens"},
+    {"auth.tokens[].name", text, "", "Who it is: stands in logs and in the audit."},
+    {.path = "auth.tokens[].role",
+     .type = choice,
+     .fallback = "viewer",
+     .doc = "viewer reads, operator also changes, admin also deletes.",
+     .choices = "viewer|operator|admin"},
+    {"auth.tokens[].sha256", text, "", "Hex SHA-256 of the token: `printf %s \"$TOKEN\" | sha256sum`."},
+
+    {.path = "log.level",
+     .type = choice,
+     .fallback = "info",
+     .doc = "The least that is written.",
+     .choices = "debug|info|warn|error"},
+    {.path = "log.format",
+     .type = choice,
+     .fallback = "auto",
+     .doc = "auto: human on a terminal, JSON otherwise.",
+     .choices = "auto|human|json"},
+
+    {.path = "lanes.*.outbox",
+     .type = choice,
+     .fallback = "",
+     .doc = "Required: where the messages come from. `memory` is the lease protocol's table `outbox_memory`.",
+     .choices = "memory"},
+    {"lanes.*.batch_size", integer, "100", "Rows a claim takes, and at most a settle.", 1, 10000},
+    {"lanes.*.parallelism", integer, "16", "Messages at the sink at once.", 1, 10000},
+    {"lanes.*.lease_seconds", seconds, "60", "How long a claimed row is this worker's without being renewed.", 0.1,
+     kDay, "", "s"},
+    {"lanes.*.loop_interval_seconds", seconds, "0.5", "Longest wait between looks at an empty table.", 0.001, kDay, "",
+     "s"},
+    {"lanes.*.max_payload_bytes", integer, "1048576", "Longer payloads are refused when they are enqueued.", 1,
+     kMaxBytes, "", "bytes"},
+    {"lanes.*.retry.max", integer, "5", "The failure with this number is the last: the row is dead.", 0, 10000},
+    {"lanes.*.retry.base_seconds", seconds, "60", "After n failures the wait is base · factor^n, in whole seconds.", 0,
+     kDay, "", "s"},
+    {"lanes.*.retry.factor", number, "2", "See `base_seconds`.", 1, 100},
+    {"lanes.*.retry.cap_seconds", seconds, "3600", "No wait is longer, jitter aside.", 1, 30 * kDay, "", "s"},
+    {"lanes.*.retry.jitter", number, "0.3", "Each wait is spread by this fraction either way.", 0, 1},
+    {.path = "lanes.*.sink.type",
+     .type = choice,
+     .fallback = "",
+     .doc = "Required. `console` prints a JSON line a message; `none` delivers into nothing (for benchmarks).",
+     .choices = "http|console|none"},
+    {"lanes.*.sink.url", text, "", "http: where each message is posted."},
+    {"lanes.*.sink.timeout_ms", integer, "5000", "http: longest whole request.", 1, 3'600'000, "", "ms"},
+    {"lanes.*.sink.connect_timeout_ms", integer, "3000", "http: longest wait for a connection.", 1, 3'600'000, "",
+     "ms"},
+    {.path = "lanes.*.sink.headers",
+     .type = text_map,
+     .fallback = "",
+     .doc = "http: sent with every request. The values are shown masked.",
+     .secret = true},
+    {.path = "lanes.*.sink.token", .type = text, .fallback = "", .doc = "http: bearer token.", .secret = true},
+    {"lanes.*.sink.token_file", text, "", "http: file with the bearer token, read again when it changes."},
+    {"lanes.*.sink.max_connections", integer, "64", "http: connections to the receiver.", 1, 10000},
+    {"lanes.*.sink.max_answer_bytes", integer, "65536", "http: as much of an answer's body is read.", 0, kMaxBytes, "",
+     "bytes"},
+    {"lanes.*.sink.verify_tls", boolean, "true", "http: check the receiver's certificate."},
+});
+
+constexpr std::string_view kFileSuffix = "_file";
+
+bool lies_below(std::string_view path, std::string_view section) {
+    if (section.empty()) return true;
+    if (!path.starts_with(section) || path.size() == section.size()) return false;
+    const char next = path[section.size()];
+    return next == '.' || next == '[';
+}
+
+std::string join_choices(std::string_view choices) {
+    std::string text(choices);
+    std::size_t at = 0;
+    while ((at = text.find('|', at)) != std::string::npos) text.replace(at, 1, ", ");
+    return text;
+}
+
+std::string range_text(const Setting& setting) {
+    if (setting.most == std::numeric_limits<double>::max()) return "";
+    return fmt::format(" from {:.15g} to {:.15g}", setting.least, setting.most);
+}
+
+std::string table_type(const Setting& setting) {
+    switch (setting.type) {
+        case text:
+            return "text";
+        case integer:
+            return setting.unit.empty() ? "whole number" : fmt::format("whole number, {}", setting.unit);
+        case number:
+            return "number";
+        case boolean:
+            return "true or false";
+        case seconds:
+            return "seconds";
+        case choice:
+            return join_choices(setting.choices);
+        case text_map:
+            return "names and texts";
+    }
+    return "";
+}
+
+}  // namespace
+
+std::span<const Setting> settings() {
+    return kSettings;
+}
+
+const Setting* find_setting(std::string_view pattern) {
+    const auto* const found = std::ranges::find(kSettings, pattern, &Setting::path);
+    return found == kSettings.end() ? nullptr : found;
+}
+
+const Setting* find_file_form(std::string_view pattern) {
+    if (!pattern.ends_with(kFileSuffix)) return nullptr;
+    const Setting* setting = find_setting(pattern.substr(0, pattern.size() - kFileSuffix.size()));
+    return setting != nullptr && setting->secret && setting->type == text ? setting : nullptr;
+}
+
+bool is_section(std::string_view pattern) {
+    return std::ranges::any_of(kSettings, [&](const Setting& s) { return lies_below(s.path, pattern); });
+}
+
+std::vector<std::string> names_in(std::string_view section) {
+    std::vector<std::string> names;
+    const auto add = [&](std::string name) {
+        if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+    };
+    for (const Setting& setting : kSettings) {
+        if (!lies_below(setting.path, section)) continue;
+        std::string_view rest = setting.path.substr(section.size());
+        if (rest.starts_with('.')) rest.remove_prefix(1);
+        const std::size_t end = rest.find_first_of(".[");
+        add(std::string(rest.substr(0, end)));
+        if (end == std::string_view::npos && setting.secret && setting.type == text) add(std::string(rest) + "_file");
+    }
+    return names;
+}
+
+std::string describe_type(const Setting& setting) {
+    switch (setting.type) {
+        case text:
+            return "text";
+        case integer:
+            return "a whole number" + range_text(setting);
+        case number:
+            return "a number" + range_text(setting);
+        case boolean:
+            return "true or false";
+        case seconds:
+            return "a number of seconds" + range_text(setting);
+        case choice:
+            return setting.choices.find('|') == std::string_view::npos ? fmt::format("\"{}\"", setting.choices)
+                                                                       : "one of: " + join_choices(setting.choices);
+        case text_map:
+            return "names with a text each";
+    }
+    return "";
+}
+
+std::string settings_markdown() {
+    std::string out;
+    std::string section;
+    for (const Setting& setting : kSettings) {
+        const std::string_view head = setting.path.substr(0, setting.path.find('.'));
+        if (head != section) {
+            section = head;
+            out += fmt::format("### {}\n\n| setting | type | default | what it does |\n|---|---|---|---|\n", section);
+        }
+        std::string name(setting.path);
+        if (const std::size_t star = name.find('*'); star != std::string::npos) name.replace(star, 1, "NAME");
+        const std::string fallback = setting.fallback.empty() ? "–" : fmt::format("`{}`", setting.fallback);
+        const bool has_file_form = setting.secret && setting.type == text;
+        out += fmt::format("| `{}` | {} | {} | {}{} |\n", name, table_type(setting), fallback, setting.doc,
+                           has_file_form ? " Secret." : "");
+        const bool last = &setting == &kSettings.back();
+        if (last || (&setting + 1)->path.substr(0, (&setting + 1)->path.find('.')) != section) out += "\n";
+    }
+    return out;
+}
+
+}  // namespace deliverd::app
