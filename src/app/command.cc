@@ -1,0 +1,78 @@
+#include "app/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/settings.h"
+
+namespace deliverd::app {
+
+namespace {
+
+std::string as_one_line(std::string_view text) {
+    std::string line(text);
+    while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+    std::ranges::replace(line, '\n', ' ');
+    std::ranges::replace(line, '\r', ' ');
+    return line;
+}
+
+int config_check(const Context& context, const LoadedConfig& loaded) {
+    std::string lanes;
+    for (const LaneConfig& lane : loaded.config.lanes) lanes += (lanes.empty() ? "" : ", ") + lane.options.name;
+    context.out << fmt::format("{}: ok; lanes: {}\n", loaded.source, lanes.empty() ? "none" : lanes);
+    return kDone;
+}
+
+int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments& arguments) {
+    switch (arguments.action) {
+        case Action::serve:
+            return run_serve(context, loaded.config);
+        case Action::worker:
+            return run_worker(context, loaded.config, arguments);
+        case Action::migrate:
+            return run_migrate(context, loaded.config, arguments);
+        case Action::config_check:
+            return config_check(context, loaded);
+        case Action::config_show:
+            return run_config_show(context, loaded, arguments.json);
+        case Action::bench:
+            return run_bench(context, loaded.config, arguments.bench);
+        default:
+            return run_lease(context, loaded.config, arguments);
+    }
+}
+
+}  // namespace
+
+int complain(const Context& context, int status, std::string_view message) {
+    context.err << "deliverd: " << as_one_line(message) << "\n";
+    return status;
+}
+
+int complain(const Context& context, const Error& error) {
+    return complain(context, error.code == "bad_argument" ? kWrongUsage : kFailed, error.message);
+}
+
+int run(std::span<const std::string> words, const Context& context) {
+    const ParsedCommandLine parsed = parse_command_line(words);
+    if (!parsed.arguments) {
+        context.out << parsed.out;
+        return parsed.err.empty() ? parsed.status : complain(context, parsed.status, parsed.err);
+    }
+    const Arguments& arguments = *parsed.arguments;
+    if (arguments.action == Action::config_docs) {
+        context.out << settings_markdown();
+        return kDone;
+    }
+    if (arguments.action == Action::demo) return run_demo(context, arguments.demo);
+
+    const LoadedConfig loaded = load_config(arguments.config, context.environment);
+    if (arguments.action == Action::doctor) return run_doctor(context, loaded, arguments.json);
+    for (const std::string& problem : loaded.problems) complain(context, kWrongUsage, problem);
+    if (!loaded.problems.empty()) return kWrongUsage;
+    return dispatch(context, loaded, arguments);
+}
+
+}  // namespace deliverd::app

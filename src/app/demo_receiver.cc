@@ -1,0 +1,104 @@
+#include "app/demo_receiver.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace deliverd::app {
+
+namespace {
+
+constexpr std::size_t kHandlerThreads = 16;  // late answers occupy one each
+constexpr Duration kStopPatience = std::chrono::seconds(1);
+
+http::Response plain(int status, std::string body) {
+    http::Response response;
+    response.status = status;
+    response.body = std::move(body);
+    return response;
+}
+
+/// The number at the end of "memory-41"; 0 when there is none.
+std::int64_t number_of(std::string_view key) {
+    std::int64_t number = 0;
+    const std::size_t dash = key.rfind('-');
+    if (dash != std::string_view::npos) std::from_chars(key.data() + dash + 1, key.data() + key.size(), number);
+    return number;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DemoReceiver>> DemoReceiver::start(ReceiverFaults faults, std::uint64_t seed) {
+    std::unique_ptr<DemoReceiver> receiver(new DemoReceiver(faults, seed));
+    http::ServerOptions options;
+    options.port = 0;
+    options.handler_threads = kHandlerThreads;
+    auto server = http::Server::start(
+        options,
+        [raw = receiver.get()](const http::Request& request) { return raw->answer(request.header("Idempotency-Key")); },
+        [](int status, std::string_view /*code*/, std::string_view message) {
+            return plain(status, fmt::format("{{\"error\":\"{}\"}}", message));
+        });
+    if (!server) return tl::unexpected(server.error());
+    receiver->server_ = std::move(*server);
+    return receiver;
+}
+
+DemoReceiver::~DemoReceiver() {
+    stop();
+}
+
+std::string DemoReceiver::url() const {
+    return fmt::format("http://127.0.0.1:{}/memories", server_->port());
+}
+
+ReceiverCounts DemoReceiver::counts() const {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+}
+
+void DemoReceiver::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    ends_.notify_all();
+    if (server_) server_->stop(kStopPatience);
+}
+
+http::Response DemoReceiver::answer(std::string_view key) {
+    std::unique_lock lock(mutex_);
+    ++counts_.calls;
+    const std::int64_t number = number_of(key);
+    if (number > 0 && number % faults_.refuses_every == 0) {
+        ++counts_.refused;
+        return plain(400, R"({"error":"this memory is not wanted"})");
+    }
+    const double draw = random_.unit();
+    if (draw < faults_.fails) {
+        ++counts_.failed;
+        return plain(500, R"({"error":"out of order"})");
+    }
+    if (draw < faults_.fails + faults_.limits) {
+        ++counts_.limited;
+        http::Response response = plain(429, R"({"error":"too many"})");
+        response.headers.emplace_back("Retry-After", "1");
+        return response;
+    }
+    return take(key, lock, draw < faults_.fails + faults_.limits + faults_.answers_late);
+}
+
+http::Response DemoReceiver::take(std::string_view key, std::unique_lock<std::mutex>& lock, bool late) {
+    if (taken_.emplace(key).second) {
+        ++counts_.distinct;
+    } else {
+        ++counts_.duplicates;
+    }
+    if (late) {
+        ++counts_.late;
+        ends_.wait_for(lock, faults_.lateness, [this] { return ending_; });
+    }
+    return plain(200, fmt::format(R"({{"memory_id":"m-{}"}})", number_of(key)));
+}
+
+}  // namespace deliverd::app

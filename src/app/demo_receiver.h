@@ -1,0 +1,68 @@
+// The demo's receiver: takes memories over HTTP, and misbehaves as receivers do.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "deliverd/result.h"
+#include "http/server.h"
+
+namespace deliverd::app {
+
+struct ReceiverCounts {
+    std::uint64_t calls = 0;
+    std::uint64_t distinct = 0;    // different idempotency keys taken
+    std::uint64_t duplicates = 0;  // keys that came again after they were taken
+    std::uint64_t failed = 0;      // answered 500
+    std::uint64_t limited = 0;     // answered 429
+    std::uint64_t late = 0;        // taken, but answered after the sender had given up
+    std::uint64_t refused = 0;     // answered 400
+};
+
+/// How often it misbehaves, as fractions of its calls; refusals are a property of the message.
+struct ReceiverFaults {
+    double fails = 0.10;
+    double limits = 0.02;
+    double answers_late = 0.01;
+    std::int64_t refuses_every = 40;  // every so many-th key, whenever it comes
+    Duration lateness = std::chrono::milliseconds(1500);
+};
+
+class DemoReceiver {
+public:
+    /// Listens on any free port of 127.0.0.1.
+    static Result<std::unique_ptr<DemoReceiver>> start(ReceiverFaults faults, std::uint64_t seed);
+    ~DemoReceiver();
+    DemoReceiver(const DemoReceiver&) = delete;
+    DemoReceiver& operator=(const DemoReceiver&) = delete;
+
+    [[nodiscard]] std::string url() const;
+    [[nodiscard]] ReceiverCounts counts() const;
+
+    /// Ends late answers at once, then the server.
+    void stop();
+
+    /// What a call is answered; public for the test. `key` is the Idempotency-Key.
+    http::Response answer(std::string_view key);
+
+private:
+    DemoReceiver(ReceiverFaults faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
+    http::Response take(std::string_view key, std::unique_lock<std::mutex>& lock, bool late);
+
+    const ReceiverFaults faults_;
+    mutable std::mutex mutex_;
+    std::condition_variable ends_;
+    bool ending_ = false;
+    SeededRandom random_;
+    ReceiverCounts counts_;
+    std::unordered_set<std::string> taken_;  // grows with the demo: a few bytes a memory
+    std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace deliverd::app

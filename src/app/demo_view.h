@@ -1,0 +1,37 @@
+// What the demo shows, as text: pure, so that it can be tested.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/demo_receiver.h"
+#include "lane/lane.h"
+#include "store/outbox.h"
+
+namespace deliverd::app {
+
+struct DemoState {
+    double elapsed_seconds = 0;
+    std::string api_address;
+    std::string receiver_url;
+    std::int64_t enqueued = 0;
+    store::OutboxCounts counts;
+    double sent_per_second = 0;  // over the last few seconds
+    double lag_seconds = 0;
+    lane::LaneTotals totals;
+    ReceiverCounts receiver;
+    std::vector<std::string> last_failures;  // newest first
+    bool draining = false;
+};
+
+/// A frame of several lines; with `colour`, ANSI colours.
+[[nodiscard]] std::string render_frame(const DemoState& state, bool colour);
+
+/// The same in one line, for output that is not a terminal.
+[[nodiscard]] std::string render_line(const DemoState& state);
+
+/// The last words: people's lines, then one JSON line.
+[[nodiscard]] std::string render_totals(const DemoState& state);
+
+}  // namespace deliverd::app

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <vector>
+
+#include "app/command.h"
+#include "app/parts.h"
+
+namespace deliverd::app {
+
+namespace {
+
+constexpr Duration kCheckDeadline = std::chrono::seconds(5);
+
+using Findings = std::vector<store::Finding>;
+
+void look_at_config(const LoadedConfig& loaded, Findings& findings) {
+    for (const std::string& problem : loaded.problems) findings.push_back({"config", false, problem});
+    if (!loaded.problems.empty()) return;
+    findings.push_back({"config", true, fmt::format("{}, {} lane(s)", loaded.source, loaded.config.lanes.size())});
+    if (loaded.config.lanes.empty()) {
+        findings.push_back({"lanes", true, "none configured: serve would run the API alone; add one below `lanes:`"});
+    }
+}
+
+/// A doctor changes nothing, and opening SQLite would create the file.
+bool is_absent_file(const DatabaseConfig& database, Findings& findings) {
+    if (database.kind != DatabaseTarget::Kind::sqlite) return false;
+    const std::filesystem::path path(database.sqlite.path);
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return false;
+    const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    const bool usable = access(folder.c_str(), W_OK | X_OK) == 0;
+    findings.push_back({"database", usable,
+                        usable ? fmt::format("{} is not there yet; serve creates it", path.string())
+                               : fmt::format("{} is not there, and {} is no folder this user can write to; create it",
+                                             path.string(), folder.string())});
+    return true;
+}
+
+void look_at_database(const Config& config, Log& log, Findings& findings) {
+    if (is_absent_file(config.database, findings)) return;
+    const auto database = open_database(config.database, log);
+    if (!database) return findings.push_back({"database", false, database.error().message});
+    if (const auto answer = (*database)->ping(kCheckDeadline); !answer) {
+        return findings.push_back({"database", false, answer.error().message});
+    }
+    findings.push_back({"database", true, (*database)->describe()});
+    if (const auto report = (*database)->schema(); !report) {
+        findings.push_back({"schema", false, report.error().message});
+    } else {
+        const bool by_itself = config.database.kind == DatabaseTarget::Kind::sqlite || config.database.auto_migrate;
+        const bool upgradable =
+            report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
+        if (report->state == store::SchemaState::current) {
+            findings.push_back({"schema", true, fmt::format("version {}", report->found_version)});
+        } else if (upgradable && by_itself) {
+            findings.push_back({"schema", true,
+                                fmt::format("version {} of {}; serve will upgrade it by itself", report->found_version,
+                                            report->wanted_version)});
+        } else {
+            findings.push_back({"schema", false, report->advice});
+        }
+    }
+    const auto inspected = (*database)->inspect();
+    if (!inspected) return findings.push_back({"inspection", false, inspected.error().message});
+    findings.insert(findings.end(), inspected->begin(), inspected->end());
+}
+
+void look_at_sinks(const Config& config, Log& log, Findings& findings) {
+    for (const LaneConfig& lane : config.lanes) {
+        const std::string check = "sink of " + lane.options.name;
+        const auto sink = make_sink(lane.sink, log);
+        if (!sink) {
+            findings.push_back({check, false, sink.error().message});
+            continue;
+        }
+        const auto answer = (*sink)->check(kCheckDeadline);
+        findings.push_back({check, answer.has_value(),
+                            answer ? std::string((*sink)->name()) + " can be reached" : answer.error().message});
+    }
+}
+
+void print(const Context& context, const Findings& findings, bool json) {
+    if (json) {
+        boost::json::array array;
+        for (const store::Finding& f : findings) {
+            array.push_back({{"check", f.check}, {"ok", f.ok}, {"message", f.message}});
+        }
+        context.out << boost::json::serialize(array) << "\n";
+        return;
+    }
+    std::size_t width = 0;
+    for (const store::Finding& f : findings) width = std::max(width, f.check.size());
+    for (const store::Finding& f : findings) {
+        context.out << fmt::format("{:<4} {:<{}}  {}\n", f.ok ? "ok" : "BAD", f.check, width, f.message);
+    }
+}
+
+}  // namespace
+
+int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
+    NullLog log;  // what the parts have to say is in the findings
+    Findings findings;
+    look_at_config(loaded, findings);
+    if (loaded.problems.empty()) {
+        look_at_database(loaded.config, log, findings);
+        look_at_sinks(loaded.config, log, findings);
+    }
+    print(context, findings, json);
+    return std::ranges::all_of(findings, &store::Finding::ok) ? kDone : kFailed;
+}
+
+}  // namespace deliverd::app

@@ -1,0 +1,99 @@
+#include "app/parts.h"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "app/null_sink.h"
+#include "sink/console/console_sink.h"
+#include "sink/http/http_sink.h"
+#include "store/postgres/postgres.h"
+#include "store/sqlite/sqlite.h"
+
+namespace deliverd::app {
+
+Result<std::unique_ptr<store::Database>> open_database(const DatabaseConfig& config, Log& log) {
+    if (config.kind == DatabaseTarget::Kind::sqlite) return store::open_sqlite(config.sqlite, log);
+    return store::open_postgres(config.postgres, log);
+}
+
+Result<void> require_schema(store::Database& database, const DatabaseConfig& config, Log& log) {
+    const auto report = database.schema();
+    if (!report) return tl::unexpected(report.error());
+    if (report->state == store::SchemaState::current) return {};
+    const bool upgradable = report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
+    const bool allowed = config.kind == DatabaseTarget::Kind::sqlite || config.auto_migrate;
+    if (!upgradable || !allowed) return permanent("schema", report->advice);
+    const auto steps = database.migrate(false);
+    if (!steps) return tl::unexpected(steps.error());
+    for (const store::MigrationStep& step : *steps) {
+        log.info("migration applied", {{"version", step.version}, {"name", step.name}});
+    }
+    return {};
+}
+
+Result<std::unique_ptr<store::Database>> open_ready_database(const DatabaseConfig& config, Log& log) {
+    auto database = open_database(config, log);
+    if (!database) return database;
+    if (const auto ready = require_schema(**database, config, log); !ready) return tl::unexpected(ready.error());
+    return database;
+}
+
+Result<std::unique_ptr<sink::Sink>> make_sink(const SinkConfig& config, Log& log) {
+    switch (config.type) {
+        case SinkConfig::Type::http:
+            return sink::make_http_sink(config.http, log);
+        case SinkConfig::Type::console:
+            return sink::make_console_sink(stdout);
+        case SinkConfig::Type::none:
+            return make_null_sink();
+    }
+    return permanent("bad_argument", "unknown type of sink");
+}
+
+std::string make_worker_id(Random& random) {
+    constexpr std::size_t kMaxHostName = 256;
+    std::array<char, kMaxHostName> host{};
+    if (gethostname(host.data(), host.size() - 1) != 0) host = {'h', 'o', 's', 't'};
+    return fmt::format("{}-{}-{:08x}", host.data(), getpid(), random.next() >> 32U);
+}
+
+std::string cli_actor() {
+    constexpr std::size_t kBufferBytes = 16 * 1024;
+    std::string buffer(kBufferBytes, '\0');
+    passwd entry{};
+    passwd* found = nullptr;
+    if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+        return fmt::format("cli:{}", found->pw_name);
+    }
+    return fmt::format("cli:{}", geteuid());
+}
+
+Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, std::string worker_id,
+                                                 store::Database& database, lane::Observer& observer, Log& log) {
+    auto sink = make_sink(config.sink, log);
+    if (!sink) {
+        return tl::unexpected(Error{sink.error().error_class, sink.error().code,
+                                    fmt::format("lanes.{}.sink: {}", config.options.name, sink.error().message)});
+    }
+    lane::LaneOptions options = config.options;
+    options.worker_id = std::move(worker_id);
+    return std::make_unique<LaneUnit>(std::move(options), database.memory_outbox(), std::move(*sink), observer, log);
+}
+
+LaneUnit::LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
+                   lane::Observer& observer, Log& log)
+    : name_(options.name),
+      outbox_(std::move(outbox)),
+      sink_(std::move(sink)),
+      lane_(std::move(options), *outbox_, *sink_, clock_, random_, observer, log) {}
+
+void LaneUnit::stop(Duration patience) {
+    lane_.stop(patience);
+    sink_->stop(Duration::zero());
+}
+
+}  // namespace deliverd::app

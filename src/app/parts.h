@@ -1,0 +1,61 @@
+// The parts a command is made of, built from the configuration.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/config.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "deliverd/result.h"
+#include "lane/lane.h"
+#include "sink/sink.h"
+#include "store/database.h"
+
+namespace deliverd::app {
+
+/// Opens lazily (see store/postgres/postgres.h): an unreachable server is the first call's error.
+[[nodiscard]] Result<std::unique_ptr<store::Database>> open_database(const DatabaseConfig& config, Log& log);
+
+/// Makes sure the schema is the one this program knows: SQLite is upgraded, PostgreSQL only with
+/// `database.auto_migrate`. Otherwise an error that names the command to type.
+[[nodiscard]] Result<void> require_schema(store::Database& database, const DatabaseConfig& config, Log& log);
+
+/// Both of the above.
+[[nodiscard]] Result<std::unique_ptr<store::Database>> open_ready_database(const DatabaseConfig& config, Log& log);
+
+[[nodiscard]] Result<std::unique_ptr<sink::Sink>> make_sink(const SinkConfig& config, Log& log);
+
+/// host-pid-random: unique among all processes on a table.
+[[nodiscard]] std::string make_worker_id(Random& random);
+
+/// "cli:ann": who changes something from the shell.
+[[nodiscard]] std::string cli_actor();
+
+/// One lane with everything it needs, put together and taken apart in the right order.
+class LaneUnit {
+public:
+    /// `database`, `observer` and `log` outlive the unit.
+    static Result<std::unique_ptr<LaneUnit>> make(const LaneConfig& config, std::string worker_id,
+                                                  store::Database& database, lane::Observer& observer, Log& log);
+
+    LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
+             lane::Observer& observer, Log& log);
+
+    [[nodiscard]] lane::Lane& lane() { return lane_; }
+    [[nodiscard]] store::Outbox& outbox() { return *outbox_; }
+    [[nodiscard]] const std::string& name() const { return name_; }
+
+    /// The lane's stop(), then the sink's.
+    void stop(Duration patience);
+
+private:
+    std::string name_;
+    std::unique_ptr<store::Outbox> outbox_;
+    std::unique_ptr<sink::Sink> sink_;
+    SystemClock clock_;
+    SystemRandom random_;
+    lane::Lane lane_;
+};
+
+}  // namespace deliverd::app

@@ -1,0 +1,125 @@
+#include "app/service.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "api/api.h"
+
+namespace deliverd::app {
+
+namespace {
+
+constexpr Duration kReadyDeadline = std::chrono::seconds(2);
+constexpr Duration kGaugeInterval = std::chrono::seconds(5);
+constexpr Duration kServerStopPatience = std::chrono::seconds(5);
+
+std::string shown_host(const std::string& host) {
+    return host.find(':') == std::string::npos || host.starts_with('[') ? host : "[" + host + "]";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Service>> Service::start(const Config& config, Log& log, lane::Observer* also) {
+    auto database = open_ready_database(config.database, log);
+    if (!database) return tl::unexpected(database.error());
+    std::unique_ptr<Service> service(new Service(std::move(*database), log));
+    if (const auto added = service->add_lanes(config, also); !added) return tl::unexpected(added.error());
+    if (const auto started = service->start_server(config); !started) return tl::unexpected(started.error());
+    for (RunningLane& lane : service->lanes_) lane.unit->lane().start();
+    service->refresher_ = std::thread([raw = service.get()] { raw->refresh_gauges(); });
+    return service;
+}
+
+Service::Service(std::unique_ptr<store::Database> database, Log& log) : log_(log), database_(std::move(database)) {
+    publish_build_info(metrics_);
+}
+
+Service::~Service() {
+    stop(Duration::zero());
+}
+
+Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
+    SystemRandom random;
+    const std::string worker = make_worker_id(random);
+    for (const LaneConfig& lane : config.lanes) {
+        auto metrics = std::make_unique<LaneMetrics>(metrics_, lane.options.name, also);
+        auto unit = LaneUnit::make(lane, fmt::format("{}-{}", worker, lane.options.name), *database_, *metrics, log_);
+        if (!unit) return tl::unexpected(unit.error());
+        lanes_.push_back({std::move(metrics), std::move(*unit)});
+    }
+    return {};
+}
+
+Result<void> Service::start_server(const Config& config) {
+    const std::vector<api::ReadyCheck> checks{{"database", [this] { return readiness_problem(); }}};
+    auto handler = api::make_handler(api::service_routes(checks, metrics_, config.auth), config.auth, log_);
+    const auto error_body = [](int status, std::string_view code, std::string_view message) {
+        return api::error_response(status, code, message, "");
+    };
+    auto server = http::Server::start(config.server, std::move(handler), error_body);
+    if (!server) return tl::unexpected(server.error());
+    server_ = std::move(*server);
+    address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());
+    return {};
+}
+
+std::string Service::readiness_problem() {
+    if (stopping_) return "stopping";
+    if (const auto answer = database_->ping(kReadyDeadline); !answer) return answer.error().message;
+    const auto report = database_->schema();
+    return report ? report->advice : report.error().message;
+}
+
+void Service::refresh_gauges() {
+    std::unique_lock lock(refresh_mutex_);
+    while (!refresh_ends_) {
+        lock.unlock();
+        for (const RunningLane& lane : lanes_) {
+            // An unreachable database is told by the lane and by /readyz; the gauge keeps its last value.
+            if (const auto lag = lane.unit->outbox().lag_seconds()) lane.metrics->set_oldest_due(*lag);
+        }
+        lock.lock();
+        refresh_wake_.wait_for(lock, kGaugeInterval, [this] { return refresh_ends_; });
+    }
+}
+
+void Service::stop(Duration patience) {
+    if (stopping_.exchange(true)) return;
+    std::vector<std::thread> stoppers;
+    for (RunningLane& lane : lanes_) {
+        stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
+    }
+    for (std::thread& stopper : stoppers) stopper.join();
+    {
+        const std::lock_guard lock(refresh_mutex_);
+        refresh_ends_ = true;
+    }
+    refresh_wake_.notify_all();
+    if (refresher_.joinable()) refresher_.join();
+    if (server_) server_->stop(hurried_ || patience == Duration::zero() ? Duration::zero() : kServerStopPatience);
+}
+
+void Service::hurry() {
+    hurried_ = true;
+    for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
+}
+
+lane::LaneTotals Service::totals() const {
+    lane::LaneTotals sum;
+    for (const RunningLane& lane : lanes_) {
+        const lane::LaneTotals totals = lane.unit->lane().totals();
+        sum.claimed += totals.claimed;
+        sum.sent += totals.sent;
+        sum.duplicates += totals.duplicates;
+        sum.retried += totals.retried;
+        sum.dead += totals.dead;
+        sum.conflicts += totals.conflicts;
+        sum.abandoned += totals.abandoned;
+        sum.released += totals.released;
+        sum.database_errors += totals.database_errors;
+    }
+    return sum;
+}
+
+}  // namespace deliverd::app

@@ -1,0 +1,72 @@
+// Everything `serve` runs: database, lanes, API, metrics; started together and stopped in order.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/config.h"
+#include "app/lane_metrics.h"
+#include "app/parts.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "metrics/metrics.h"
+#include "store/database.h"
+
+namespace deliverd::app {
+
+class Service {
+public:
+    /// Opens the database (an unreachable one or a wrong schema is an error here; later outages are survived),
+    /// starts the lanes and then the API. `log` and `also` (told what the lanes observe, may be null) outlive it.
+    static Result<std::unique_ptr<Service>> start(const Config& config, Log& log, lane::Observer* also);
+
+    /// stop() without patience.
+    ~Service();
+    Service(const Service&) = delete;
+    Service& operator=(const Service&) = delete;
+
+    /// Drains all lanes at once, each for up to `patience`, with the API still answering; then stops the API.
+    /// Idempotent; one thread at a time.
+    void stop(Duration patience);
+
+    /// Makes a stop() under way end without waiting. Safe from any thread.
+    void hurry();
+
+    /// "http://127.0.0.1:8080"
+    [[nodiscard]] const std::string& address() const { return address_; }
+    [[nodiscard]] store::Database& database() { return *database_; }
+    [[nodiscard]] lane::LaneTotals totals() const;  // of all lanes together
+
+private:
+    struct RunningLane {
+        std::unique_ptr<LaneMetrics> metrics;
+        std::unique_ptr<LaneUnit> unit;
+    };
+
+    Service(std::unique_ptr<store::Database> database, Log& log);
+    Result<void> add_lanes(const Config& config, lane::Observer* also);
+    Result<void> start_server(const Config& config);
+    void refresh_gauges();
+    [[nodiscard]] std::string readiness_problem();
+
+    Log& log_;
+    std::unique_ptr<store::Database> database_;
+    metrics::Metrics metrics_;
+    std::vector<RunningLane> lanes_;
+    std::unique_ptr<http::Server> server_;
+    std::string address_;
+    std::atomic<bool> stopping_ = false;
+    std::atomic<bool> hurried_ = false;
+
+    std::mutex refresh_mutex_;
+    std::condition_variable refresh_wake_;
+    bool refresh_ends_ = false;
+    std::thread refresher_;
+};
+
+}  // namespace deliverd::app

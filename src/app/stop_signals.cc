@@ -1,0 +1,90 @@
+#include "app/stop_signals.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+namespace deliverd::app {
+
+namespace {
+
+sigset_t stop_set() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    return set;
+}
+
+int checked(int fd, const char* what) {
+    if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
+    return fd;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+    const sigset_t set = stop_set();
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal_fd_ = checked(signalfd(-1, &set, SFD_CLOEXEC), "signalfd");
+    stop_fd_ = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
+    thread_ = std::thread([this] { watch(); });
+}
+
+StopSignals::~StopSignals() {
+    const std::uint64_t one = 1;
+    while (write(stop_fd_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+    close(signal_fd_);
+    close(stop_fd_);
+    const sigset_t set = stop_set();
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+bool StopSignals::wait_for(Duration patience) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [this] { return seen_ > 0; });
+}
+
+void StopSignals::wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return seen_ > 0; });
+}
+
+void StopSignals::on_signal(int number, std::function<void()> action) {
+    const std::lock_guard lock(mutex_);
+    action_at_ = number;
+    action_ = std::move(action);
+    if (seen_ >= action_at_) action_();
+}
+
+void StopSignals::clear_action() {
+    const std::lock_guard lock(mutex_);
+    action_ = nullptr;
+}
+
+void StopSignals::watch() {
+    while (true) {
+        std::array<pollfd, 2> fds{pollfd{signal_fd_, POLLIN, 0}, pollfd{stop_fd_, POLLIN, 0}};
+        if (poll(fds.data(), fds.size(), -1) < 0) continue;  // EINTR
+        if ((fds[1].revents & POLLIN) != 0) return;
+        signalfd_siginfo info{};
+        if (read(signal_fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
+        const std::lock_guard lock(mutex_);
+        ++seen_;
+        changed_.notify_all();
+        if (action_ && seen_ >= action_at_) action_();
+    }
+}
+
+}  // namespace deliverd::app
