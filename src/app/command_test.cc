@@ -1,0 +1,247 @@
+#include "app/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace deliverd::app {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// Runs commands in-process on a SQLite file of the test's own.
+class CommandTest : public testing::Test {
+protected:
+    CommandTest() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "deliverd-command-XXXXXX").string();
+        folder_ = mkdtemp(pattern.data());
+        variables_["DATABASE_URL"] = "sqlite:" + (folder_ / "test.db").string();
+        variables_["CONFIG_PATH"] = write("deliverd.yaml",
+                                          "log: { level: error }\n"
+                                          "lanes:\n  memories: { outbox: memory, sink: { type: none } }\n");
+    }
+    ~CommandTest() override { std::filesystem::remove_all(folder_); }
+
+    std::string write(const std::string& name, const std::string& text) {
+        const std::string path = (folder_ / name).string();
+        std::ofstream(path) << text;
+        return path;
+    }
+
+    int run(const std::vector<std::string>& words, const std::string& input = "") {
+        std::istringstream in(input);
+        std::ostringstream out;
+        std::ostringstream err;
+        const Context context{in, out, err, [this](const std::string& name) -> std::optional<std::string> {
+                                  const auto found = variables_.find(name);
+                                  return found == variables_.end() ? std::nullopt : std::optional(found->second);
+                              }};
+        const int status = app::run(words, context);
+        out_ = out.str();
+        err_ = err.str();
+        return status;
+    }
+
+    std::string shown(const std::string& id, const char* column) {
+        EXPECT_EQ(run({"lease", "show", "--id", id}), 0) << err_;
+        return boost::json::serialize(boost::json::parse(out_).at(column));
+    }
+
+    std::filesystem::path folder_;
+    std::map<std::string, std::string> variables_;
+    std::string out_;
+    std::string err_;
+};
+
+TEST_F(CommandTest, HelpAndVersion) {
+    EXPECT_EQ(run({"--version"}), 0);
+    EXPECT_EQ(out_, "deliverd " + std::string(version()) + "\n");
+    EXPECT_EQ(run({"--help"}), 0);
+    for (const char* command : {"serve", "demo", "worker", "migrate", "lease", "config", "doctor", "bench"}) {
+        EXPECT_THAT(out_, HasSubstr(std::string("\n  ") + command));
+        EXPECT_EQ(run({command, "--help"}), 0);
+        EXPECT_THAT(out_, HasSubstr("Examples:"));
+        EXPECT_EQ(run({"--help"}), 0);
+    }
+}
+
+TEST_F(CommandTest, UnknownWordsNameTheNearestRightOne) {
+    const auto expect = [&](const std::vector<std::string>& words, const std::string& line) {
+        EXPECT_EQ(run(words), 2);
+        EXPECT_EQ(err_, line);
+        EXPECT_EQ(out_, "");
+    };
+    expect({"serv"}, "deliverd: unknown command \"serv\"; did you mean \"serve\"?\n");
+    expect({"lease", "clam"}, "deliverd: unknown command \"clam\" for deliverd lease; did you mean \"claim\"?\n");
+    expect({"lease", "ack", "--idd", "3"},
+           "deliverd: unknown flag \"--idd\" for deliverd lease ack; did you mean \"--id\"?\n");
+    expect({"serve", "--confg=x"},
+           "deliverd: unknown flag \"--confg\" for deliverd serve; did you mean \"--config\"?\n");
+    expect({"--versoin"}, "deliverd: unknown flag \"--versoin\"; did you mean \"--version\"?\n");
+    expect({}, "deliverd: which command? try `deliverd --help`\n");
+    expect({"lease"}, "deliverd: which command? try `deliverd lease --help`\n");
+}
+
+TEST_F(CommandTest, WrongUsageIsTwo) {
+    EXPECT_EQ(run({"lease", "ack", "--id", "x", "--worker", "w"}), 2);
+    EXPECT_THAT(err_, HasSubstr("--id"));
+    EXPECT_EQ(run({"worker", "--lane", "memories"}), 2);
+    EXPECT_THAT(err_, HasSubstr("--once or --loop"));
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once", "--worker-id", ""}), 2);
+    EXPECT_EQ(run({"worker", "--lane", "memorys", "--once"}), 2);
+    EXPECT_EQ(err_, "deliverd: no lane \"memorys\"; did you mean \"memories\"?\n");
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once", "--batch-size", "0"}), 2);
+    EXPECT_THAT(err_, StartsWith("deliverd: --batch-size must be a whole number from 1"));
+    EXPECT_EQ(run({"lease", "claim", "--worker", ""}), 2);
+    EXPECT_EQ(run({"lease", "claim", "--worker", "w", "--limit", "0"}), 2);
+    EXPECT_EQ(run({"lease", "claim", "--worker", "w", "--lease-seconds", "-1"}), 2);
+    EXPECT_EQ(run({"serve", "--database", "sqlite::memory:"}), 2);
+    EXPECT_THAT(err_, HasSubstr("--database"));
+}
+
+TEST_F(CommandTest, EveryProblemOfAConfigurationIsALine) {
+    const std::string path = write("bad.yaml", "server:\n  prt: 1\n  port: x\n");
+    EXPECT_EQ(run({"config", "check", "--config", path}), 2);
+    EXPECT_EQ(err_, "deliverd: " + path + ":2: unknown key \"prt\" in server; did you mean \"port\"?\n" +
+                        "deliverd: " + path + ":3: server.port must be a whole number from 0 to 65535, not \"x\"\n");
+    EXPECT_EQ(run({"config", "check"}), 0);
+    EXPECT_THAT(out_, HasSubstr("ok; lanes: memories"));
+}
+
+TEST_F(CommandTest, ConfigShowNamesOriginsAndMasksSecrets) {
+    const std::string path = write("shown.yaml",
+                                   "database: { password: geheim }\nlanes:\n  m:\n    outbox: memory\n"
+                                   "    sink: { type: http, url: \"http://h/\", headers: { X-Key: geheim }, token: "
+                                   "geheim }\n");
+    variables_["DATABASE_URL"] = "postgres://me:geheim@h/d";
+    EXPECT_EQ(run({"config", "show", "--json", "--config", path}), 0);
+    EXPECT_THAT(out_, testing::Not(HasSubstr("geheim")));
+    EXPECT_THAT(out_,
+                HasSubstr(R"({"setting":"database.url","value":"postgres://me:***@h/d","origin":"DATABASE_URL"})"));
+    EXPECT_THAT(out_, HasSubstr(R"({"setting":"server.port","value":"8080","origin":"default"})"));
+    EXPECT_THAT(out_, HasSubstr(R"("setting":"lanes.m.sink.headers.X-Key","value":"***","origin":")" + path + ":5"));
+    EXPECT_EQ(run({"config", "show", "--config", path}), 0);
+    EXPECT_THAT(out_, testing::Not(HasSubstr("geheim")));
+}
+
+TEST_F(CommandTest, LeaseFromTheShell) {
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "notes", "--payload", "hello", "--item-id", "7"}), 0) << err_;
+    const std::string id = out_.substr(0, out_.size() - 1);
+    EXPECT_EQ(run({"lease", "claim", "--worker", "me"}), 0);
+    const auto row = boost::json::parse(out_).as_object();
+    std::vector<std::string> columns;
+    for (const auto& column : row) columns.emplace_back(column.key());
+    EXPECT_THAT(columns, testing::ElementsAre("outbox_id", "item_id", "target_space", "payload_md", "payload_sha",
+                                              "status", "retry_count", "next_attempt_at", "locked_at", "locked_by",
+                                              "last_error", "created_at", "updated_at"));
+    EXPECT_EQ(row.at("payload_md"), "hello");
+    EXPECT_EQ(row.at("item_id"), 7);
+    EXPECT_EQ(run({"lease", "ack", "--id", id, "--worker", "you"}), 1);
+    EXPECT_EQ(out_, "false\n");
+    EXPECT_EQ(run({"lease", "renew", "--id", id, "--worker", "me"}), 0);
+    EXPECT_EQ(out_, "true\n");
+    EXPECT_EQ(run({"lease", "ack", "--id", id, "--worker", "me", "--memory-id", "m-9"}), 0);
+    EXPECT_EQ(shown(id, "status"), "\"sent\"");
+    const std::string sha(row.at("payload_sha").as_string());
+    EXPECT_EQ(run({"lease", "dedup", "--space", "notes", "--sha", sha}), 0);
+    EXPECT_EQ(out_, "{\"outbox_id\":" + id + ",\"memory_id\":\"m-9\"}\n");
+    EXPECT_EQ(run({"lease", "dedup", "--space", "other", "--sha", sha}), 0);
+    EXPECT_EQ(out_, "null\n");
+    EXPECT_EQ(run({"lease", "show", "--id", "4711"}), 1);
+    EXPECT_EQ(err_, "deliverd: no row 4711 in outbox_memory\n");
+}
+
+TEST_F(CommandTest, LeaseFailAndDead) {
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one"}), 0);
+    EXPECT_EQ(run({"lease", "claim", "--worker", "me", "--json"}), 0);
+    EXPECT_TRUE(boost::json::parse(out_).is_array());
+    EXPECT_EQ(run({"lease", "fail", "--id", "1", "--worker", "me", "--error", "e", "--next-attempt-at", "soon"}), 2);
+    EXPECT_THAT(err_, HasSubstr("not an RFC 3339 time"));
+    EXPECT_EQ(run({"lease", "fail", "--id", "1", "--worker", "me", "--error", "e", "--next-attempt-at",
+                   "2020-01-01T00:00:00+01:00"}),
+              0);
+    EXPECT_EQ(shown("1", "retry_count"), "1");
+    EXPECT_EQ(run({"lease", "claim", "--worker", "me"}), 0);
+    EXPECT_EQ(run({"lease", "dead", "--id", "1", "--worker", "me", "--error", "enough"}), 0);
+    EXPECT_EQ(shown("1", "status"), "\"dead\"");
+}
+
+TEST_F(CommandTest, PayloadsFromFilesAndStandardInputAreBounded) {
+    const std::string path = write("note.md", "from a file");
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@" + path}), 0);
+    EXPECT_EQ(shown("1", "payload_md"), "\"from a file\"");
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@-"}, "from a pipe"), 0);
+    EXPECT_EQ(shown("2", "payload_md"), "\"from a pipe\"");
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@-"}, std::string(1024 * 1024 + 1, 'x')), 2);
+    EXPECT_THAT(err_, HasSubstr("1048576 bytes"));
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@/no/such"}), 2);
+}
+
+TEST_F(CommandTest, MigrateSaysWhatItDid) {
+    EXPECT_EQ(run({"migrate", "--dry-run"}), 0);
+    EXPECT_THAT(out_, HasSubstr("-- 0001 "));
+    EXPECT_THAT(out_, HasSubstr("outbox_memory"));
+    EXPECT_EQ(run({"migrate"}), 0);
+    EXPECT_THAT(out_, StartsWith("applied 0001 "));
+    EXPECT_EQ(run({"migrate"}), 0);
+    EXPECT_THAT(out_, HasSubstr("up to date"));
+}
+
+TEST_F(CommandTest, WorkerOnceDeliversABatch) {
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one"}), 0);
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "two"}), 0);
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once", "--json", "--batch-size", "1"}), 0) << err_;
+    EXPECT_EQ(boost::json::parse(out_).at("sent"), 1);
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once", "--worker-id", "w"}), 0) << err_;
+    EXPECT_THAT(out_, HasSubstr("lane memories: claimed 1, sent 1,"));
+    EXPECT_EQ(shown("2", "status"), "\"sent\"");
+}
+
+TEST_F(CommandTest, WorkerOnceExitsOneWhenASendFailed) {
+    variables_["CONFIG_PATH"] = write("away.yaml",
+                                      "log: { level: error }\nlanes:\n  memories:\n    outbox: memory\n"
+                                      "    sink: { type: http, url: \"http://127.0.0.1:1/\" }\n");
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one"}), 0);
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once", "--json"}), 1);
+    EXPECT_EQ(boost::json::parse(out_).at("retried"), 1);
+    EXPECT_EQ(shown("1", "retry_count"), "1");
+}
+
+TEST_F(CommandTest, DoctorFindsWhatIsBad) {
+    EXPECT_EQ(run({"doctor"}), 0) << out_;
+    EXPECT_THAT(out_, HasSubstr("not there yet"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "test.db"));
+    EXPECT_EQ(run({"migrate"}), 0);
+    EXPECT_EQ(run({"doctor", "--json"}), 0) << out_;
+    EXPECT_TRUE(boost::json::parse(out_).is_array());
+    variables_["DATABASE_URL"] = "sqlite:/no/such/folder/x.db";
+    EXPECT_EQ(run({"doctor"}), 1);
+    EXPECT_THAT(out_, HasSubstr("BAD  database"));
+    variables_["CONFIG_PATH"] = write("bad.yaml", "prot: 1\n");
+    EXPECT_EQ(run({"doctor"}), 1);
+    EXPECT_THAT(out_, HasSubstr("BAD  config"));
+}
+
+TEST_F(CommandTest, BenchRefusesATableInUse) {
+    const std::string json = (folder_ / "bench.json").string();
+    EXPECT_EQ(run({"bench", "--rows", "50", "--batch-size", "20", "--json", json}), 0) << err_;
+    EXPECT_THAT(out_, HasSubstr("rows/s"));
+    std::ifstream file(json);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_EQ(boost::json::parse(text).at("rows"), 50);
+    EXPECT_EQ(run({"bench", "--rows", "50"}), 2);
+    EXPECT_THAT(err_, HasSubstr("not empty"));
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one more"}), 0);
+    EXPECT_EQ(run({"bench", "--existing"}), 0) << err_;
+    EXPECT_EQ(run({"bench", "--existing"}), 2);
+}
+
+}  // namespace
+}  // namespace deliverd::app

@@ -1,0 +1,79 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "app/demo_receiver.h"
+#include "app/demo_view.h"
+
+namespace deliverd::app {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+DemoState some_state() {
+    DemoState state;
+    state.enqueued = 10;
+    state.counts = {2, 7, 1};
+    state.api_address = "http://127.0.0.1:8080";
+    state.last_failures = {"memory-3 BROKER_5XX: 500"};
+    return state;
+}
+
+TEST(DemoView, ColourOnlyWhereItIsWanted) {
+    EXPECT_THAT(render_frame(some_state(), false), Not(HasSubstr("\x1b")));
+    EXPECT_THAT(render_frame(some_state(), true), HasSubstr("\x1b[32m"));
+    EXPECT_THAT(render_frame(some_state(), false), HasSubstr("http://127.0.0.1:8080/metrics"));
+    EXPECT_THAT(render_frame(some_state(), false), HasSubstr("memory-3 BROKER_5XX"));
+}
+
+TEST(DemoView, TheLastLineIsTheTotalsAsJson) {
+    const std::string text = render_totals(some_state());
+    EXPECT_THAT(text, HasSubstr("enqueued 10 = sent 7 + dead 1 + open 2\n"));
+    const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+    EXPECT_EQ(boost::json::parse(last),
+              boost::json::parse(R"({"lanes":{"memories":{"enqueued":10,"sent":7,"dead":1,"open":2}}})"));
+}
+
+TEST(DemoView, TotalsThatDoNotAddUpAreSaid) {
+    DemoState state = some_state();
+    state.enqueued = 11;
+    EXPECT_THAT(render_totals(state), HasSubstr("WRONG: the table holds 10"));
+}
+
+TEST(DemoReceiver, MisbehavesAsOftenAsItShould) {
+    ReceiverFaults faults;
+    faults.lateness = Duration::zero();
+    const auto receiver = DemoReceiver::start(faults, 1);
+    ASSERT_TRUE(receiver.has_value()) << receiver.error().message;
+    for (int i = 1; i <= 4000; ++i) {
+        const http::Response response = (*receiver)->answer("memory-" + std::to_string(i));
+        if (i % faults.refuses_every == 0) {
+            EXPECT_EQ(response.status, 400);
+        }
+        if (response.status == 429) {
+            EXPECT_EQ(response.headers.front().first, "Retry-After");
+        }
+    }
+    const ReceiverCounts counts = (*receiver)->counts();
+    EXPECT_EQ(counts.calls, 4000U);
+    EXPECT_EQ(counts.refused, 100U);
+    EXPECT_NEAR(static_cast<double>(counts.failed), 390, 80);
+    EXPECT_GT(counts.limited, 0U);
+    EXPECT_GT(counts.late, 0U);
+    EXPECT_EQ(counts.distinct, counts.calls - counts.refused - counts.failed - counts.limited);
+    EXPECT_EQ(counts.duplicates, 0U);
+}
+
+TEST(DemoReceiver, ATakenKeyThatComesAgainIsADuplicate) {
+    const auto receiver = DemoReceiver::start({0, 0, 0, 1000, Duration::zero()}, 1);
+    ASSERT_TRUE(receiver.has_value());
+    EXPECT_EQ((*receiver)->answer("memory-7").body, R"({"memory_id":"m-7"})");
+    EXPECT_EQ((*receiver)->answer("memory-7").status, 200);
+    EXPECT_EQ((*receiver)->counts().distinct, 1U);
+    EXPECT_EQ((*receiver)->counts().duplicates, 1U);
+}
+
+}  // namespace
+}  // namespace deliverd::app

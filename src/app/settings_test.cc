@@ -1,0 +1,72 @@
+#include "app/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "app/config_values.h"
+
+namespace deliverd::app {
+namespace {
+
+constexpr std::string_view kBegin = "<!-- settings: begin -->\n";
+constexpr std::string_view kEnd = "<!-- settings: end -->\n";
+
+std::string documentation() {
+    const auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs/configuration.md";
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+TEST(Settings, EveryPathStandsOnce) {
+    std::set<std::string_view> seen;
+    for (const Setting& setting : settings()) EXPECT_TRUE(seen.insert(setting.path).second) << setting.path;
+}
+
+TEST(Settings, EveryDefaultIsAValueTheReaderWouldTake) {
+    for (const Setting& setting : settings()) {
+        if (setting.fallback.empty()) continue;
+        EXPECT_EQ(check_text(setting, setting.path, setting.fallback), "") << setting.path;
+    }
+}
+
+TEST(Settings, EverySettingIsDocumentedInOneLine) {
+    for (const Setting& setting : settings()) {
+        EXPECT_FALSE(setting.doc.empty()) << setting.path;
+        EXPECT_EQ(setting.doc.find_first_of("\n|"), std::string_view::npos) << setting.path;
+    }
+}
+
+TEST(Settings, NamesOfASectionIncludeTheFileFormsOfSecrets) {
+    const auto names = names_in("database");
+    EXPECT_NE(std::ranges::find(names, "password"), names.end());
+    EXPECT_NE(std::ranges::find(names, "password_file"), names.end());
+    EXPECT_EQ(std::ranges::find(names, "host_file"), names.end());
+    EXPECT_EQ(names_in("lanes"), std::vector<std::string>{"*"});
+}
+
+TEST(Settings, PatternsOfConcretePaths) {
+    EXPECT_EQ(pattern_of("server.port"), "server.port");
+    EXPECT_EQ(pattern_of("lanes.memories.retry.max"), "lanes.*.retry.max");
+    EXPECT_EQ(pattern_of("auth.tokens[3].role"), "auth.tokens[].role");
+    EXPECT_EQ(pattern_of("lanes.m.sink.headers.X-Team"), "lanes.*.sink.headers");
+}
+
+TEST(Settings, TheDocumentationHoldsTheTablesOfThisProgram) {
+    const std::string text = documentation();
+    const std::size_t begin = text.find(kBegin);
+    const std::size_t end = text.find(kEnd);
+    ASSERT_NE(begin, std::string::npos) << "docs/configuration.md has lost its markers";
+    ASSERT_NE(end, std::string::npos);
+    EXPECT_EQ(text.substr(begin + kBegin.size(), end - begin - kBegin.size()), "\n" + settings_markdown())
+        << "put the output of `deliverd config docs` between the markers of docs/configuration.md";
+}
+
+}  // namespace
+}  // namespace deliverd::app
