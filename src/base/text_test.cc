@@ -76,7 +76,8 @@ TEST(Nearest, FindsTheLikelyWord) {
     EXPECT_EQ(nearest("batchsize", keys), "batch_size");
     EXPECT_EQ(nearest("paralelism", keys), "parallelism");
     EXPECT_EQ(nearest("lease_second", keys), "lease_seconds");
-    EXPECT_EQ(nearest("snik", keys), std::nullopt);  // two edits are half of "sink"
+    EXPECT_EQ(nearest("snik", keys), "sink");        // swapped letters are one edit
+    EXPECT_EQ(nearest("snek", keys), std::nullopt);  // two edits are half of "sink"
     EXPECT_EQ(nearest("sinc", keys), "sink");
     EXPECT_EQ(nearest("entirely_else", keys), std::nullopt);
     EXPECT_EQ(nearest("", keys), std::nullopt);
