@@ -82,7 +82,8 @@ constexpr auto kSettings = std::to_array<Setting>({
      .fallback = "viewer",
      .doc = "viewer reads, operator also changes, admin also deletes.",
      .choices = "viewer|operator|admin"},
-    {"auth.tokens[].sha256", text, "", "Hex SHA-256 of the token: `printf %s \"$TOKEN\" | sha256sum`."},
+    {"auth.tokens[].sha256", text, "",
+     "Hex SHA-256 of the token, as `sha256sum` prints it for a file without a line break."},
 
     {.path = "log.level",
      .type = choice,
