@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kAbout =
     "deliverd delivers messages that were committed to a database: once in effect, with retries, or into a dead\n"
-    "state where a person can see them. It is never lost and never silently doubled.";
+    "state where a person can see them. They are never lost and never silently doubled.";
 
 constexpr const char* kMainExamples =
     "Try it:\n"
@@ -42,6 +42,8 @@ public:
             root_.parse(reversed);
         } catch (const CLI::Success& wanted) {
             return told(wanted);
+        } catch (const CLI::ConversionError& error) {
+            return wrong(fmt::format("wrong value: {}", error.what()));
         } catch (const CLI::ParseError& error) {
             return wrong(unknown_word().value_or(error.what()));
         }
@@ -255,8 +257,10 @@ private:
     }
 
     ParsedCommandLine told(const CLI::Success& wanted) {
-        const bool is_version = wanted.get_name() == "CallForVersion";
-        return {std::nullopt, 0, is_version ? std::string(wanted.what()) + "\n" : deepest()->help(), {}};
+        if (wanted.get_name() == "CallForVersion") return {std::nullopt, 0, std::string(wanted.what()) + "\n", {}};
+        App* app = deepest();
+        const std::string before = app->get_parent() == nullptr ? std::string() : full_name(app->get_parent());
+        return {std::nullopt, 0, app->help(before), {}};
     }
 
     static ParsedCommandLine wrong(std::string message) { return {std::nullopt, 2, {}, std::move(message)}; }

@@ -92,7 +92,7 @@ private:
         }
         if (mode == "tokens" && !auth.enabled) problem("auth.mode", "auth.mode is tokens, but auth.tokens is empty");
         const std::string host = values_.text("server.host");
-        if (mode.empty() && !auth.enabled && !is_loopback(host)) {
+        if (mode.empty() && !auth.enabled && !api::is_loopback(host)) {
             problem("server.host",
                     fmt::format("server.host {} can be reached from outside, and anyone could use the API; give "
                                 "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
@@ -320,12 +320,6 @@ LoadedConfig load_config(const ConfigRequest& request, const Environment& enviro
 std::string shown_value(std::string_view path, const Value& value) {
     if (value.setting == nullptr || !value.setting->secret) return value.text;
     return path == "database.url" ? mask_url(value.text) : "***";
-}
-
-bool is_loopback(std::string_view host) {
-    if (host == "localhost" || host == "::1" || host == "[::1]") return true;
-    return host.starts_with("127.") &&
-           std::ranges::all_of(host, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
 }  // namespace deliverd::app

@@ -87,7 +87,4 @@ struct LoadedConfig {
 /// A value as it may be shown: secrets masked.
 [[nodiscard]] std::string shown_value(std::string_view path, const Value& value);
 
-/// "127.0.0.1", "::1", "localhost" and the rest of 127/8.
-[[nodiscard]] bool is_loopback(std::string_view host);
-
 }  // namespace deliverd::app

@@ -54,10 +54,7 @@ Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
 Result<void> Service::start_server(const Config& config) {
     const std::vector<api::ReadyCheck> checks{{"database", [this] { return readiness_problem(); }}};
     auto handler = api::make_handler(api::service_routes(checks, metrics_, config.auth), config.auth, log_);
-    const auto error_body = [](int status, std::string_view code, std::string_view message) {
-        return api::error_response(status, code, message, "");
-    };
-    auto server = http::Server::start(config.server, std::move(handler), error_body);
+    auto server = http::Server::start(config.server, std::move(handler), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
     address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());
