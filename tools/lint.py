@@ -31,6 +31,8 @@ THIRD_PARTY = {
     "fmt/": {"*"},
     "tl/expected.hpp": {"*"},
 }
+# What a room's tests may see besides.
+THIRD_PARTY_OF_TESTS = {"openssl/": {"sink/http"}}
 TEST_ONLY = ("gtest/", "gmock/", "rapidcheck")
 POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
                    r"|stdlib|string|time|dirent|ifaddrs|getopt|limits|spawn|sched|endian)\.h")
@@ -51,7 +53,8 @@ class Repository:
     def __init__(self, root):
         self.root = Path(root)
         self.files = sorted(self._files())
-        self.rooms = self._rooms()
+        self.rooms, self.tests_use = {}, {}
+        self._read_rooms()
 
     def _files(self):
         listed = subprocess.run(["git", "-C", str(self.root), "ls-files", "-z", "-co", "--exclude-standard"],
@@ -64,13 +67,14 @@ class Repository:
             if name.parts[0] not in ("build", ".git") and (self.root / name).is_file():
                 yield name.as_posix()
 
-    def _rooms(self):
-        rooms = {}
+    def _read_rooms(self):
         for line in self.lines("tools/rooms.txt"):
             if line.strip() and not line.startswith("#"):
                 room, _, uses = line.partition(":")
-                rooms[room.strip()] = uses.split()
-        return rooms
+                if room.endswith(" tests"):
+                    self.tests_use[room.removesuffix(" tests")] = uses.split()
+                else:
+                    self.rooms[room.strip()] = uses.split()
 
     def text(self, name):
         try:
@@ -82,19 +86,16 @@ class Repository:
         return self.text(name).splitlines()
 
     def room_of(self, path):
-        """The room a path below src/ lies in, the innermost one; None when it lies in none."""
-        folder = path.rpartition("/")[0]
+        """The room a path below src/ lies in, its folder testing/ included; None when it lies in none."""
+        folder = path.rpartition("/")[0].removesuffix("/testing")
         return folder if folder in self.rooms else None
 
 
 def is_test(name):
-    return name.endswith("_test.cc") or name.startswith("tests/")
-
-
-def may_use_test_libraries(name):
-    """Tests, and what several rooms' tests share (a conformance suite)."""
-    stem = Path(name).stem
-    return is_test(name) or "test" in stem or "conformance" in stem
+    """Tests, what they share, and the suites that every implementation of a port must pass."""
+    if Path(name).stem.endswith("conformance"):
+        return True
+    return name.endswith("_test.cc") or name.startswith("tests/") or "/testing/" in name
 
 
 def check_length(repository):
@@ -122,10 +123,10 @@ def check_patterns(repository):
 
 def check_rooms_file(repository):
     rooms = repository.rooms
-    for room, uses in rooms.items():
-        for used in uses:
+    for room, uses in [*rooms.items(), *repository.tests_use.items()]:
+        for used in [room, *uses]:
             if used not in rooms:
-                yield f"tools/rooms.txt:1: {room} uses {used}, which is no room"
+                yield f"tools/rooms.txt:1: {room}: {used} is no room"
     done, path = set(), []
 
     def walk(room):
@@ -157,10 +158,11 @@ def includes_of(repository, name):
 def third_party_problem(name, room, header):
     """Why `header` may not be included by file `name` in `room`; None when it may."""
     if header.startswith(TEST_ONLY):
-        return None if may_use_test_libraries(name) else f"<{header}> belongs in tests"
+        return None if is_test(name) else f"<{header}> belongs in tests"
     for prefix, rooms in THIRD_PARTY.items():
         if header.startswith(prefix):
-            allowed = "*" in rooms or room in rooms
+            in_test = is_test(name) and room in THIRD_PARTY_OF_TESTS.get(prefix, ())
+            allowed = "*" in rooms or room in rooms or in_test
             return None if allowed else f"<{header}> stays in {', '.join(sorted(rooms))}; {room} goes through its header"
     if STANDARD.fullmatch(header) or POSIX.fullmatch(header):
         return None
@@ -177,6 +179,8 @@ def check_includes(repository):
             yield f"{name}:1: lies in no room of tools/rooms.txt"
             continue
         allowed = set() if public else {room, *repository.rooms[room]}
+        if is_test(name):
+            allowed |= set(repository.tests_use.get(room, ()))
         for number, quoted, angled in includes_of(repository, name):
             where = f"{name}:{number}"
             if angled:
@@ -184,7 +188,9 @@ def check_includes(repository):
                     yield f"{where}: {problem}"
             elif not quoted.startswith("deliverd/"):
                 target = repository.room_of(quoted)
-                if target is None:
+                if "/testing/" in quoted and not is_test(name):
+                    yield f'{where}: "{quoted}" is for tests'
+                elif target is None:
                     yield f'{where}: "{quoted}" names no room: write "room/file.h"'
                 elif target not in allowed:
                     yield f'{where}: {room} may not use {target} ("{quoted}"); tools/rooms.txt says what it may'

@@ -39,6 +39,7 @@ class LintTest(unittest.TestCase):
                                        '#include "store/outbox.h"\n#include "deliverd/result.h"\n')
         self.write("src/store/postgres/pool.cc", "#include <libpq-fe.h>\n")
         self.write("src/lane/lane_test.cc", '#include <gtest/gtest.h>\n#include <rapidcheck/gtest.h>\n')
+        self.write("src/store/lease_conformance.h", "#include <gmock/gmock.h>\n")
         self.write("include/deliverd/result.h", "#include <tl/expected.hpp>\n")
         self.write("tests/test_x.py", "def test_x(db):\n    db.execute('SELECT pg_sleep(5)')\n")
         self.write("docs/readme.md", "See /workers and $HOME/.cache, http://host/root-cause and mktemp /tmp/x.XXXXXX\n")
@@ -59,6 +60,17 @@ class LintTest(unittest.TestCase):
     def test_tests_keep_the_boundaries_too(self):
         self.write("src/store/outbox_test.cc", '#include "lane/lane.h"\n')
         self.assert_problem("store may not use lane")
+
+    def test_what_only_tests_may_use(self):
+        self.write("tools/rooms.txt", "base:\nhttp: base\nsink/http: base\nsink/http tests: http\n")
+        self.write("src/sink/http/sink_test.cc", '#include "http/server.h"\n#include "sink/http/testing/tls.h"\n')
+        self.write("src/sink/http/testing/tls.h", "#include <openssl/ssl.h>\n#include <gtest/gtest.h>\n")
+        self.assert_clean()
+        for include, problem in (('"http/server.h"', "sink/http may not use http"), ("<openssl/ssl.h>", "stays in base"),
+                                 ('"sink/http/testing/tls.h"', "is for tests")):
+            with self.subTest(include):
+                self.write("src/sink/http/sink.cc", f"#include {include}\n")
+                self.assert_problem("src/sink/http/sink.cc:1:", problem)
 
     def test_third_party_header_out_of_its_room(self):
         self.write("src/lane/lane.cc", "#include <libpq-fe.h>\n")
@@ -90,7 +102,7 @@ class LintTest(unittest.TestCase):
 
     def test_unknown_room_in_the_table(self):
         self.write("tools/rooms.txt", "base:\nlane: base attic\n")
-        self.assert_problem("lane uses attic, which is no room")
+        self.assert_problem("lane: attic is no room")
 
     def test_length(self):
         self.write("src/lane/long.cc", "\n" * lint.MAX_SOURCE_LINES)

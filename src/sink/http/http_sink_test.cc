@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "http/server.h"
-#include "sink/http/collector.h"
-#include "sink/http/fault_server.h"
+#include "sink/http/testing/collector.h"
+#include "sink/http/testing/fault_server.h"
 
 namespace deliverd::sink {
 namespace {

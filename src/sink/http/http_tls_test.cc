@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sink/http/collector.h"
-#include "sink/http/fault_server.h"
+#include "sink/http/testing/collector.h"
+#include "sink/http/testing/fault_server.h"
 #include "sink/http/http_sink.h"
-#include "sink/http/tls_server.h"
+#include "sink/http/testing/tls_server.h"
 
 namespace deliverd::sink {
 namespace {
