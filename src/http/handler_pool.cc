@@ -1,10 +1,12 @@
 #include "http/handler_pool.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace deliverd::http {
 
 HandlerPool::HandlerPool(std::size_t threads, std::size_t max_queued) : queue_(max_queued) {
+    threads = std::max<std::size_t>(threads, 1);
     threads_.reserve(threads);
     for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }

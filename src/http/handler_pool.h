@@ -15,6 +15,7 @@ class HandlerPool {
 public:
     using Task = std::function<void()>;
 
+    /// At least one thread.
     HandlerPool(std::size_t threads, std::size_t max_queued);
     ~HandlerPool();  // stop()
     HandlerPool(const HandlerPool&) = delete;
