@@ -1,6 +1,27 @@
 -- The lease protocol: table outbox_memory, its audit, and the functions of schema deliverd.
 -- docs/lease-protocol.md is the contract. ${schema} is the quoted schema of the outbox tables.
 
+-- Only what is absent: even `create schema if not exists` wants a privilege on the database, which a user whose
+-- schemas were made for it may lack.
+do $$
+begin
+    if to_regnamespace('deliverd') is null then
+        create schema deliverd;
+    end if;
+    if to_regnamespace($name$${schema}$name$) is null then
+        create schema ${schema};
+    end if;
+end
+$$;
+
+create table if not exists deliverd.migrations (
+    version       int primary key,
+    name          text not null,
+    checksum      text not null,
+    outbox_schema text not null,
+    applied_at    timestamptz not null default now()
+);
+
 -- A claim writes a second version of every row it takes, in one transaction, and changes no indexed column.
 -- Half-filled pages keep those versions beside the first (HOT): no index is touched by a claim.
 create table ${schema}.outbox_memory (

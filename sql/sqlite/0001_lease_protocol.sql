@@ -3,6 +3,13 @@
 --
 -- Times are text of one width, UTC with milliseconds, so that comparing the text compares the times.
 
+create table if not exists deliverd_migrations (
+    version    integer primary key,
+    name       text not null,
+    checksum   text not null,
+    applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) strict;
+
 create table outbox_memory (
     outbox_id       integer primary key autoincrement,
     item_id         integer,

@@ -21,6 +21,24 @@ std::string with_schema(std::string_view sql, std::string_view quoted_schema) {
     }
 }
 
+std::string literal(std::string_view text) {
+    std::string out = "'";
+    for (const char c : text) {
+        if (c == '\'') out.push_back('\'');
+        out.push_back(c);
+    }
+    out.push_back('\'');
+    return out;
+}
+
+std::string record_statement(const Migration& migration, const MigrationDialect& dialect) {
+    const bool schema = !dialect.schema.empty();
+    return "insert into " + std::string(dialect.table) + " (version, name, checksum" +
+           (schema ? ", outbox_schema" : "") + ") values (" + std::to_string(migration.version) + ", " +
+           literal(migration.name) + ", " + literal(migration_checksum(migration)) +
+           (schema ? ", " + literal(dialect.schema) : "") + ");\n";
+}
+
 std::string version_text(int version) {
     return "version " + std::to_string(version);
 }
@@ -62,8 +80,8 @@ SchemaReport assess(std::span<const Migration> wanted, std::span<const AppliedMi
     }
     if (report.found_version > report.wanted_version) {
         report.state = SchemaState::newer;
-        report.advice = "the schema has " + version_text(report.found_version) + ", this deliverd knows " +
-                        version_text(report.wanted_version) + ": upgrade deliverd";
+        report.advice = "the schema (" + version_text(report.found_version) + ") is newer than this deliverd (" +
+                        version_text(report.wanted_version) + "): upgrade deliverd";
     } else if (applied.empty()) {
         report.state = SchemaState::missing;
         report.advice = "the database has no deliverd schema: run `deliverd migrate`";
@@ -78,16 +96,18 @@ SchemaReport assess(std::span<const Migration> wanted, std::span<const AppliedMi
 }
 
 Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> wanted,
-                                                 std::span<const AppliedMigration> applied, std::string_view schema,
-                                                 std::string_view quoted_schema) {
-    const SchemaReport report = assess(wanted, applied, schema);
+                                                 std::span<const AppliedMigration> applied,
+                                                 const MigrationDialect& dialect) {
+    const SchemaReport report = assess(wanted, applied, dialect.schema);
     if (report.state == SchemaState::newer || report.state == SchemaState::changed) {
         return permanent("db_error", report.advice);
     }
     std::vector<MigrationStep> steps;
     for (const Migration& migration : wanted) {
         if (migration.version <= report.found_version) continue;
-        steps.push_back({migration.version, std::string(migration.name), with_schema(migration.sql, quoted_schema)});
+        std::string sql = with_schema(migration.sql, dialect.quoted_schema);
+        sql += "\n" + record_statement(migration, dialect);
+        steps.push_back({migration.version, std::string(migration.name), std::move(sql)});
     }
     return steps;
 }

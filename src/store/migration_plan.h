@@ -27,10 +27,17 @@ struct AppliedMigration {
 [[nodiscard]] SchemaReport assess(std::span<const Migration> wanted, std::span<const AppliedMigration> applied,
                                   std::string_view schema);
 
-/// The missing migrations with `${schema}` replaced by `quoted_schema`; refused (permanent, `db_error`) where
-/// assess() says newer or changed.
+/// How a store writes its dialect into a migration.
+struct MigrationDialect {
+    std::string_view table;          // the list of applied migrations
+    std::string_view schema;         // as in assess()
+    std::string_view quoted_schema;  // what `${schema}` becomes
+};
+
+/// The missing migrations, each with the statement that enters it in the list: run as they stand, by the program
+/// or by hand, they leave the same database. Refused (permanent, `db_error`) where assess() says newer or changed.
 [[nodiscard]] Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> wanted,
                                                                std::span<const AppliedMigration> applied,
-                                                               std::string_view schema, std::string_view quoted_schema);
+                                                               const MigrationDialect& dialect);
 
 }  // namespace deliverd::store

@@ -25,11 +25,6 @@ Result<bool> exists(Connection& connection, const Statement& statement, const st
     return PQntuples(result->get()) > 0;
 }
 
-Result<bool> schema_exists(Connection& connection, const std::string& schema) {
-    static const Statement kFind = {"migrate_schema", "select 1 from pg_catalog.pg_namespace where nspname = $1::text"};
-    return exists(connection, kFind, schema);
-}
-
 Result<std::vector<AppliedMigration>> applied_migrations(Connection& connection) {
     static const Statement kHasTable = {
         "migrate_has_table",
@@ -50,40 +45,19 @@ Result<std::vector<AppliedMigration>> applied_migrations(Connection& connection)
     return applied;
 }
 
-/// Schemas and the list of migrations. A schema that is there is left alone: even `create schema if not
-/// exists` wants a privilege on the database that a user who owns its schema may lack.
-Result<void> prepare_schemas(Connection& connection, const std::string& schema, Deadline deadline) {
-    for (const std::string& name : {std::string("deliverd"), schema}) {
-        auto there = schema_exists(connection, name);
-        if (!there) return Failure(std::move(there.error()));
-        if (*there) continue;
-        if (auto made = connection.script("create schema " + quoted(name), Effect::write, deadline); !made) return made;
+Result<void> apply(Connection& connection, const MigrationStep& step, Deadline deadline) {
+    auto done = connection.script(step.sql, Effect::write, deadline);
+    if (!done) {
+        done.error().message =
+            "migration " + std::to_string(step.version) + " (" + step.name + "): " + done.error().message;
     }
-    return connection.script(
-        "create table if not exists deliverd.migrations ("
-        " version int primary key, name text not null, checksum text not null, outbox_schema text not null,"
-        " applied_at timestamptz not null default now())",
-        Effect::write, deadline);
+    return done;
 }
 
-Result<void> apply(Connection& connection, const MigrationStep& step, const std::string& schema, Deadline deadline) {
-    static const Statement kRecord = {"migrate_record",
-                                      "insert into deliverd.migrations (version, name, checksum, outbox_schema)"
-                                      " values ($1::int, $2::text, $3::text, $4::text)"};
-    if (auto done = connection.script(step.sql, Effect::write, deadline); !done) {
-        Error error = std::move(done.error());
-        error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
-        return Failure(std::move(error));
-    }
-    const Migration& migration = postgres_migrations()[static_cast<std::size_t>(step.version - 1)];
-    Params params;
-    params.literal(std::to_string(step.version))
-        .literal(step.name)
-        .literal(migration_checksum(migration))
-        .literal(schema);
-    auto recorded = connection.run(Step{&kRecord, &params}, Effect::write, deadline);
-    if (!recorded) return Failure(std::move(recorded.error()));
-    return {};
+Result<std::vector<MigrationStep>> steps_for(Connection& connection, const std::string& schema) {
+    auto applied = applied_migrations(connection);
+    if (!applied) return Failure(std::move(applied.error()));
+    return missing_steps(postgres_migrations(), *applied, {"deliverd.migrations", schema, quoted(schema)});
 }
 
 /// Inside the transaction. Whoever comes second waits here and then finds nothing left to do.
@@ -95,13 +69,10 @@ Result<std::vector<MigrationStep>> migrate_locked(Connection& connection, const 
     if (auto locked = connection.script(lock, Effect::write, deadline); !locked) {
         return Failure(std::move(locked.error()));
     }
-    auto applied = applied_migrations(connection);
-    if (!applied) return Failure(std::move(applied.error()));
-    auto steps = missing_steps(postgres_migrations(), *applied, schema, quoted(schema));
-    if (!steps || steps->empty()) return steps;
-    if (auto ready = prepare_schemas(connection, schema, deadline); !ready) return Failure(std::move(ready.error()));
+    auto steps = steps_for(connection, schema);
+    if (!steps) return steps;
     for (const MigrationStep& step : *steps) {
-        if (auto done = apply(connection, step, schema, deadline); !done) return Failure(std::move(done.error()));
+        if (auto done = apply(connection, step, deadline); !done) return Failure(std::move(done.error()));
     }
     return steps;
 }
@@ -115,11 +86,7 @@ Result<SchemaReport> schema_report(Connection& connection, const std::string& sc
 }
 
 Result<std::vector<MigrationStep>> migrate(Connection& connection, const std::string& schema, bool dry_run) {
-    if (dry_run) {
-        auto applied = applied_migrations(connection);
-        if (!applied) return Failure(std::move(applied.error()));
-        return missing_steps(postgres_migrations(), *applied, schema, quoted(schema));
-    }
+    if (dry_run) return steps_for(connection, schema);
     const Deadline deadline = std::chrono::steady_clock::now() + kMigrationTimeout;
     if (auto begun = connection.script("begin", Effect::read, deadline); !begun) {
         return Failure(std::move(begun.error()));

@@ -32,7 +32,7 @@ struct OutboxStatements {
     Statement relax_commit;
     Statement claim;        // worker, limit, lease seconds
     Statement claim_after;  // … and the position: due time, id
-    Statement settle;       // worker, ids, kinds (SettleKind), notes, delays in seconds
+    Statement settle;       // worker, ids, kinds (SettleKind), notes, delays in seconds, failures before
     Statement row_states;   // ids
     Statement renew;        // worker, ids
     Statement release;      // worker, ids

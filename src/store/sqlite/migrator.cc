@@ -34,34 +34,22 @@ Result<std::vector<AppliedMigration>> applied_migrations(Handle& handle) {
     }
 }
 
-Result<void> apply(Handle& handle, const MigrationStep& step) {
-    if (auto done = handle.run(step.sql); !done) {
-        Error error = std::move(done.error());
-        error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
-        return Failure(std::move(error));
-    }
-    auto record = SqliteStatement::prepare(
-        handle.raw(), "insert into deliverd_migrations (version, name, checksum) values (?1, ?2, ?3)");
-    if (!record) return Failure(std::move(record.error()));
-    const std::string checksum = migration_checksum(sqlite_migrations()[static_cast<std::size_t>(step.version - 1)]);
-    record->bind(1, std::int64_t{step.version})
-        .bind(2, std::string_view(step.name))
-        .bind(3, std::string_view(checksum));
-    return record->run();
+Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
+    auto applied = applied_migrations(handle);
+    if (!applied) return Failure(std::move(applied.error()));
+    return missing_steps(sqlite_migrations(), *applied, {"deliverd_migrations", "", ""});
 }
 
 /// Inside the transaction. Whoever comes second waits for it and then finds nothing left to do.
 Result<std::vector<MigrationStep>> migrate_locked(Handle& handle) {
-    auto applied = applied_migrations(handle);
-    if (!applied) return Failure(std::move(applied.error()));
-    auto steps = missing_steps(sqlite_migrations(), *applied, "", "");
-    if (!steps || steps->empty()) return steps;
-    auto listed = handle.run(
-        "create table if not exists deliverd_migrations (version integer primary key, name text not null,"
-        " checksum text not null, applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) strict");
-    if (!listed) return Failure(std::move(listed.error()));
+    auto steps = steps_for(handle);
+    if (!steps) return steps;
     for (const MigrationStep& step : *steps) {
-        if (auto done = apply(handle, step); !done) return Failure(std::move(done.error()));
+        if (auto done = handle.run(step.sql); !done) {
+            Error error = std::move(done.error());
+            error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
+            return Failure(std::move(error));
+        }
     }
     return steps;
 }
@@ -75,11 +63,7 @@ Result<SchemaReport> schema_report(Handle& handle) {
 }
 
 Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run) {
-    if (dry_run) {
-        auto applied = applied_migrations(handle);
-        if (!applied) return Failure(std::move(applied.error()));
-        return missing_steps(sqlite_migrations(), *applied, "", "");
-    }
+    if (dry_run) return steps_for(handle);
     auto transaction = Transaction::begin(handle, Durability::full);
     if (!transaction) return Failure(std::move(transaction.error()));
     auto steps = migrate_locked(handle);
