@@ -1,0 +1,66 @@
+// What both conformance suites ask of a store under test. Only tests include this.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "deliverd/lease.h"
+#include "store/database.h"
+
+namespace deliverd::store::conformance {
+
+/// A migrated, empty database.
+class TestStore {
+public:
+    virtual ~TestStore() = default;
+    virtual Database& database() = 0;
+    /// The same database again, as another process would open it.
+    virtual std::unique_ptr<Database> open_again() = 0;
+    /// The public client library on a connection of its own.
+    virtual std::unique_ptr<Lease> client_lease() = 0;
+    /// One value of a query that both databases understand, as text; "" for NULL or no row.
+    virtual std::string value(const std::string& sql) = 0;
+    virtual void execute(const std::string& sql) = 0;
+    /// The database's now() plus `seconds`, as an SQL expression.
+    virtual std::string time_expression(int seconds) = 0;
+
+    /// As if `seconds` had passed since every claim.
+    void age_leases(int seconds) {
+        execute("update outbox_memory set locked_at = " + time_expression(-seconds) + " where locked_at is not null");
+    }
+    void set_due(std::int64_t id, int seconds_from_now) {
+        execute("update outbox_memory set next_attempt_at = " + time_expression(seconds_from_now) +
+                " where outbox_id = " + std::to_string(id));
+    }
+};
+
+struct StoreKind {
+    std::string name;
+    std::function<std::unique_ptr<TestStore>()> make;
+    friend void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
+};
+
+/// The value, or a failed test that shows the error.
+template <typename T>
+T must(Result<T> result) {
+    if (!result) {
+        ADD_FAILURE() << result.error().code << ": " << result.error().message;
+        throw std::runtime_error(result.error().message);
+    }
+    if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+template <typename T>
+void expect_refused(const Result<T>& result, const std::string& mentions) {
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code, "bad_argument");
+    EXPECT_EQ(result.error().error_class, ErrorClass::permanent);
+    EXPECT_NE(result.error().message.find(mentions), std::string::npos) << result.error().message;
+}
+
+}  // namespace deliverd::store::conformance

@@ -1,0 +1,21 @@
+#include "store/database_conformance.h"
+#include "store/lease_conformance.h"
+#include "store/outbox_conformance.h"
+#include "store/postgres/test_server.h"
+
+namespace deliverd::store::conformance {
+namespace {
+
+const StoreKind kPostgres{"PostgreSQL", [] { return std::make_unique<postgres::PostgresTestStore>(true); }};
+
+INSTANTIATE_TEST_SUITE_P(Postgres, OutboxConformance, ::testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,
+                         ::testing::Values(LeaseKind{kPostgres, true}, LeaseKind{kPostgres, false}),
+                         [](const auto& info) { return info.param.client ? "Client" : "Store"; });
+INSTANTIATE_TEST_SUITE_P(Postgres, DatabaseConformance,
+                         ::testing::Values(EmptyDatabase{
+                             "PostgreSQL", [] { return std::make_unique<postgres::PostgresTestStore>(false); },
+                             "deliverd.migrations", &postgres_migrations}));
+
+}  // namespace
+}  // namespace deliverd::store::conformance

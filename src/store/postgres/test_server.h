@@ -1,0 +1,72 @@
+// A database of its own on the server the tests were given. Only tests include this.
+#pragma once
+
+#include <libpq-fe.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "store/conformance.h"
+#include "store/postgres/postgres.h"
+
+namespace deliverd::store::postgres {
+
+/// A plain, blocking connection for what tests ask and do behind the store's back. Failures throw.
+class PlainConnection {
+public:
+    explicit PlainConnection(const std::string& conninfo);
+    /// The first value of each row, as text; "" for NULL.
+    std::vector<std::string> column(const std::string& sql);
+    /// Text of all LOG and NOTICE messages since the last call.
+    std::vector<std::string> take_messages();
+    [[nodiscard]] PGconn* raw() const { return connection_.get(); }
+
+private:
+    struct Finish {
+        void operator()(PGconn* connection) const { PQfinish(connection); }
+    };
+    static void on_notice(void* self, const PGresult* result);
+    std::unique_ptr<PGconn, Finish> connection_;
+    std::vector<std::string> messages_;
+};
+
+/// Created empty, dropped at the end (whoever is still connected).
+class TestDatabase {
+public:
+    TestDatabase();
+    ~TestDatabase();
+    TestDatabase(const TestDatabase&) = delete;
+    TestDatabase& operator=(const TestDatabase&) = delete;
+    [[nodiscard]] const std::string& conninfo() const { return conninfo_; }
+    /// The store's options for it: short limits, so that a fault shows soon.
+    [[nodiscard]] PostgresOptions options() const;
+
+private:
+    std::string name_;
+    std::string conninfo_;
+};
+
+class PostgresTestStore final : public conformance::TestStore {
+public:
+    explicit PostgresTestStore(bool migrated);
+    Database& database() override { return *store_; }
+    std::unique_ptr<Database> open_again() override;
+    std::unique_ptr<Lease> client_lease() override;
+    std::string value(const std::string& sql) override;
+    void execute(const std::string& sql) override { plain_.column(sql); }
+    std::string time_expression(int seconds) override;
+
+    [[nodiscard]] const TestDatabase& server() const { return database_; }
+    [[nodiscard]] PlainConnection& plain() { return plain_; }
+
+private:
+    NullLog log_;
+    TestDatabase database_;
+    PlainConnection plain_;
+    PlainConnection for_client_;
+    std::unique_ptr<Database> store_;
+};
+
+}  // namespace deliverd::store::postgres
