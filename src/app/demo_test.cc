@@ -16,6 +16,7 @@ DemoState some_state() {
     DemoState state;
     state.enqueued = 10;
     state.counts = {2, 7, 1};
+    state.receiver.distinct = 7;
     state.api_address = "http://127.0.0.1:8080";
     state.last_failures = {"memory-3 BROKER_5XX: 500"};
     return state;
@@ -40,6 +41,17 @@ TEST(DemoView, TotalsThatDoNotAddUpAreSaid) {
     DemoState state = some_state();
     state.enqueued = 11;
     EXPECT_THAT(render_totals(state), HasSubstr("WRONG: the table holds 10"));
+}
+
+TEST(DemoView, TheReceiversCountIsHeldAgainstTheTable) {
+    DemoState state = some_state();
+    EXPECT_THAT(render_totals(state), HasSubstr("the receiver took 7 different memories\n"));
+    state.receiver.distinct = 8;
+    EXPECT_THAT(render_totals(state), HasSubstr("8 different memories, 1 of them still open"));
+    state.receiver.distinct = 6;
+    EXPECT_THAT(render_totals(state), HasSubstr("WRONG: 1 sent ones never arrived"));
+    state.totals.duplicates = 1;
+    EXPECT_THAT(render_totals(state), Not(HasSubstr("WRONG")));
 }
 
 TEST(DemoReceiver, MisbehavesAsOftenAsItShould) {

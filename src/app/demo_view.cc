@@ -59,7 +59,7 @@ std::string render_frame(const DemoState& s, bool colour) {
                                   s.draining ? paint(kYellow, "draining") : paint(kDim, "Ctrl-C ends it"));
     out += fmt::format("  {:<9}{:>8}\n", "memories", s.enqueued);
     out += state_row(paint, kGreen, "sent", s.counts.sent, whole);
-    out += state_row(paint, kYellow, "open", s.counts.pending, whole);
+    out += state_row(paint, kYellow, "pending", s.counts.pending, whole);
     out += state_row(paint, kRed, "dead", s.counts.dead, whole);
     out += fmt::format("\n  {}  {:.1f}/s   {}  {:.2f} s   {}  {}   {}  {}\n", paint(kDim, "sent"), s.sent_per_second,
                        paint(kDim, "lag"), s.lag_seconds, paint(kDim, "retries"), s.totals.retried,
@@ -85,11 +85,16 @@ std::string render_totals(const DemoState& s) {
     std::string out =
         fmt::format("\nenqueued {} = sent {} + dead {} + open {}{}\n", s.enqueued, s.counts.sent, s.counts.dead,
                     s.counts.pending, whole == s.enqueued ? "" : fmt::format("   WRONG: the table holds {}", whole));
-    out +=
-        fmt::format("of those sent, {} were equal to one sent before and were not sent again\n", s.totals.duplicates);
+    const auto duplicates = static_cast<std::int64_t>(s.totals.duplicates);
+    const std::int64_t handed_over = s.counts.sent - duplicates;
+    const std::int64_t unconfirmed = static_cast<std::int64_t>(s.receiver.distinct) - handed_over;
+    out += fmt::format("of those sent, {} were equal to one sent before and were not sent again: {} handed over\n",
+                       duplicates, handed_over);
     out += fmt::format(
-        "the receiver took {} different memories; {} came again, after an answer that was late, lost or cut off\n",
-        s.receiver.distinct, s.receiver.duplicates);
+        "the receiver took {} different memories{}{}\n", s.receiver.distinct,
+        unconfirmed > 0 ? fmt::format(", {} of them still open because its answer came too late", unconfirmed) : "",
+        unconfirmed < 0 ? fmt::format("   WRONG: {} sent ones never arrived", -unconfirmed) : "");
+    out += fmt::format("{} came to it twice, each after an answer that was late or lost\n", s.receiver.duplicates);
     out += fmt::format("it failed {} calls, refused {}, told {} to wait and answered {} late\n", s.receiver.failed,
                        s.receiver.refused, s.receiver.limited, s.receiver.late);
     const boost::json::object lane{

@@ -17,7 +17,7 @@ constexpr std::string_view kBegin = "<!-- settings: begin -->\n";
 constexpr std::string_view kEnd = "<!-- settings: end -->\n";
 
 std::string documentation() {
-    const auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs/configuration.md";
+    const auto path = std::filesystem::path(DELIVERD_SOURCE_DIR) / "docs" / "configuration.md";
     std::ifstream file(path);
     std::ostringstream text;
     text << file.rdbuf();
