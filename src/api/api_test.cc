@@ -58,7 +58,7 @@ void expect_error(const http::Response& response, int status, std::string_view c
     EXPECT_TRUE(error.at("details").is_array());
 }
 
-Route answering(std::string method, std::string path, Role needs = Role::viewer, std::string mark = "") {
+Route answering(std::string method, std::string path, Role needs = Role::viewer, const std::string& mark = "") {
     return {std::move(method), std::move(path), needs, [mark](const Call& call) {
                 http::Response response;
                 response.body = mark + "[" + call.caller.name + "]";

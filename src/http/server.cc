@@ -24,7 +24,12 @@ class ServerImpl final : public Server {
 public:
     ServerImpl(const ServerOptions& options, Handler handler, ErrorBody error_body)
         : core_(options, std::move(handler), std::move(error_body)), acceptor_(io_), accept_pause_(io_) {}
-    ~ServerImpl() override { stop(Duration::zero()); }
+    ~ServerImpl() override {
+        try {
+            ServerImpl::stop(Duration::zero());
+        } catch (...) {  // only where even a lock fails: nothing is left to do about it
+        }
+    }
     ServerImpl(const ServerImpl&) = delete;
     ServerImpl& operator=(const ServerImpl&) = delete;
 
@@ -62,7 +67,7 @@ public:
             thread_.join();
         }
         error_code ignored;
-        acceptor_.close(ignored);
+        ignored = acceptor_.close(ignored);
         {
             const std::lock_guard lock(core_.mutex);
             for (auto* session : core_.sessions) session->close();
@@ -73,14 +78,14 @@ public:
 private:
     error_code listen_on(const tcp::endpoint& endpoint) {
         error_code error;
-        acceptor_.open(endpoint.protocol(), error);
+        error = acceptor_.open(endpoint.protocol(), error);
         if (error) return error;
-        acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-        if (!error) acceptor_.bind(endpoint, error);
-        if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+        error = acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+        if (!error) error = acceptor_.bind(endpoint, error);
+        if (!error) error = acceptor_.listen(asio::socket_base::max_listen_connections, error);
         if (error) {
             error_code ignored;
-            acceptor_.close(ignored);
+            ignored = acceptor_.close(ignored);
         }
         return error;
     }
@@ -121,7 +126,7 @@ private:
 
     void begin_drain() {
         error_code ignored;
-        acceptor_.close(ignored);
+        ignored = acceptor_.close(ignored);
         const std::lock_guard lock(core_.mutex);
         core_.draining = true;
         for (auto* session : core_.sessions) {

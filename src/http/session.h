@@ -165,7 +165,7 @@ public:
 
     void start() {
         error_code ignored;
-        stream_.socket().set_option(tcp::no_delay(true), ignored);
+        ignored = stream_.socket().set_option(tcp::no_delay(true), ignored);
         const auto remote = stream_.socket().remote_endpoint(ignored);
         if (!ignored) request_.remote_address = remote.address().to_string(ignored);
         if (refused_) return fail({503, "TOO_MANY_CONNECTIONS", "too many connections: try again later"});
@@ -177,7 +177,7 @@ public:
 
     void close() {
         error_code ignored;
-        stream_.socket().close(ignored);
+        ignored = stream_.socket().close(ignored);
     }
 
 private:
@@ -278,9 +278,12 @@ private:
     static void run(std::shared_ptr<Session> self) noexcept {
         Response response = self->core_.answer(self->request_);
         const auto executor = self->stream_.get_executor();
-        asio::post(executor, [self = std::move(self), response = std::move(response)]() mutable {
-            self->write(std::move(response));
-        });
+        try {
+            asio::post(executor, [self = std::move(self), response = std::move(response)]() mutable {
+                self->write(std::move(response));
+            });
+        } catch (...) {  // out of memory: the session ends here, and its connection with it
+        }
     }
 
     void write(Response response) {
@@ -303,7 +306,7 @@ private:
     void linger() {
         set_busy(false);
         error_code ignored;
-        stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+        ignored = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
         stream_.expires_after(kLingerTime);
         buffer_.clear();
         drain();

@@ -84,10 +84,10 @@ Transfer::Transfer(const Target& target) : target_(target), easy_(make_easy(targ
 }
 
 void Transfer::append_line(const std::string& line) {
-    auto* longer = curl_slist_append(headers_.get(), line.c_str());
+    curl_slist* shorter = headers_.release();
+    curl_slist* longer = curl_slist_append(shorter, line.c_str());
+    headers_.reset(longer != nullptr ? longer : shorter);
     if (longer == nullptr) throw std::bad_alloc();
-    static_cast<void>(headers_.release());
-    headers_.reset(longer);
 }
 
 Result<void> Transfer::add_header(std::string_view name, std::string_view value) {
