@@ -138,7 +138,7 @@ int report(const Context& context, const BenchArguments& arguments, const std::s
 }  // namespace
 
 int run_bench(const Context& context, const Config& config, const BenchArguments& arguments) {
-    const auto log = make_stderr_log(LogLevel::warn, config.log.format);
+    const auto log = make_stderr_log(LogLevel::error, config.log.format);
     auto database = open_ready_database(config.database, *log);
     if (!database) return complain(context, database.error());
     const auto rows = prepare(**database, arguments);

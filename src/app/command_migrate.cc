@@ -8,7 +8,7 @@
 namespace deliverd::app {
 
 int run_migrate(const Context& context, const Config& config, const Arguments& arguments) {
-    const auto log = make_stderr_log(LogLevel::warn, config.log.format);
+    const auto log = make_stderr_log(LogLevel::error, config.log.format);
     auto database = open_database(config.database, *log);
     if (!database) return complain(context, database.error());
     const auto steps = (*database)->migrate(arguments.dry_run);

@@ -59,14 +59,16 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
     if (lane == nullptr) return no_such_lane(context, config, worker.lane);
 
     StopSignals signals;
-    const auto log = make_stderr_log(config.log.level, config.log.format);
-    auto database = open_ready_database(config.database, *log);
+    const auto stderr_log = make_stderr_log(config.log.level, config.log.format);
+    StartupLog log(*stderr_log);
+    auto database = open_ready_database(config.database, log);
     if (!database) return complain(context, database.error());
     SystemRandom random;
     const std::string worker_id = worker.worker_id.value_or(make_worker_id(random));
     lane::Observer observer;
-    auto unit = LaneUnit::make(*lane, worker_id, **database, observer, *log);
+    auto unit = LaneUnit::make(*lane, worker_id, **database, observer, log);
     if (!unit) return complain(context, unit.error());
+    log.open();
 
     lane::LaneTotals totals;
     if (worker.once) {
@@ -74,9 +76,9 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
         totals = (*unit)->lane().run_once(lane->sink.http.timeout + config.shutdown_patience);
     } else {
         (*unit)->lane().start();
-        log->info("worker started", {{"lane", worker.lane}, {"worker_id", worker_id}});
+        log.info("worker started", {{"lane", worker.lane}, {"worker_id", worker_id}});
         signals.wait();
-        log->info("stopping: a second signal stops at once", {});
+        log.info("stopping: a second signal stops at once", {});
         signals.on_signal(2, [&unit] { (*unit)->lane().hurry(); });
         (*unit)->stop(config.shutdown_patience);
         totals = (*unit)->lane().totals();

@@ -1,8 +1,10 @@
 // The parts a command is made of, built from the configuration.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "app/config.h"
 #include "base/log.h"
@@ -13,6 +15,21 @@
 #include "store/database.h"
 
 namespace deliverd::app {
+
+/// Keeps warnings back until open(): a start that fails is told by the command, in one line, and what
+/// the parts warn of on the way there would only repeat it. Thread-safe.
+class StartupLog final : public Log {
+public:
+    explicit StartupLog(Log& log) : log_(log) {}
+    void open() { open_ = true; }
+    void write(LogLevel level, std::string_view event, Fields fields) override {
+        if (open_ || level != LogLevel::warn) log_.write(level, event, fields);
+    }
+
+private:
+    Log& log_;
+    std::atomic<bool> open_ = false;
+};
 
 /// Opens lazily (see store/postgres/postgres.h): an unreachable server is the first call's error.
 [[nodiscard]] Result<std::unique_ptr<store::Database>> open_database(const DatabaseConfig& config, Log& log);

@@ -21,18 +21,25 @@ std::string shown_host(const std::string& host) {
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::start(const Config& config, Log& log, lane::Observer* also) {
-    auto database = open_ready_database(config.database, log);
-    if (!database) return tl::unexpected(database.error());
-    std::unique_ptr<Service> service(new Service(std::move(*database), log));
-    if (const auto added = service->add_lanes(config, also); !added) return tl::unexpected(added.error());
-    if (const auto started = service->start_server(config); !started) return tl::unexpected(started.error());
-    for (RunningLane& lane : service->lanes_) lane.unit->lane().start();
-    service->refresher_ = std::thread([raw = service.get()] { raw->refresh_gauges(); });
+    std::unique_ptr<Service> service(new Service(log));
+    if (const auto started = service->start_all(config, also); !started) return tl::unexpected(started.error());
     return service;
 }
 
-Service::Service(std::unique_ptr<store::Database> database, Log& log) : log_(log), database_(std::move(database)) {
+Service::Service(Log& log) : log_(log) {
     publish_build_info(metrics_);
+}
+
+Result<void> Service::start_all(const Config& config, lane::Observer* also) {
+    auto database = open_ready_database(config.database, log_);
+    if (!database) return tl::unexpected(database.error());
+    database_ = std::move(*database);
+    if (auto added = add_lanes(config, also); !added) return added;
+    if (auto started = start_server(config); !started) return started;
+    log_.open();
+    for (RunningLane& lane : lanes_) lane.unit->lane().start();
+    refresher_ = std::thread([this] { refresh_gauges(); });
+    return {};
 }
 
 Service::~Service() {

@@ -48,13 +48,14 @@ private:
         std::unique_ptr<LaneUnit> unit;
     };
 
-    Service(std::unique_ptr<store::Database> database, Log& log);
+    explicit Service(Log& log);
+    Result<void> start_all(const Config& config, lane::Observer* also);
     Result<void> add_lanes(const Config& config, lane::Observer* also);
     Result<void> start_server(const Config& config);
     void refresh_gauges();
     [[nodiscard]] std::string readiness_problem();
 
-    Log& log_;
+    StartupLog log_;
     std::unique_ptr<store::Database> database_;
     metrics::Metrics metrics_;
     std::vector<RunningLane> lanes_;
