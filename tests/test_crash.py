@@ -25,10 +25,10 @@ def open_rows(store):
     return {found["outbox_id"]: found["locked_by"] for found in rows}
 
 
-def finish(store, programs, config):
-    """A second worker, without a failpoint, does what is left."""
+def finish(store, programs, config, rows=ROWS):
+    """A worker without a failpoint does what is left."""
     survivor = worker(programs, config, "survivor")
-    wait_for(lambda: by_status(store) == {"sent": ROWS}, 40, lambda: f"every row to be sent: {by_status(store)}")
+    wait_for(lambda: by_status(store) == {"sent": rows}, 40, lambda: f"every row to be sent: {by_status(store)}")
     survivor.terminate()
     assert survivor.wait() == 0
 
@@ -60,13 +60,13 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
 
 
 def test_killed_again_and_again(store, receiver, programs, tmp_path):
-    """Worker after worker dies during its settle; each leaves a little less."""
-    ids = fill(store, ROWS)
+    """Worker after worker dies during its second settle; each leaves a little less."""
+    ids = fill(store, 3 * ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
     for number in range(3):
         victim = worker(programs, config, f"victim-{number}", failpoints="store.during_settle=crash@2")
         assert victim.wait() == -signal.SIGKILL, victim.stderr
-    finish(store, programs, config)
+    finish(store, programs, config, rows=3 * ROWS)
     assert set(receiver.times()) == {key(outbox_id) for outbox_id in ids}
     settled = Counter(found["outbox_id"] for found in audit(store, "outbox_flush_success"))
     assert settled == {outbox_id: 1 for outbox_id in ids}

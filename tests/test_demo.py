@@ -86,7 +86,7 @@ def test_on_a_terminal_it_draws_a_live_view(programs, tmp_path):
         os.close(primary)
     text = shown.decode()
     assert len(re.findall(r"\x1b\[[0-9;?]*[A-Za-z]", text)) > 5, "the view is redrawn in place"
-    for word in ("sent", "pending", "dead"):
+    for word in ("sent", "open", "dead", "lag"):
         assert word in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
     check_totals(last_line(plain))

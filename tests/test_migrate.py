@@ -90,7 +90,7 @@ def test_a_newer_schema_is_refused_by_every_command(programs, store, receiver, t
                     ["serve", "--config", str(config)],
                     ["lease", "claim", "--worker", "w", "--database", store.url]):
         line = programs.run(*command).error_line(1)
-        assert "newer" in line and "9999" in line, (command, line)
+        assert "9999" in line and "upgrade deliverd" in line, (command, line)
     assert receiver.count() == 0
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE locked_by IS NULL AND status = 'pending'") \
         == [{"n": len(ids)}]
