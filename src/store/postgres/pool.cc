@@ -57,7 +57,9 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
         return Borrowed(*this, std::move(*connection));
     }
     --open_;
-    if (!last_failure_) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
+    // One that was never reached is the caller's to tell: commands answer with one line.
+    const bool lost = server_version_ != 0 && !last_failure_;
+    if (lost) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
     last_failure_ = connection.error();
     next_attempt_ = std::chrono::steady_clock::now() + reconnect_wait_;
     reconnect_wait_ = std::min(reconnect_wait_ * 2, kMaxReconnectWait);
