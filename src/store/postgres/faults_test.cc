@@ -1,0 +1,256 @@
+// What goes wrong between the store and a real server, and how the store says so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <thread>
+
+#include "store/outbox.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/test_server.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+using conformance::must;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kPatience{20};
+
+/// Asks until `condition` holds; false when it did not in time.
+template <typename Condition>
+bool wait_until(Condition condition) {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        never.wait_for(lock, milliseconds(10));
+    }
+    return true;
+}
+
+class PostgresFaults : public ::testing::Test {
+protected:
+    std::unique_ptr<Database> open(const std::function<void(PostgresOptions&)>& change) {
+        PostgresOptions options = store_.server().options();
+        change(options);
+        return must(open_postgres(std::move(options), log_));
+    }
+    std::int64_t enqueue_and_claim(Outbox& outbox) {
+        const std::int64_t id =
+            must(must(store_.database().lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
+        EXPECT_EQ(must(outbox.claim({"w", 10, seconds(60), std::nullopt})).rows.size(), 1U);
+        return id;
+    }
+    static Result<std::vector<SettleAnswer>> settle(Outbox& outbox, std::int64_t id) {
+        const Settlement sent{id, SettleKind::sent, 0};
+        return outbox.settle("w", std::span(&sent, 1));
+    }
+    /// Backends of the store that answer `condition` in pg_stat_activity.
+    std::string backends(const std::string& condition) {
+        return store_.value(
+            "select count(*) from pg_stat_activity where application_name = 'deliverd'"
+            " and datname = current_database() and " +
+            condition);
+    }
+    void cut_connections() {
+        store_.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'deliverd'"
+            " and datname = current_database()");
+        EXPECT_TRUE(wait_until([&] { return backends("true") == "0"; }));
+    }
+
+    NullLog log_;
+    PostgresTestStore store_{true};
+};
+
+TEST_F(PostgresFaults, AConnectionCutWhileIdleIsReplacedUnnoticed) {
+    const auto outbox = store_.database().memory_outbox();
+    const std::int64_t id = enqueue_and_claim(*outbox);
+    cut_connections();
+    EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
+}
+
+TEST_F(PostgresFaults, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe) {
+    const auto outbox = store_.database().memory_outbox();
+    const std::int64_t id = enqueue_and_claim(*outbox);
+    store_.execute("begin; select 1 from outbox_memory for update");
+    Result<std::vector<SettleAnswer>> answer = retryable("", "");
+    std::thread settling([&] { answer = settle(*outbox, id); });
+    PlainConnection other(store_.server().conninfo());
+    const std::string waiting =
+        "select pid from pg_stat_activity where application_name = 'deliverd'"
+        " and datname = current_database() and wait_event_type = 'Lock'";
+    EXPECT_TRUE(wait_until([&] { return !other.column(waiting).empty(); }));
+    other.column("select pg_terminate_backend(pid) from (" + waiting + ") as w (pid)");
+    settling.join();
+    store_.execute("rollback");
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().error_class, ErrorClass::ambiguous);
+    EXPECT_EQ(answer.error().code, "db_unreachable");
+    EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
+    EXPECT_EQ(store_.value("select count(*) from outbox_audit"), "1");
+}
+
+TEST_F(PostgresFaults, AStatementThatTakesTooLongIsATimeout) {
+    for (const bool by_lock : {false, true}) {
+        store_.execute("truncate outbox_memory");
+        const auto database = open([&](PostgresOptions& options) {
+            (by_lock ? options.lock_timeout : options.statement_timeout) = milliseconds(100);
+        });
+        const auto outbox = database->memory_outbox();
+        const std::int64_t id = enqueue_and_claim(*outbox);
+        store_.execute("begin; select 1 from outbox_memory for update");
+        const auto answer = settle(*outbox, id);
+        store_.execute("rollback");
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().code, "db_timeout") << answer.error().message;
+        EXPECT_EQ(answer.error().error_class, ErrorClass::retryable);
+        EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied) << "the connection is still good";
+    }
+}
+
+TEST_F(PostgresFaults, AClaimDoesNotWaitForLockedRows) {
+    const auto outbox = store_.database().memory_outbox();
+    must(must(store_.database().lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
+    store_.execute("begin; select 1 from outbox_memory for update");
+    EXPECT_TRUE(must(outbox->claim({"w", 10, seconds(60), std::nullopt})).rows.empty());
+    store_.execute("rollback");
+}
+
+TEST_F(PostgresFaults, AServerThatDoesNotAnswerCostsTheDeadline) {
+    const SessionSettings settings{seconds(30), seconds(30), seconds(30)};
+    const Statement slow{"slow", "select pg_sleep(60)"};
+    const Params none;
+    for (const Effect effect : {Effect::read, Effect::write}) {
+        auto connection =
+            must(Connection::open(store_.server().conninfo(), settings, std::chrono::steady_clock::now() + kPatience));
+        const auto answer =
+            connection->run(Step{&slow, &none}, effect, std::chrono::steady_clock::now() + milliseconds(100));
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().code, "db_timeout");
+        EXPECT_EQ(answer.error().error_class, effect == Effect::read ? ErrorClass::retryable : ErrorClass::ambiguous);
+        EXPECT_FALSE(connection->usable());
+    }
+}
+
+TEST_F(PostgresFaults, APortThatAcceptsAndIsSilentIsUnreachable) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+    ASSERT_EQ(::listen(listener, 5), 0);
+    ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    const auto database = open([&](PostgresOptions& options) {
+        options.conninfo = "postgres://ann:s3cret@127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/app";
+        options.connect_timeout = milliseconds(100);
+    });
+    const auto answer = database->ping(kPatience);
+    ::close(listener);
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().code, "db_unreachable");
+    EXPECT_EQ(answer.error().error_class, ErrorClass::retryable);
+    EXPECT_NE(answer.error().message.find("127.0.0.1"), std::string::npos) << answer.error().message;
+    EXPECT_EQ(answer.error().message.find("s3cret"), std::string::npos);
+    EXPECT_EQ(database->describe().find("s3cret"), std::string::npos);
+    EXPECT_NE(database->describe().find("127.0.0.1"), std::string::npos);
+}
+
+TEST_F(PostgresFaults, AnUnreadableUrlIsRefusedWithoutShowingIt) {
+    PostgresOptions options;
+    options.conninfo = "postgres://ann:s3cret@host:not-a-port:/app?s3cret=1";
+    const auto database = open_postgres(options, log_);
+    ASSERT_FALSE(database);
+    EXPECT_EQ(database.error().error_class, ErrorClass::permanent);
+    EXPECT_EQ(database.error().message.find("s3cret"), std::string::npos);
+}
+
+TEST_F(PostgresFaults, ThePoolIsBoundedAndItsWaitToo) {
+    const auto database = open([](PostgresOptions& options) {
+        options.max_connections = 1;
+        options.pool_wait = milliseconds(50);
+    });
+    const auto outbox = database->memory_outbox();
+    const std::int64_t id = enqueue_and_claim(*outbox);
+    store_.execute("begin; select 1 from outbox_memory for update");
+    std::thread settling([&] { EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied); });
+    PlainConnection other(store_.server().conninfo());
+    EXPECT_TRUE(wait_until([&] {
+        return !other
+                    .column(
+                        "select 1 from pg_stat_activity where datname = current_database()"
+                        " and application_name = 'deliverd' and wait_event_type = 'Lock'")
+                    .empty();
+    }));
+    const auto refused = outbox->lag_seconds();
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, "db_timeout");
+    store_.execute("rollback");
+    settling.join();
+    EXPECT_TRUE(outbox->lag_seconds());
+}
+
+TEST_F(PostgresFaults, AnotherSchemaHoldsTheTablesAndIsNotLeftSilently) {
+    const TestDatabase fresh;
+    PostgresOptions options = fresh.options();
+    options.schema = "odd \"na'me\"";
+    const auto database = must(open_postgres(options, log_));
+    must(database->migrate(false));
+    const std::int64_t id = must(must(database->lease("cli:ann"))->enqueue_memory("s", "p", std::nullopt));
+    const auto outbox = database->memory_outbox();
+    EXPECT_EQ(must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows.at(0).message.id, id);
+    EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
+    for (const Finding& finding : must(database->inspect())) EXPECT_TRUE(finding.ok) << finding.message;
+    EXPECT_TRUE(
+        PlainConnection(fresh.conninfo()).column("select 1 from pg_tables where schemaname = 'public'").empty());
+
+    const auto elsewhere = must(open_postgres(fresh.options(), log_));
+    const SchemaReport report = must(elsewhere->schema());
+    EXPECT_EQ(report.state, SchemaState::changed);
+    EXPECT_NE(report.advice.find("database.schema"), std::string::npos) << report.advice;
+    EXPECT_FALSE(elsewhere->migrate(false));
+}
+
+TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreNamed) {
+    const std::string role = "store_test_role_" + std::to_string(::getpid());
+    store_.execute("create role " + role + " login");
+    const auto database =
+        open([&](PostgresOptions& options) { options.conninfo += " options='-c role=" + role + "'"; });
+    store_.execute("grant usage on schema deliverd to " + role);
+    store_.execute("grant select on deliverd.migrations to " + role);
+    std::string message;
+    for (const Finding& finding : must(database->inspect())) {
+        if (finding.check == "privileges") message = finding.ok ? "fine" : finding.message;
+    }
+    EXPECT_THAT(message, ::testing::HasSubstr("grant select, insert, update on"));
+    const auto claimed = database->memory_outbox()->claim({"w", 1, seconds(60), std::nullopt});
+    EXPECT_EQ(claimed.error().error_class, ErrorClass::permanent);
+    EXPECT_THAT(claimed.error().message, ::testing::HasSubstr("deliverd doctor"));
+    store_.execute("drop owned by " + role + "; drop role " + role);
+}
+
+/// Callers in other languages have only the SQLSTATE to go by.
+TEST_F(PostgresFaults, TheFunctionsRefuseBadArgumentsWithTheirSqlstate) {
+    for (const char* call :
+         {"claim_outbox('')", "claim_outbox(null)", "claim_outbox('w', 0)", "claim_outbox('w', null)",
+          "claim_outbox('w', 1, -1)", "claim_outbox('w', 1, 'nan')", "ack_sent(1, '')", "ack_sent(1, null)",
+          "fail_retry(1, '', 'e', now())", "fail_retry(1, 'w', 'e', null)", "mark_dead_by_worker(1, null, 'e')",
+          "renew_lease(1, '')", "renew_lease_batch('{1}', null)", "enqueue_memory('s', null)",
+          "enqueue_memory('', 'p')", "enqueue_memory('s', repeat('ä', 3), null, 5)"}) {
+        const client::PgResult result(
+            PQexec(store_.plain().raw(), ("select * from deliverd." + std::string(call)).c_str()));
+        EXPECT_EQ(client::sqlstate_of(result.get()), "22023") << call << ": " << PQresultErrorMessage(result.get());
+    }
+    EXPECT_EQ(store_.value("select deliverd.enqueue_memory('s', repeat('ä', 3), null, 6)"), "1");
+}
+
+}  // namespace
+}  // namespace deliverd::store::postgres

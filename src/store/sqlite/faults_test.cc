@@ -1,0 +1,115 @@
+// Files that cannot be used, and another process that holds one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <fstream>
+
+#include "store/conformance.h"
+#include "store/sqlite/sqlite.h"
+#include "store/sqlite/test_folder.h"
+
+namespace deliverd::store::sqlite {
+namespace {
+
+using conformance::must;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class SqliteFaults : public ::testing::Test {
+protected:
+    std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+    void expect_cannot_open(const std::string& file, const std::string& advice) {
+        const auto database = open_sqlite({.path = file}, log_);
+        ASSERT_FALSE(database);
+        EXPECT_EQ(database.error().error_class, ErrorClass::permanent);
+        EXPECT_THAT(database.error().message, ::testing::HasSubstr(file));
+        EXPECT_THAT(database.error().message, ::testing::HasSubstr(advice));
+    }
+
+    TestFolder folder_;
+    NullLog log_;
+};
+
+TEST_F(SqliteFaults, AFolderThatIsNotThere) {
+    expect_cannot_open(path("no/such/folder.db"), "folder must exist");
+}
+
+TEST_F(SqliteFaults, AFolderInPlaceOfAFile) {
+    expect_cannot_open(folder_.path().string(), "writable");
+}
+
+TEST_F(SqliteFaults, AFileThatIsNoDatabase) {
+    std::ofstream(path("note.txt")) << std::string(4096, 'x');
+    expect_cannot_open(path("note.txt"), "not a SQLite database");
+}
+
+/// A user without the right to write, which a test run as root cannot be: a file system that says so can.
+TEST_F(SqliteFaults, AFileThatCannotBeWritten) {
+    expect_cannot_open("/proc/version", "");
+    expect_cannot_open("/proc/deliverd.db", "writable");
+}
+
+TEST_F(SqliteFaults, AMemoryDatabaseIsRefused) {
+    const auto database = open_sqlite({.path = ":memory:"}, log_);
+    ASSERT_FALSE(database);
+    EXPECT_EQ(database.error().code, "bad_argument");
+}
+
+TEST_F(SqliteFaults, AFileHeldByAnotherProcessIsATimeout) {
+    const auto database = must(open_sqlite({.path = path("busy.db"), .busy_timeout = milliseconds(20)}, log_));
+    must(database->migrate(false));
+    const auto lease = must(database->lease(std::nullopt));
+    const std::int64_t id = must(lease->enqueue_memory("s", "p", std::nullopt));
+    const auto outbox = database->memory_outbox();
+
+    sqlite3* other = nullptr;
+    ASSERT_EQ(sqlite3_open(path("busy.db").c_str(), &other), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(other, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);
+    const auto claimed = outbox->claim({"w", 1, seconds(60), std::nullopt});
+    ASSERT_FALSE(claimed);
+    EXPECT_EQ(claimed.error().code, "db_timeout");
+    EXPECT_EQ(claimed.error().error_class, ErrorClass::retryable);
+    EXPECT_FALSE(lease->enqueue_memory("s", "q", std::nullopt));
+    EXPECT_TRUE(outbox->counts()) << "readers go on beside a writer";
+    ASSERT_EQ(sqlite3_exec(other, "rollback", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(other);
+
+    EXPECT_EQ(must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows.at(0).message.id, id);
+}
+
+/// SQLite's own limit on the pages of a file stands for the disk's: it fails the same way.
+TEST_F(SqliteFaults, AFullDiskIsSaidAndLeavesTheRowsAsTheyWere) {
+    const auto database = must(open_sqlite({.path = path("full.db")}, log_));
+    must(database->migrate(false));
+    sqlite3* own = nullptr;
+    ASSERT_EQ(sqlite3_open(path("full.db").c_str(), &own), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(own, "pragma max_page_count = 1", nullptr, nullptr, nullptr), SQLITE_OK);
+    const auto refused = lease_on(own)->enqueue_memory("s", std::string(100'000, 'x'), std::nullopt);
+    sqlite3_close(own);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, "db_error");
+    EXPECT_EQ(refused.error().error_class, ErrorClass::retryable);
+    EXPECT_THAT(refused.error().message, ::testing::HasSubstr("make room on the disk"));
+    EXPECT_EQ(must(database->memory_outbox()->counts()).pending, 0);
+}
+
+/// What another writer put into the table past the client library is still sent as valid JSON.
+TEST_F(SqliteFaults, ForeignBytesBecomeValidText) {
+    const auto database = must(open_sqlite({.path = path("foreign.db")}, log_));
+    must(database->migrate(false));
+    sqlite3* other = nullptr;
+    ASSERT_EQ(sqlite3_open(path("foreign.db").c_str(), &other), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(other,
+                           "insert into outbox_memory (target_space, payload_md, payload_sha)"
+                           " values ('s', cast(x'61ff62' as text), 'x')",
+                           nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    sqlite3_close(other);
+    const auto batch = must(database->memory_outbox()->claim({"w", 1, seconds(60), std::nullopt}));
+    EXPECT_THAT(batch.rows.at(0).message.body, ::testing::HasSubstr("\"payload_md\":\"a\xEF\xBF\xBD"
+                                                                    "b\""));
+}
+
+}  // namespace
+}  // namespace deliverd::store::sqlite

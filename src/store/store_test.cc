@@ -1,0 +1,106 @@
+// The pure code both stores share.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <boost/json.hpp>
+
+#include "base/text.h"
+#include "store/memory_message.h"
+#include "store/migration_plan.h"
+#include "store/settle_batch.h"
+
+namespace deliverd::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(MemoryMessage, BodyHasTheFieldsInOrder) {
+    const Message message = memory_message({12, std::nullopt, "s", "a\tb", "abc", 3});
+    EXPECT_EQ(message.body,
+              R"({"outbox_id":12,"item_id":null,"target_space":"s","payload_md":"a\tb","payload_sha":"abc"})");
+    EXPECT_EQ(message.message_id, "memory-12");
+    EXPECT_EQ(message.failures, 3);
+    EXPECT_EQ(message.dedup_key, std::string("s\0abc", 5));
+}
+
+RC_GTEST_PROP(MemoryMessage, AnyBytesGiveABodyThatReadsBack, (std::string payload, std::string space)) {
+    const Message message = memory_message({1, -5, space, payload, "sha", 0});
+    const auto body = boost::json::parse(message.body).as_object();
+    RC_ASSERT(std::string(body.at("payload_md").as_string()) == valid_utf8(payload));
+    RC_ASSERT(std::string(body.at("target_space").as_string()) == valid_utf8(space));
+    RC_ASSERT(body.at("item_id").as_int64() == -5);
+}
+
+RC_GTEST_PROP(Storable, IsAlwaysTextBothDatabasesTake, (std::string bytes)) {
+    const std::string clean = storable(bytes);
+    RC_ASSERT(!find_invalid_utf8(clean));
+    RC_ASSERT(clean.find('\0') == std::string::npos);
+}
+
+TEST(SettleBatch, GoesInOrderOfIdsAndEachIdOnce) {
+    const std::array<Settlement, 4> batch = {Settlement{5}, Settlement{2}, Settlement{5}, Settlement{1}};
+    EXPECT_THAT(settle_order(batch), ElementsAre(3U, 1U, 0U)) << "the first of two settlements of a row counts";
+}
+
+TEST(SettleBatch, NotesAndDelaysAreBounded) {
+    Settlement failed{1, SettleKind::retry, 0};
+    failed.error = std::string(100'000, 'e');
+    EXPECT_LE(settle_note(failed).value().size(), kMaxStoredErrorBytes);
+    failed.delay = Duration::min();
+    EXPECT_EQ(settle_delay_seconds(failed), 0);
+    failed.delay = Duration::max();
+    EXPECT_EQ(settle_delay_seconds(failed), kMaxDelaySeconds);
+    EXPECT_EQ(settle_note({1, SettleKind::sent, 0}), std::nullopt);
+    EXPECT_EQ(settle_note({1, SettleKind::duplicate, 0, "m"}), "memory_id=m");
+}
+
+constexpr std::array<Migration, 3> kWanted = {Migration{1, "one", "create table ${schema}.a (); -- ${schema}"},
+                                              Migration{2, "two", "select 2;"}, Migration{3, "three", "select 3;"}};
+
+std::vector<AppliedMigration> applied(std::size_t count) {
+    std::vector<AppliedMigration> out;
+    for (std::size_t i = 0; i < count; ++i) {
+        out.push_back({kWanted[i].version, std::string(kWanted[i].name), migration_checksum(kWanted[i]), "public"});
+    }
+    return out;
+}
+
+TEST(MigrationPlan, SaysWhatIsMissing) {
+    EXPECT_EQ(assess(kWanted, applied(0), "public").state, SchemaState::missing);
+    EXPECT_EQ(assess(kWanted, applied(2), "public").state, SchemaState::old);
+    EXPECT_EQ(assess(kWanted, applied(3), "public").state, SchemaState::current);
+    const auto steps = missing_steps(kWanted, applied(1), {"list", "public", "\"public\""}).value();
+    ASSERT_EQ(steps.size(), 2U);
+    EXPECT_EQ(steps[0].version, 2);
+    EXPECT_EQ(steps[1].name, "three");
+}
+
+TEST(MigrationPlan, WritesSchemaAndRecordIntoTheSql) {
+    const auto steps = missing_steps(kWanted, {}, {"list", "o'dd", "\"o'dd\""}).value();
+    EXPECT_EQ(steps.at(0).sql,
+              "create table \"o'dd\".a (); -- \"o'dd\"\n"
+              "insert into list (version, name, checksum, outbox_schema) values (1, 'one', '" +
+                  migration_checksum(kWanted[0]) + "', 'o''dd');\n");
+}
+
+TEST(MigrationPlan, RefusesWhatItDoesNotKnow) {
+    auto changed = applied(3);
+    changed[1].checksum = "other";
+    EXPECT_EQ(assess(kWanted, changed, "public").state, SchemaState::changed);
+    EXPECT_THAT(missing_steps(kWanted, changed, {"list", "public", ""}).error().message, HasSubstr("(two)"));
+
+    auto newer = applied(3);
+    newer.push_back({4, "four", "x", "public"});
+    EXPECT_EQ(assess(kWanted, newer, "public").state, SchemaState::newer);
+    EXPECT_FALSE(missing_steps(kWanted, newer, {"list", "public", ""}));
+
+    const SchemaReport moved = assess(kWanted, applied(3), "elsewhere");
+    EXPECT_EQ(moved.state, SchemaState::changed);
+    EXPECT_THAT(moved.advice, HasSubstr("database.schema"));
+}
+
+}  // namespace
+}  // namespace deliverd::store
