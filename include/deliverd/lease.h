@@ -66,9 +66,9 @@ public:
     virtual ~Lease() = default;
 
     /// Stores a row that is due at once; answers its id.
-    virtual Result<std::int64_t> enqueue_memory(
-        std::string_view target_space, std::string_view payload_md, std::optional<std::int64_t> item_id,
-        std::int64_t max_payload_bytes = kDefaultMaxPayloadBytes) = 0;
+    virtual Result<std::int64_t> enqueue_memory(std::string_view target_space, std::string_view payload_md,
+                                                std::optional<std::int64_t> item_id,
+                                                std::int64_t max_payload_bytes = kDefaultMaxPayloadBytes) = 0;
 
     /// Takes up to `limit` due, pending rows that nobody holds (or whose lease ran out), oldest due
     /// first, and holds them for `worker_id`. Rows come back in due order.
@@ -81,8 +81,8 @@ public:
                                   std::optional<std::string_view> memory_id = std::nullopt) = 0;
 
     /// Counts a failure and sets the time of the next attempt, which the caller computed (RFC 3339).
-    virtual Result<bool> fail_retry(std::int64_t outbox_id, std::string_view worker_id,
-                                    std::string_view error, std::string_view next_attempt_at) = 0;
+    virtual Result<bool> fail_retry(std::int64_t outbox_id, std::string_view worker_id, std::string_view error,
+                                    std::string_view next_attempt_at) = 0;
 
     /// pending -> dead; the count stays as it was.
     virtual Result<bool> mark_dead_by_worker(std::int64_t outbox_id, std::string_view worker_id,

@@ -84,8 +84,8 @@ public:
         std::vector<store::SettleAnswer> answers;
         for (const store::Settlement& settlement : settlements) {
             Row& row = rows_.at(settlement.id);
-            const bool ours = row.status == "pending" && row.locked_by == worker_id &&
-                              row.failures == settlement.failures_before;
+            const bool ours =
+                row.status == "pending" && row.locked_by == worker_id && row.failures == settlement.failures_before;
             if (ours) apply(row, std::string(worker_id), settlement);
             std::optional<store::RowState> state;
             if (!ours) state = store::RowState{row.status, row.failures, row.locked_by, row.last_error};

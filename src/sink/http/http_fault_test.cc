@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sink/http/http_sink.h"
 #include "sink/http/testing/collector.h"
 #include "sink/http/testing/fault_server.h"
-#include "sink/http/http_sink.h"
 
 namespace deliverd::sink {
 namespace {
