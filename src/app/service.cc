@@ -89,6 +89,8 @@ void Service::refresh_gauges() {
 }
 
 void Service::stop(Duration patience) {
+    // Whoever reads "stopping" at /readyz may rely on it: nothing more is sent.
+    for (RunningLane& lane : lanes_) lane.unit->lane().drain();
     if (stopping_.exchange(true)) return;
     std::vector<std::thread> stoppers;
     for (RunningLane& lane : lanes_) {

@@ -131,6 +131,10 @@ void Lane::start() {
     });
 }
 
+void Lane::drain() {
+    impl_->shared.draining = true;
+}
+
 void Lane::stop(Duration patience) {
     impl_->stop(patience);
 }

@@ -60,6 +60,9 @@ public:
     /// Starts the threads. Returns at once.
     void start();
 
+    /// Claims and sends nothing more from here on; returns at once. stop() does the rest.
+    void drain();
+
     /// Claims nothing more, sends nothing more, waits up to `patience` for what is at the sink, settles it,
     /// gives the unsent rows back, joins the threads. What was not finished is left to its lease and counted
     /// as abandoned. Idempotent.
