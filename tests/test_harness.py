@@ -110,4 +110,5 @@ def test_a_killed_run_takes_its_server_with_it():
             return probe.connect_ex(("127.0.0.1", int(port))) != 0
 
     wait_for(refused, 15, "the server of a killed run to end")
+    wait_for(lambda: not (Path(folder) / "postmaster.pid").exists(), 15, "its last file to go")
     shutil.rmtree(Path(folder).parent)
