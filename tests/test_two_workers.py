@@ -1,6 +1,9 @@
 """Several workers on one table, and leases that outlast slow sends."""
 
 import threading
+from types import SimpleNamespace
+
+import pytest
 
 from harness.receiver import Answer
 from harness.stores import audit, by_status, fill, key, row, write_config
@@ -24,50 +27,55 @@ def test_two_processes_deliver_ten_thousand_rows_once_each(store, receiver, prog
     assert {found["worker"] for found in done} == {"left", "right"}, "both took part"
 
 
-def test_a_slow_send_is_renewed_and_not_taken_by_another(store, receiver, programs, tmp_path):
-    (outbox_id,) = fill(store, 1)
-    gate = threading.Event()
-    receiver.answer_with(lambda call: Answer(hold=gate))
-    lease_seconds = 1.5
-    config = write_config(tmp_path, store, receiver, lane={"lease_seconds": lease_seconds})
-    slow = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "slow", "--config", config)
-    wait_for(lambda: receiver.count() == 1, 20, "the send")
-    seen = set()
+@pytest.fixture
+def slow(store, receiver, programs, tmp_path):
+    """Starts a worker whose sends are held back until `let_go` is set. --once: it claims a single time, so
+    whatever moves locked_at later is a renewal."""
+    let_go = threading.Event()
+    receiver.answer_with(lambda call: Answer(hold=let_go))
+    config = write_config(tmp_path, store, receiver, lane={"lease_seconds": 1.5, "parallelism": 1})
 
-    def renewed_often_enough():
-        seen.add(row(store, outbox_id)["locked_at"])
-        return len(seen) >= 6  # five renewals at a third of the lease: beyond the first lease's end
+    def start(worker_id):
+        return programs.start("worker", "--lane", "memories", "--once", "--worker-id", worker_id, "--config", config)
 
-    wait_for(renewed_often_enough, 20, lambda: f"the lease to be renewed: {seen}")
-    programs.run("worker", "--lane", "memories", "--once", "--worker-id", "thief", "--config", config).ok()
-    assert row(store, outbox_id)["locked_by"] == "slow"
-    gate.set()
-    wait_for(lambda: row(store, outbox_id)["status"] == "sent", 20, "the row to be sent")
-    slow.terminate()
-    assert slow.wait() == 0
-    assert receiver.times() == {key(outbox_id): 1}
-    assert audit(store, "outbox_flush_conflict") == []
+    yield SimpleNamespace(start=start, let_go=let_go)
+    let_go.set()
 
 
-def test_rows_waiting_behind_a_slow_send_are_renewed_too(store, receiver, programs, tmp_path):
-    ids = fill(store, 5)
-    gate = threading.Event()
-    receiver.answer_with(lambda call: Answer(hold=gate))
-    config = write_config(tmp_path, store, receiver, lane={"lease_seconds": 1.5, "parallelism": 1, "batch_size": 5})
-    slow = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "slow", "--config", config)
-    wait_for(lambda: receiver.count() == 1, 20, "the first send")
+def wait_until_renewed_beyond_the_first_lease(store, ids):
+    """Five renewals, at a third of the lease each."""
     seen = {outbox_id: set() for outbox_id in ids}
 
-    def all_renewed():
+    def renewed():
         for outbox_id in ids:
             seen[outbox_id].add(row(store, outbox_id)["locked_at"])
         return all(len(times) >= 6 for times in seen.values())
 
-    wait_for(all_renewed, 20, lambda: f"all five leases to be renewed: {seen}")
-    programs.run("worker", "--lane", "memories", "--once", "--worker-id", "thief", "--config", config).ok()
+    wait_for(renewed, 20, lambda: f"every lease to be renewed five times: {seen}")
+
+
+def test_a_slow_send_is_renewed_and_not_taken_by_another(store, receiver, slow):
+    (outbox_id,) = fill(store, 1)
+    owner = slow.start("owner")
+    wait_for(lambda: receiver.count() == 1, 20, "the send")
+    wait_until_renewed_beyond_the_first_lease(store, [outbox_id])
+    assert slow.start("thief").wait() == 0
+    assert row(store, outbox_id)["locked_by"] == "owner"
+    slow.let_go.set()
+    assert owner.wait() == 0
+    assert row(store, outbox_id)["status"] == "sent"
+    assert receiver.times() == {key(outbox_id): 1}
+    assert audit(store, "outbox_flush_conflict") == []
+
+
+def test_rows_waiting_behind_a_slow_send_are_renewed_too(store, receiver, slow):
+    ids = fill(store, 5)
+    owner = slow.start("owner")
+    wait_for(lambda: receiver.count() == 1, 20, "the first send")
+    wait_until_renewed_beyond_the_first_lease(store, ids)
+    assert slow.start("thief").wait() == 0
     assert receiver.count() == 1
-    gate.set()
-    wait_for(lambda: by_status(store) == {"sent": 5}, 20, "all to be sent")
-    slow.terminate()
-    assert slow.wait() == 0
+    slow.let_go.set()
+    assert owner.wait() == 0
+    assert by_status(store) == {"sent": 5}
     assert receiver.times() == {key(outbox_id): 1 for outbox_id in ids}
