@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 #include "store/memory_message.h"
@@ -12,7 +13,7 @@ std::vector<std::size_t> settle_order(std::span<const Settlement> settlements) {
     std::vector<std::size_t> order(settlements.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     const auto id = [&](std::size_t index) { return settlements[index].id; };
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return id(a) < id(b); });
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return std::pair(id(a), a) < std::pair(id(b), b); });
     order.erase(std::unique(order.begin(), order.end(), [&](auto a, auto b) { return id(a) == id(b); }), order.end());
     return order;
 }

@@ -67,6 +67,12 @@ protected:
         store_ = std::make_unique<PostgresTestStore>(true);
         store_->execute("alter table outbox_memory set unlogged");
         store_->execute("alter table outbox_memory set (autovacuum_enabled = off)");
+        // Filled first and indexed afterwards, by the migration's own definitions: it is faster.
+        const auto indexes = store_->plain().column(
+            "select pg_get_indexdef(indexrelid) from pg_index where indrelid = 'outbox_memory'::regclass"
+            " and not indisprimary");
+        ASSERT_EQ(indexes.size(), 2U);
+        store_->execute("drop index outbox_memory_claim, outbox_memory_dedup");
         store_->execute(
             "insert into outbox_memory (target_space, payload_md, payload_sha, status, next_attempt_at)"
             " select 'notes', 'p', md5(n::text), case when n % " +
@@ -74,6 +80,7 @@ protected:
             " = 0 then 'pending' else 'sent' end, now() - interval '1 day' + n * interval '1 millisecond'"
             " from generate_series(1, " +
             std::to_string(kRows) + ") as n");
+        for (const std::string& index : indexes) store_->execute(index);
         store_->execute(
             "update outbox_memory set locked_at = now(), locked_by = 'other' where outbox_id in (select outbox_id"
             " from outbox_memory where status = 'pending' order by next_attempt_at, outbox_id limit " +
