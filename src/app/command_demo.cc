@@ -167,7 +167,7 @@ public:
     void draw(DemoState state, bool draining) {
         state.draining = draining;
         if (terminal_) {
-            context_.out << "\x1b[H\x1b[J" << render_frame(state, colour_);
+            context_.out << redrawn(render_frame(state, colour_));
         } else {
             context_.out << render_line(state);
         }
@@ -175,6 +175,16 @@ public:
     }
 
 private:
+    /// From the top left, each line's rest cleared as it is written: no flicker, as a cleared screen would have.
+    static std::string redrawn(const std::string& frame) {
+        std::string out = "\x1b[H";
+        for (const char c : frame) {
+            if (c == '\n') out += "\x1b[K";
+            out += c;
+        }
+        return out + "\x1b[J";
+    }
+
     double rate(std::int64_t sent) {
         const Instant now = clock_.now();
         samples_.emplace_back(now, sent);

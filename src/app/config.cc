@@ -7,6 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+
+#include "app/config_database.h"
 
 namespace deliverd::app {
 
@@ -130,39 +133,16 @@ private:
         postgres.statement_timeout = values_.seconds("database.statement_timeout_seconds");
         postgres.lock_timeout = values_.seconds("database.lock_timeout_seconds");
         postgres.pool_wait = values_.seconds("database.pool_wait_seconds");
-        const Value* url = values_.find("database.url");
-        const bool url_from_file = url != nullptr && url->line > 0;
-        if (values_.has("database.host") && (url == nullptr || url_from_file)) {
-            if (url_from_file) problem("database.host", "database.host and database.url are both given; keep one");
-            database.kind = DatabaseTarget::Kind::postgres;
-            postgres.conninfo = conninfo_from_keys();
-            return database;
-        }
-        const auto target = parse_database_url(values_.text("database.url"), values_.text("database.password"));
+        const auto target = database_target(values_);
         if (!target) {
-            problem("database.url",
-                    fmt::format("{}: {}", url == nullptr ? "database.url" : url_name(*url), target.error().message));
+            const bool about_url = values_.has("database.url") || !values_.has("database.host");
+            problem(about_url ? "database.url" : "database.host", target.error().message);
             return database;
         }
         database.kind = target->kind;
         (target->kind == DatabaseTarget::Kind::sqlite ? database.sqlite.path : postgres.conninfo) = target->target;
+        postgres.refresh_conninfo = conninfo_refresher(values_);
         return database;
-    }
-
-    static std::string url_name(const Value& url) { return url.line > 0 ? "database.url" : url.origin; }
-
-    std::string conninfo_from_keys() {
-        std::string conninfo = fmt::format("host={} port={}", quote_conninfo(values_.text("database.host")),
-                                           values_.integer("database.port"));
-        const auto add = [&](const char* key, const std::string& path) {
-            if (values_.has(path)) conninfo += fmt::format(" {}={}", key, quote_conninfo(values_.text(path)));
-        };
-        if (!values_.has("database.name")) problem("database.host", "database.host is given, but not database.name");
-        add("dbname", "database.name");
-        add("user", "database.user");
-        add("password", "database.password");
-        add("sslmode", "database.ssl_mode");
-        return conninfo;
     }
 
     LaneConfig lane(const std::string& name) {
@@ -264,16 +244,16 @@ void apply_overrides(Values& values, const ConfigRequest& request, std::vector<P
         if (!wrong.empty())
             problems.push_back({0, wrong});
         else
-            values.set(override.path, Value{override.text, override.flag, 0, setting});
+            values.set(override.path, Value{override.text, override.flag, 0, setting, {}});
     }
 }
 
 void override_database(Values& values, const ConfigRequest& request, const Environment& environment) {
     const Setting* setting = find_setting("database.url");
     if (request.database_url) {
-        values.set("database.url", Value{*request.database_url, "--database", 0, setting});
+        values.set("database.url", Value{*request.database_url, "--database", 0, setting, {}});
     } else if (const auto url = non_empty(environment("DATABASE_URL"))) {
-        values.set("database.url", Value{*url, "DATABASE_URL", 0, setting});
+        values.set("database.url", Value{*url, "DATABASE_URL", 0, setting, {}});
     }
 }
 
@@ -294,7 +274,7 @@ LoadedConfig load_config_text(const std::string& yaml, const std::string& file, 
     override_database(loaded.values, request, environment);
     apply_overrides(loaded.values, request, problems);
     loaded.config = Builder(loaded.values, problems).build();
-    std::ranges::stable_sort(problems, {}, &Problem::line);
+    std::ranges::sort(problems, {}, [](const Problem& problem) { return std::pair(problem.line, problem.message); });
     for (const Problem& problem : problems) {
         loaded.problems.push_back(problem.line > 0 ? fmt::format("{}:{}: {}", file, problem.line, problem.message)
                                                    : problem.message);

@@ -156,15 +156,16 @@ private:
         const auto content = read_secret_file(*name);
         if (!content) return problem(member.line, fmt::format("{}: {}", path, content.error().message));
         const std::string target = path.substr(0, path.size() - std::string_view("_file").size());
-        store(target, *content, member.line, setting, fmt::format("{}:{}, file {}", file_, member.line, *name));
+        store(target, *content, member.line, setting, fmt::format("{}:{}, file {}", file_, member.line, *name), *name);
     }
 
-    void store(const std::string& path, const std::string& text, int line, const Setting& setting, std::string origin) {
+    void store(const std::string& path, const std::string& text, int line, const Setting& setting, std::string origin,
+               std::string secret_file = {}) {
         if (const std::string wrong = check_text(setting, path, text); !wrong.empty()) return problem(line, wrong);
         if (values_.has(path)) {
             return problem(line, fmt::format("{0} and {0}_file are both given; keep one", path));
         }
-        values_.set(path, Value{text, std::move(origin), line, &setting});
+        values_.set(path, Value{text, std::move(origin), line, &setting, std::move(secret_file)});
     }
 
     const std::string& file_;

@@ -156,6 +156,20 @@ TEST_F(FileTest, SecretsComeFromFiles) {
                 ElementsAre(HasSubstr("are both given")));
 }
 
+TEST_F(FileTest, ASecretFileIsReadAgainForEachConnection) {
+    const std::string secret = write("password", "old\n");
+    const std::string file = "password_file: " + secret;
+    const auto by_url = load("database: { url: \"postgres://app@db/app\", " + file + " }").config.database.postgres;
+    const auto by_keys = load("database: { host: db, name: app, " + file + " }").config.database.postgres;
+    write("password", "new\n");
+    EXPECT_EQ(by_url.refresh_conninfo(), "postgres://app@db/app?password=new");
+    EXPECT_EQ(by_keys.refresh_conninfo(), "host='db' port=5432 dbname='app' password='new'");
+    std::filesystem::remove(secret);
+    EXPECT_EQ(by_url.refresh_conninfo(), "postgres://app@db/app?password=old");
+    EXPECT_FALSE(
+        load("database: { url: \"postgres://app@db/app\", password: x }").config.database.postgres.refresh_conninfo);
+}
+
 TEST_F(FileTest, WhichFileIsRead) {
     const std::string one = write("one.yaml", "app: { name: one }\n");
     const std::string two = write("two.yaml", "app: { name: two }\n");

@@ -26,6 +26,7 @@ struct Value {
     std::string origin;  // "deliverd.yaml:12", "DATABASE_URL", "--database"
     int line = 0;
     const Setting* setting = nullptr;
+    std::string file{};  // where a secret was read from; empty when it stood in the configuration
 };
 
 /// Typed reading falls back to the setting's default; texts were checked before, so it cannot fail.

@@ -45,7 +45,8 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
     probing_ = probing_ || probe;
     lock.unlock();
     const auto limit = std::min(deadline, std::chrono::steady_clock::now() + options_.connect_timeout);
-    auto connection = Connection::open(options_.conninfo, options_.session, limit);
+    const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
+    auto connection = Connection::open(conninfo, options_.session, limit);
     lock.lock();
     if (probe) probing_ = false;
     if (connection) {

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@ inline constexpr Duration kMaxReconnectWait = std::chrono::seconds(2);
 
 struct PoolOptions {
     std::string conninfo;
+    std::function<std::string()> refresh_conninfo;  // asked before each new connection, when set
     std::size_t max_connections = 0;
     Duration connect_timeout{};
     Duration wait{};  // for a connection, the time to make one included

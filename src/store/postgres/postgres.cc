@@ -57,11 +57,10 @@ public:
 
 private:
     postgres::PoolOptions pool_options() const {
-        return {options_.conninfo,
-                options_.max_connections,
-                options_.connect_timeout,
-                options_.pool_wait,
-                {options_.statement_timeout, options_.lock_timeout, options_.statement_timeout}};
+        return {
+            options_.conninfo,        options_.refresh_conninfo,
+            options_.max_connections, options_.connect_timeout,
+            options_.pool_wait,       {options_.statement_timeout, options_.lock_timeout, options_.statement_timeout}};
     }
 
     const PostgresOptions options_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,7 +14,9 @@
 namespace deliverd::store {
 
 struct PostgresOptions {
-    std::string conninfo;           // URL or key=value; may hold a password: never logged
+    std::string conninfo;  // URL or key=value; may hold a password: never logged
+    /// Asked before each new connection, when set: a password file may have changed. Thread-safe, does not throw.
+    std::function<std::string()> refresh_conninfo;
     std::string schema = "public";  // of the outbox tables
     std::size_t max_connections = 8;
     Duration connect_timeout = std::chrono::seconds(5);

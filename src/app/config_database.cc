@@ -1,0 +1,62 @@
+#include "app/config_database.h"
+
+#include <fmt/format.h>
+
+namespace deliverd::app {
+
+namespace {
+
+std::string conninfo_from_keys(const Values& values) {
+    std::string conninfo =
+        fmt::format("host={} port={}", quote_conninfo(values.text("database.host")), values.integer("database.port"));
+    const auto add = [&](const char* key, const std::string& path) {
+        if (values.has(path)) conninfo += fmt::format(" {}={}", key, quote_conninfo(values.text(path)));
+    };
+    add("dbname", "database.name");
+    add("user", "database.user");
+    add("password", "database.password");
+    add("sslmode", "database.ssl_mode");
+    return conninfo;
+}
+
+}  // namespace
+
+Result<DatabaseTarget> database_target(const Values& values) {
+    const Value* url = values.find("database.url");
+    const bool url_in_file = url != nullptr && url->line > 0;
+    if (values.has("database.host") && (url == nullptr || url_in_file)) {
+        if (url_in_file) return permanent("bad_url", "database.host and database.url are both given; keep one");
+        if (!values.has("database.name")) {
+            return permanent("bad_url", "database.host is given, but not database.name");
+        }
+        return DatabaseTarget{DatabaseTarget::Kind::postgres, conninfo_from_keys(values)};
+    }
+    auto target = parse_database_url(values.text("database.url"), values.text("database.password"));
+    if (target) return target;
+    const std::string name = url == nullptr || url_in_file ? std::string("database.url") : url->origin;
+    return permanent("bad_url", fmt::format("{}: {}", name, target.error().message));
+}
+
+std::function<std::string()> conninfo_refresher(const Values& values) {
+    bool from_file = false;
+    for (const char* path : {"database.url", "database.password"}) {
+        const Value* value = values.find(path);
+        from_file = from_file || (value != nullptr && !value->file.empty());
+    }
+    if (!from_file) return nullptr;
+    return [values] {
+        Values fresh = values;
+        for (const char* path : {"database.url", "database.password"}) {
+            const Value* value = values.find(path);
+            if (value == nullptr || value->file.empty()) continue;
+            Value changed = *value;
+            if (auto text = read_secret_file(value->file)) changed.text = std::move(*text);
+            fresh.set(path, std::move(changed));
+        }
+        auto target = database_target(fresh);
+        if (!target || target->kind != DatabaseTarget::Kind::postgres) target = database_target(values);
+        return target ? target->target : std::string();
+    };
+}
+
+}  // namespace deliverd::app
