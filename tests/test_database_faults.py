@@ -69,12 +69,13 @@ def test_away_for_a_while_with_sends_under_way(restartable, receiver, programs, 
     gate = threading.Event()
     receiver.answer_with(lambda call: Answer(hold=gate))
     # The lease must outlast the outage: an expired one may rightly be taken again.
-    config = write_config(tmp_path, restartable, receiver, lane=LANE | {"lease_seconds": 60})
+    config = write_config(tmp_path, restartable, receiver, lane=LANE | {"lease_seconds": 60},
+                          database={"pool_wait_seconds": 0.3})
     worker = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "w", "--config", config)
     wait_for(lambda: receiver.count() == 8, 20, "the sends")
     restartable.server.stop()
     gate.set()
-    worker.wait_for_stderr("db_")
+    worker.wait_for_stderr('"operation":"settle"')  # it failed at least once
     restartable.server.start()
     wait_for_all(restartable, worker, rows=8)
     check_nothing_lost_or_counted_twice(restartable, receiver, ids)
