@@ -27,7 +27,6 @@ THIRD_PARTY = {
     "yaml-cpp/": {"app"},
     "prometheus/": {"metrics"},
     "openssl/": {"base"},
-    "spdlog/": {"base"},
     "fmt/": {"*"},
     "tl/expected.hpp": {"*"},
 }
