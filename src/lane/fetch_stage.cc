@@ -13,7 +13,11 @@ std::size_t FetchStage::room() const {
     const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
     const std::size_t held = shared_.book.size();
     if (shared_.claimed.size() > batch_size || held + batch_size > shared_.held_limit()) return 0;
-    return batch_size;
+    // How large rows are is known only from those claimed before: the first batch may be too large.
+    const std::size_t bytes = shared_.book.bytes();
+    if (held > 0 && bytes + typical_bytes_ > shared_.options.held_bytes) return 0;
+    const std::size_t left = shared_.options.held_bytes - std::min(bytes, shared_.options.held_bytes);
+    return std::clamp<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1, batch_size);
 }
 
 Step FetchStage::step() {
@@ -47,7 +51,9 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
     for (store::Claimed& row : batch.rows) {
         shared_.observer.on_lag(row.due_age_seconds);
         // Our own lease ran out while the row was still under way here: it is not sent a second time.
-        if (!shared_.book.add(row.message.id, began)) continue;
+        const std::size_t bytes = row.message.body.size();
+        typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
+        if (!shared_.book.add(row.message.id, began, bytes)) continue;
         shared_.claimed.try_push(row);  // room() left space for the whole batch, and nobody else pushes
     }
     shared_.observer.on_queue_depth("claimed", shared_.claimed.size());

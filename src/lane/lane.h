@@ -23,9 +23,10 @@ namespace deliverd::lane {
 
 struct LaneOptions {
     std::string name;
-    std::string worker_id;          // unique among all processes on the table
-    std::int32_t batch_size = 100;  // rows a claim, and at most a settle
-    std::int32_t parallelism = 16;  // messages at the sink at once
+    std::string worker_id;                      // unique among all processes on the table
+    std::int32_t batch_size = 100;              // rows a claim, and at most a settle
+    std::int32_t parallelism = 16;              // messages at the sink at once
+    std::size_t held_bytes = 32 * 1024 * 1024;  // no further claim while the rows held are larger together
     Duration lease = std::chrono::seconds(60);
     RetryPolicy retry = RetryPolicy::leases();
     Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between looks at an empty table

@@ -183,6 +183,23 @@ TEST_F(LaneTest, SendsAsManyAtOnceAsItMayAndNoMore) {
     EXPECT_EQ(sink.most_at_once, 3U);
 }
 
+TEST_F(LaneTest, LargeMessagesAreHeldFewAtATime) {
+    options.held_bytes = 5'000;
+    fake.body.assign(1'000, 'x');
+    sink.hold = true;
+    enqueue(40);
+    lane().start();
+    for (int round = 0; round < 100 && sent() < 40; ++round) {
+        eventually([&] { return sink.held() > 0 || sent() == 40; });
+        const bool size_known = sent() >= 7;  // the first batch is claimed before it is
+        const std::size_t held = fake.holders().size();
+        EXPECT_LE(held, size_known ? 5U : 7U);
+        sink.release({.kind = OutcomeKind::delivered});
+    }
+    EXPECT_TRUE(eventually([&] { return sent() == 40; }));
+    lane().stop(5s);
+}
+
 TEST_F(LaneTest, OnceIsOneBatch) {
     enqueue(12);
     const LaneTotals totals = lane().run_once(10s);

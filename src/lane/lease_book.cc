@@ -6,14 +6,26 @@ namespace deliverd::lane {
 
 LeaseBook::LeaseBook(Duration lease) : lease_(lease) {}
 
-bool LeaseBook::add(std::int64_t id, Instant since) {
+bool LeaseBook::add(std::int64_t id, Instant since, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    return held_.insert_or_assign(id, Entry{since, false}).second;
+    const auto [place, added] = held_.try_emplace(id, Entry{since, bytes, false});
+    if (added) {
+        bytes_ += bytes;
+    } else {
+        place->second.since = since;
+        place->second.lost = false;
+    }
+    return added;
 }
 
 void LeaseBook::remove(std::span<const std::int64_t> ids) {
     const std::lock_guard lock(mutex_);
-    for (const std::int64_t id : ids) held_.erase(id);
+    for (const std::int64_t id : ids) {
+        const auto entry = held_.find(id);
+        if (entry == held_.end()) continue;
+        bytes_ -= entry->second.bytes;
+        held_.erase(entry);
+    }
 }
 
 std::vector<std::int64_t> LeaseBook::due_for_renewal(Instant now) const {
@@ -58,6 +70,11 @@ Hold LeaseBook::look(std::int64_t id, Instant now) const {
     const auto entry = held_.find(id);
     if (entry == held_.end() || entry->second.lost) return Hold::lost;
     return now - entry->second.since < lease_ * 2 / 3 ? Hold::fresh : Hold::stale;
+}
+
+std::size_t LeaseBook::bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
 }
 
 std::size_t LeaseBook::size() const {

@@ -24,8 +24,8 @@ class LeaseBook {
 public:
     explicit LeaseBook(Duration lease);
 
-    /// Notes a row as held; false when it already was: then its lease simply begins anew.
-    bool add(std::int64_t id, Instant since);
+    /// Notes a row of `bytes` as held; false when it already was: then its lease simply begins anew.
+    bool add(std::int64_t id, Instant since, std::size_t bytes = 0);
     void remove(std::span<const std::int64_t> ids);
 
     /// Held rows whose lease is older than a third of its length, in order of their ids.
@@ -37,15 +37,18 @@ public:
 
     [[nodiscard]] Hold look(std::int64_t id, Instant now) const;
     [[nodiscard]] std::size_t size() const;
+    [[nodiscard]] std::size_t bytes() const;  // of all rows held
 
 private:
     struct Entry {
         Instant since;
+        std::size_t bytes = 0;
         bool lost = false;
     };
     const Duration lease_;
     mutable std::mutex mutex_;
     std::unordered_map<std::int64_t, Entry> held_;
+    std::size_t bytes_ = 0;
 };
 
 }  // namespace deliverd::lane

@@ -58,6 +58,16 @@ TEST(LeaseBook, ARenewalThatBeganBeforeTheLastClaimDoesNotUndoIt) {
     EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
 }
 
+TEST(LeaseBook, AddsUpTheBytesOfWhatIsHeld) {
+    LeaseBook book(60s);
+    book.add(1, kStart, 100);
+    book.add(2, kStart, 20);
+    book.add(2, kStart + 1s, 20);
+    EXPECT_EQ(book.bytes(), 120U);
+    book.remove(Ids{1, 3});
+    EXPECT_EQ(book.bytes(), 20U);
+}
+
 TEST(LeaseBook, SettledRowsAreForgotten) {
     LeaseBook book(60s);
     book.add(1, kStart);

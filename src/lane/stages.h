@@ -30,6 +30,7 @@ private:
     Shared& shared_;
     SeededRandom random_;
     PollPacer pacer_;
+    std::size_t typical_bytes_ = 0;  // of a row, rather too large than too small
 };
 
 /// Hands rows to the sink, `parallelism` at a time, and turns outcomes into settlements.

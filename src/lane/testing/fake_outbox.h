@@ -137,10 +137,21 @@ public:
 
     Result<void> ping(Duration) override { return {}; }
 
+    /// Who holds a row at this moment, one entry a held row.
+    std::vector<std::string> holders() {
+        const std::lock_guard lock(mutex_);
+        std::vector<std::string> holders;
+        for (const auto& [id, row] : rows_) {
+            if (row.locked_by) holders.push_back(*row.locked_by);
+        }
+        return holders;
+    }
+
     /// Only while no lane is at work.
     [[nodiscard]] const std::map<std::int64_t, Row>& rows() const { return rows_; }
     std::map<std::int64_t, Row>& rows() { return rows_; }
 
+    std::string body;  // of every message
     std::vector<Claim> claims;
     std::vector<Applied> applied;
     std::vector<store::AuditNote> notes;
@@ -156,6 +167,7 @@ private:
         claimed.message.id = id;
         claimed.message.message_id = "fake-" + std::to_string(id);
         claimed.message.dedup_key = row.dedup_key;
+        claimed.message.body = body;
         claimed.message.failures = row.failures;
         claimed.due_age_seconds = to_seconds(now - row.due);
         for (const auto& [other_id, other] : rows_) {
