@@ -10,7 +10,7 @@ namespace deliverd::app {
 
 namespace {
 
-constexpr Duration kReadyDeadline = std::chrono::seconds(2);
+constexpr Duration kReadyDeadline = std::chrono::milliseconds(800);  // within the second a prober usually waits
 constexpr Duration kGaugeInterval = std::chrono::seconds(5);
 constexpr Duration kServerStopPatience = std::chrono::seconds(5);
 
@@ -59,7 +59,8 @@ Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
 }
 
 Result<void> Service::start_server(const Config& config) {
-    const std::vector<api::ReadyCheck> checks{{"database", [this] { return readiness_problem(); }}};
+    const std::vector<api::ReadyCheck> checks{{"service", [this] { return std::string(stopping_ ? "stopping" : ""); }},
+                                              {"database", [this] { return database_problem(); }}};
     auto handler = api::make_handler(api::service_routes(checks, metrics_, config.auth), config.auth, log_);
     auto server = http::Server::start(config.server, std::move(handler), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
@@ -68,8 +69,7 @@ Result<void> Service::start_server(const Config& config) {
     return {};
 }
 
-std::string Service::readiness_problem() {
-    if (stopping_) return "stopping";
+std::string Service::database_problem() {
     if (const auto answer = database_->ping(kReadyDeadline); !answer) return answer.error().message;
     const auto report = database_->schema();
     return report ? report->advice : report.error().message;

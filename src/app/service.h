@@ -53,7 +53,7 @@ private:
     Result<void> add_lanes(const Config& config, lane::Observer* also);
     Result<void> start_server(const Config& config);
     void refresh_gauges();
-    [[nodiscard]] std::string readiness_problem();
+    [[nodiscard]] std::string database_problem();
 
     StartupLog log_;
     std::unique_ptr<store::Database> database_;

@@ -223,6 +223,37 @@ TEST_F(LaneTest, OnceReportsWhatFailed) {
     EXPECT_EQ(fake.rows().at(2).failures, 1);
 }
 
+/// Keeps the events.
+class RecordingLog final : public Log {
+public:
+    void write(LogLevel level, std::string_view event, Fields fields) override {
+        const std::lock_guard lock(mutex);
+        std::string line = (level == LogLevel::error ? "error: " : "warn: ") + std::string(event);
+        for (const LogField& field : fields) {
+            if (const auto* text = std::get_if<std::string_view>(&field.value)) {
+                line += " " + std::string(field.name) + "=" + std::string(*text);
+            }
+        }
+        lines.push_back(std::move(line));
+    }
+    std::mutex mutex;
+    std::vector<std::string> lines;
+};
+
+TEST_F(LaneTest, EachFailedSendIsInTheLog) {
+    enqueue(2);
+    sink.answer = [](const Message& message) {
+        return Outcome{.kind = message.id == 1 ? OutcomeKind::ambiguous : OutcomeKind::permanent, .code = "E"};
+    };
+    RecordingLog recording;
+    Lane(options, outbox, sink, clock, random, observer, recording).run_once(10s);
+    EXPECT_THAT(recording.lines,
+                ::testing::UnorderedElementsAre(
+                    "warn: a send failed lane=test message_id=fake-1 outcome=ambiguous error=E (ambiguous: the "
+                    "receiver may have it)",
+                    "error: gave up on a message lane=test message_id=fake-2 outcome=permanent error=E"));
+}
+
 TEST_F(LaneTest, OnceWithoutADatabaseSaysSo) {
     outbox.down = true;
     const LaneTotals totals = lane().run_once(10s);

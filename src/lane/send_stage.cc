@@ -51,9 +51,26 @@ void SendStage::finish(const Answer& answer, UnderWay under_way) {
         shared_.book.remove({&id, 1});
         shared_.tally.add(&LaneTotals::abandoned, 1);
     } else {
-        queue_settlement(decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_));
+        store::Settlement settlement =
+            decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_);
+        if (!delivered) log_failure(message, outcome, settlement);
+        queue_settlement(std::move(settlement));
     }
     follow(message.dedup_key, delivered, outcome.receipt);
+}
+
+void SendStage::log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement) {
+    const std::optional<std::uint64_t> left_out = failure_lines_.admit(shared_.clock.now());
+    if (!left_out) return;
+    const bool dead = settlement.kind == store::SettleKind::dead;
+    shared_.log.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on a message" : "a send failed",
+                      {{"lane", shared_.options.name},
+                       {"message_id", message.message_id},
+                       {"outcome", to_string(outcome.kind)},
+                       {"failures", message.failures + 1},
+                       {"retry_in_seconds", to_seconds(settlement.delay)},
+                       {"error", settlement.error},
+                       {"lines_left_out", *left_out}});
 }
 
 void SendStage::follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt) {

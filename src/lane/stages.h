@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "lane/dedup_gate.h"
+#include "lane/log_limiter.h"
 #include "lane/poll_pacer.h"
 #include "lane/shared.h"
 
@@ -57,6 +58,7 @@ private:
 
     std::size_t read_answers();
     void finish(const Answer& answer, UnderWay under_way);
+    void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
     bool hand_over();
     std::size_t send_more(Instant now);
@@ -66,6 +68,7 @@ private:
     Shared& shared_;
     SeededRandom random_;
     DedupGate gate_;
+    LogLimiter failure_lines_;
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
     std::deque<store::Claimed> leading_;  // followers whose leader failed: next to be sent
