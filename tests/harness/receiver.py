@@ -20,6 +20,7 @@ class Call:
     number: int  # 1 for the first request
     attempt: int  # 1 for the first request with this key
     key: str
+    path: str
     headers: dict
     raw_body: bytes
 
@@ -83,11 +84,11 @@ class Receiver:
         with self._lock:
             return collections.Counter(self._attempts)
 
-    def take(self, headers, raw_body):
+    def take(self, path, headers, raw_body):
         with self._lock:
             key = headers.get("idempotency-key", "")
             self._attempts[key] += 1
-            call = Call(len(self._calls) + 1, self._attempts[key], key, headers, raw_body)
+            call = Call(len(self._calls) + 1, self._attempts[key], key, path, headers, raw_body)
             self._calls.append(call)
         return call, self._script(call)
 
@@ -116,7 +117,8 @@ class _Handler(socketserver.StreamRequestHandler):
             pass
 
     def _one(self):
-        if not self.rfile.readline(65536):
+        request = self.rfile.readline(65536).decode("latin-1").split()
+        if not request:
             return False
         headers = {}
         while (line := self.rfile.readline(65536)) not in (b"\r\n", b"\n", b""):
@@ -128,7 +130,7 @@ class _Handler(socketserver.StreamRequestHandler):
         raw_body = self.rfile.read(length)
         if len(raw_body) < length:
             return False
-        call, answer = self.server.receiver.take(headers, raw_body)
+        call, answer = self.server.receiver.take(request[1], headers, raw_body)
         if answer.hold is not None:
             answer.hold.wait(HOLD_LIMIT_SECONDS)
         if answer.drop:

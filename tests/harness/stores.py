@@ -34,6 +34,10 @@ class PostgresStore:
     def make_due(self):
         self.query("UPDATE outbox_memory SET next_attempt_at = now() WHERE status = 'pending'")
 
+    def writable(self):
+        """Whether nobody keeps every other writer waiting: never so here."""
+        return True
+
 
 class SqliteStore:
     kind = "sqlite"
@@ -71,6 +75,18 @@ class SqliteStore:
     def make_due(self):
         self.query("UPDATE outbox_memory SET next_attempt_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
                    " WHERE status = 'pending'")
+
+    def writable(self):
+        """False while a process holds the file's one write lock."""
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+            return True
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            connection.close()
 
 
 def fill(store, count, space=SPACE, start=1):
