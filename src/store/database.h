@@ -68,6 +68,9 @@ public:
     virtual Result<std::vector<Finding>> inspect() = 0;
 
     virtual Result<void> ping(Duration deadline) = 0;
+
+    /// From here on no call waits longer than `at_most` from now, also those under way: for stopping.
+    virtual void limit_waits(Duration at_most) = 0;
 };
 
 }  // namespace deliverd::store

@@ -7,7 +7,10 @@
 //     when it was claimed, also after the lease has run out if nobody else took it; otherwise nothing changes
 //     and the answer says so. The count is the fence: a settle whose answer was lost may be repeated after the
 //     worker has claimed the row anew, and still counts once;
-//   - a settlement and its audit record are one transaction: both or neither, once.
+//   - a settlement and its audit record are one transaction: both or neither, once;
+//   - settle and renew wait for nobody's row lock: a row that someone has locked at this moment is left out.
+//     A settlement that was left out so is not applied, and its RowState shows the row still pending, held by
+//     this worker, with the same count: try again.
 //
 // Threads: every method may be called from several threads at once; each call borrows a connection and
 //   waits at most the store's own named limits for it.
@@ -88,6 +91,11 @@ struct SettleAnswer {
     std::optional<RowState> row;  // when not applied: what stands there instead; none when the row is gone
 };
 
+struct RenewAnswer {
+    std::vector<std::int64_t> renewed;
+    std::vector<std::int64_t> lost;  // no longer pending, or no longer this worker's
+};
+
 /// One extra line in outbox_audit, for what is not a transition: conflicts and database trouble.
 struct AuditNote {
     std::int64_t id = 0;
@@ -112,8 +120,8 @@ public:
     virtual Result<std::vector<SettleAnswer>> settle(std::string_view worker_id,
                                                      std::span<const Settlement> settlements) = 0;
 
-    /// Starts the leases anew; answers the ids that were still this worker's.
-    virtual Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
+    /// Starts the leases anew. A row that someone has locked at this moment is in neither list.
+    virtual Result<RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
 
     /// Gives unsent rows back, so that another worker need not wait for the lease to run out.
     virtual Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) = 0;
