@@ -240,7 +240,7 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     viewer.draw(viewer.look(), true);
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(kDrainPatience);
-    signals.clear_action();
+    signals.clear_actions();
     (*receiver)->stop();
     const DemoState end = viewer.look();
     context.out << render_totals(end);

@@ -24,7 +24,7 @@ int run_serve(const Context& context, const Config& config) {
     log->info("stopping: a second signal stops at once", {{"patience_seconds", to_seconds(config.shutdown_patience)}});
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(config.shutdown_patience);
-    signals.clear_action();
+    signals.clear_actions();
     const lane::LaneTotals totals = (*service)->totals();
     log->info("stopped", {{"claimed", totals.claimed},
                           {"sent", totals.sent},

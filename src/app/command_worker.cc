@@ -70,20 +70,26 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
     if (!unit) return complain(context, unit.error());
     log.open();
 
+    const auto stop_at_once = [&] {
+        (*unit)->lane().hurry();
+        (*database)->limit_waits(Duration::zero());
+    };
     lane::LaneTotals totals;
     if (worker.once) {
-        signals.on_signal(1, [&unit] { (*unit)->lane().hurry(); });
-        totals = (*unit)->lane().run_once(lane->sink.http.timeout + config.shutdown_patience);
+        signals.on_signal(1, [&unit] { (*unit)->lane().drain(); });
+        signals.on_signal(2, stop_at_once);
+        totals = (*unit)->lane().run_once(config.shutdown_patience);
     } else {
         (*unit)->lane().start();
         log.info("worker started", {{"lane", worker.lane}, {"worker_id", worker_id}});
         signals.wait();
         log.info("stopping: a second signal stops at once", {});
-        signals.on_signal(2, [&unit] { (*unit)->lane().hurry(); });
+        signals.on_signal(2, stop_at_once);
+        (*database)->limit_waits(config.shutdown_patience + kDatabaseStopGrace);
         (*unit)->stop(config.shutdown_patience);
         totals = (*unit)->lane().totals();
     }
-    signals.clear_action();
+    signals.clear_actions();
     print_summary(context, worker.lane, worker_id, totals, arguments.json);
     return worker.once && totals.anything_failed() ? kFailed : kDone;
 }

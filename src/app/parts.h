@@ -49,6 +49,9 @@ private:
 /// "cli:ann": who changes something from the shell.
 [[nodiscard]] std::string cli_actor();
 
+/// After the patience of a stop, what a database call under way may still take.
+inline constexpr Duration kDatabaseStopGrace = std::chrono::seconds(3);
+
 /// One lane with everything it needs, put together and taken apart in the right order.
 class LaneUnit {
 public:

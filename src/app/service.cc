@@ -92,6 +92,7 @@ void Service::stop(Duration patience) {
     // Whoever reads "stopping" at /readyz may rely on it: nothing more is sent.
     for (RunningLane& lane : lanes_) lane.unit->lane().drain();
     if (stopping_.exchange(true)) return;
+    database_->limit_waits(patience + kDatabaseStopGrace);
     std::vector<std::thread> stoppers;
     for (RunningLane& lane : lanes_) {
         stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
@@ -109,6 +110,7 @@ void Service::stop(Duration patience) {
 void Service::hurry() {
     hurried_ = true;
     for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
+    database_->limit_waits(Duration::zero());
 }
 
 lane::LaneTotals Service::totals() const {

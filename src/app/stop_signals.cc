@@ -63,14 +63,21 @@ void StopSignals::wait() {
 
 void StopSignals::on_signal(int number, std::function<void()> action) {
     const std::lock_guard lock(mutex_);
-    action_at_ = number;
-    action_ = std::move(action);
-    if (seen_ >= action_at_) action_();
+    actions_.emplace(number, std::move(action));
+    run_due_actions();
 }
 
-void StopSignals::clear_action() {
+void StopSignals::clear_actions() {
     const std::lock_guard lock(mutex_);
-    action_ = nullptr;
+    actions_.clear();
+}
+
+void StopSignals::run_due_actions() {
+    while (!actions_.empty() && actions_.begin()->first <= seen_) {
+        const std::function<void()> action = std::move(actions_.begin()->second);
+        actions_.erase(actions_.begin());
+        action();
+    }
 }
 
 void StopSignals::watch() {
@@ -83,7 +90,7 @@ void StopSignals::watch() {
         const std::lock_guard lock(mutex_);
         ++seen_;
         changed_.notify_all();
-        if (action_ && seen_ >= action_at_) action_();
+        run_due_actions();
     }
 }
 

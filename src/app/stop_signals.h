@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -24,19 +25,20 @@ public:
     /// Waits for the first signal.
     void wait();
 
-    /// `action` runs on the watching thread at the n-th signal (1 is the first), or at once when it has been.
-    /// It is dropped by clear_action(), which waits for a run under way.
+    /// `action` runs once, on the watching thread at the n-th signal (1 is the first), or at once when that has
+    /// been. It must not call back into this object.
     void on_signal(int number, std::function<void()> action);
-    void clear_action();
+    /// Drops all actions, after waiting for one under way.
+    void clear_actions();
 
 private:
     void watch();
+    void run_due_actions();  // with the mutex held
 
     std::mutex mutex_;
     std::condition_variable changed_;
     int seen_ = 0;
-    int action_at_ = 0;
-    std::function<void()> action_;
+    std::multimap<int, std::function<void()>> actions_;  // by the signal's number
     int signal_fd_ = -1;
     int stop_fd_ = -1;
     std::thread thread_;

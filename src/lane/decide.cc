@@ -62,4 +62,8 @@ bool took_effect_earlier(const Settlement& settlement, const store::RowState& ro
     return false;
 }
 
+bool still_ours(const Settlement& settlement, const store::RowState& row, std::string_view worker_id) {
+    return row.status == "pending" && row.locked_by == worker_id && row.failures == settlement.failures_before;
+}
+
 }  // namespace deliverd::lane

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -25,5 +26,9 @@ namespace deliverd::lane {
 /// An earlier try to record `settlement` ended without an answer, and a repeat found the row no longer ours.
 /// True when the row is just as that earlier try would have left it: it took effect, there is no conflict.
 [[nodiscard]] bool took_effect_earlier(const store::Settlement& settlement, const store::RowState& row);
+
+/// The settlement was left out because someone has the row locked at this moment: it is still ours to record.
+[[nodiscard]] bool still_ours(const store::Settlement& settlement, const store::RowState& row,
+                              std::string_view worker_id);
 
 }  // namespace deliverd::lane

@@ -6,16 +6,23 @@
 
 namespace deliverd::lane {
 
-bool DedupGate::admit(store::Claimed& row) {
-    if (row.message.dedup_key.empty()) return true;
-    const auto [place, first] = behind_.try_emplace(row.message.dedup_key);
-    if (first) return true;
+DedupGate::Verdict DedupGate::admit(store::Claimed& row) {
+    const std::string& key = row.message.dedup_key;
+    if (key.empty()) return Verdict::lead;
+    if (const auto known = delivered_.find(key); known != delivered_.end()) {
+        row.duplicate = true;
+        row.duplicate_receipt = known->second;
+        return Verdict::duplicate;
+    }
+    const auto [place, first] = behind_.try_emplace(key);
+    if (first) return Verdict::lead;
     place->second.push_back(std::move(row));
     ++waiting_;
-    return false;
+    return Verdict::wait;
 }
 
-DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool delivered) {
+DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool delivered,
+                                             const std::optional<std::string>& receipt) {
     Followers followers;
     const auto place = behind_.find(dedup_key);
     if (place == behind_.end()) return followers;
@@ -24,6 +31,7 @@ DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool 
         std::move(waiting.begin(), waiting.end(), std::back_inserter(followers.duplicates));
         waiting_ -= waiting.size();
         behind_.erase(place);
+        remember(dedup_key, receipt);
     } else if (waiting.empty()) {
         behind_.erase(place);
     } else {
@@ -34,10 +42,20 @@ DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool 
     return followers;
 }
 
+void DedupGate::remember(const std::string& dedup_key, const std::optional<std::string>& receipt) {
+    if (!delivered_.emplace(dedup_key, receipt).second) return;
+    delivered_order_.push_back(dedup_key);
+    if (delivered_order_.size() <= remember_) return;
+    delivered_.erase(delivered_order_.front());
+    delivered_order_.pop_front();
+}
+
 std::vector<store::Claimed> DedupGate::take_all() {
     std::vector<store::Claimed> all;
-    for (auto& [key, waiting] : behind_) std::move(waiting.begin(), waiting.end(), std::back_inserter(all));
-    behind_.clear();
+    for (auto& [key, waiting] : behind_) {
+        std::move(waiting.begin(), waiting.end(), std::back_inserter(all));
+        waiting.clear();
+    }
     waiting_ = 0;
     return all;
 }

@@ -15,6 +15,7 @@ std::size_t FetchStage::room() const {
     if (shared_.claimed.size() > batch_size || held + batch_size > shared_.held_limit()) return 0;
     // How large rows are is known only from those claimed before: the first batch may be too large.
     const std::size_t bytes = shared_.book.bytes();
+    if (shared_.settles_refused.load()) return 1;
     if (held > 0 && bytes + typical_bytes_ > shared_.options.held_bytes) return 0;
     const std::size_t left = shared_.options.held_bytes - std::min(bytes, shared_.options.held_bytes);
     return std::clamp<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1, batch_size);
@@ -25,7 +26,8 @@ Step FetchStage::step() {
     if (shared_.draining.load()) return {false, began + kLongestNap};
     const std::size_t limit = room();
     if (limit == 0) return {false, began + kLongestNap};
-    if (began < pacer_.next_look()) return {false, pacer_.next_look()};
+    const Instant next_look = std::max(pacer_.next_look(), refused_until());
+    if (began < next_look) return {false, next_look};
 
     store::ClaimRequest request{shared_.options.worker_id, static_cast<std::int32_t>(limit), shared_.options.lease,
                                 pacer_.position(began)};
@@ -33,16 +35,23 @@ Step FetchStage::step() {
     const Instant ended = shared_.clock.now();
     if (!batch) {
         shared_.database_failed("claim", batch.error(), 0);
-        pacer_.failed(ended, random_);
+        pacer_.failed(began, ended, !request.after.has_value(), random_);
         return {false, pacer_.next_look()};
     }
     const std::size_t rows = batch->rows.size();
+    last_claim_ = ended;
     pacer_.looked(began, ended, !request.after.has_value(), rows, limit, batch->last);
     if (rows > 0) {
         failpoint("lane.after_claim");
         take(std::move(*batch), began);
     }
     return {rows > 0, pacer_.next_look()};
+}
+
+/// While the database takes claims but refuses settles, each row claimed is a row sent in vain: one now and then
+/// finds out whether that is over.
+Instant FetchStage::refused_until() const {
+    return shared_.settles_refused.load() ? last_claim_ + kClaimIntervalWhileRefused : Instant{};
 }
 
 void FetchStage::take(store::ClaimBatch batch, Instant began) {

@@ -53,12 +53,17 @@ struct Lane::Impl {
         if (thread.joinable()) thread.join();
     }
 
+    /// First until the send stage has seen that it is to send nothing more (it never waits long), then until
+    /// everything at the sink has ended, or there is no more time.
     void wait_for_sink(Instant deadline) {
+        while (send_thread.joinable() && !shared.sends_ended.load()) {
+            shared.send_signal.poke();
+            shared.fetch_signal.wait_until(shared.clock.now() + kStopCheck);
+        }
         while (shared.at_sink.load() > 0 && !hurried && shared.clock.now() < deadline) {
             shared.fetch_signal.wait_until(std::min(deadline, shared.clock.now() + kStopCheck));
         }
-        // Only what the sink cannot finish now is our own doing.
-        shared.cut_off = shared.at_sink.load() > 0;
+        shared.cut_off = true;
         shared.sink.stop(Duration::zero());
     }
 
@@ -147,14 +152,13 @@ void Lane::hurry() {
 }
 
 LaneTotals Lane::run_once(Duration patience) {
-    const Clock& clock = impl_->shared.clock;
-    const Instant deadline = clock.now() + patience;
+    Shared& shared = impl_->shared;
     impl_->start_sending();
     impl_->fetch.step();
-    while (impl_->shared.book.size() > 0 && !impl_->hurried && clock.now() < deadline) {
-        impl_->shared.fetch_signal.wait_until(std::min(deadline, clock.now() + kStopCheck));
+    while (shared.book.size() > 0 && !shared.draining && !impl_->hurried) {
+        shared.fetch_signal.wait_until(shared.clock.now() + kStopCheck);
     }
-    impl_->stop(std::max(deadline - clock.now(), Duration::zero()));
+    impl_->stop(patience);
     return totals();
 }
 

@@ -72,7 +72,8 @@ public:
     /// Makes a stop() under way (or to come) end without waiting any longer. Safe from any thread.
     void hurry();
 
-    /// One batch on the calling thread's watch: claims once, sends, settles, returns. Not after start().
+    /// One batch on the calling thread's watch: claims once, sends, settles, returns. Takes as long as the sink's
+    /// and the store's own limits let it; after drain() only `patience`. Not after start().
     LaneTotals run_once(Duration patience);
 
     [[nodiscard]] LaneTotals totals() const;

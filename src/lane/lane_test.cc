@@ -35,6 +35,10 @@ class ScriptedSink final : public sink::Sink {
 public:
     void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override {
         for (const Message* message : messages) {
+            if (stopped && stopped_is_refused) {
+                receiver.on_outcome(*message, {.kind = OutcomeKind::retryable, .code = "STOPPED"});
+                continue;
+            }
             bool keep = false;
             {
                 const std::lock_guard lock(mutex);
@@ -72,6 +76,8 @@ public:
         return Outcome{.kind = OutcomeKind::delivered, .receipt = "m-" + std::to_string(message.id)};
     };
     std::atomic<bool> hold{false};
+    std::atomic<bool> stopped{false};
+    bool stopped_is_refused = false;  // what is sent after stop() comes back as not sent
     std::mutex mutex;
     std::vector<std::int64_t> sent;
     std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> kept;
@@ -92,11 +98,21 @@ public:
         ++settle_calls;
         if (down) return away();
         for (const store::Settlement& settlement : settlements) {
-            if (settlement.id == poison) return permanent("db_error", "cannot be stored");
+            if (refuse_all || settlement.id == poison) return permanent("db_error", "cannot be stored");
         }
-        return inner_.settle(worker, settlements);
+        std::vector<store::Settlement> free;
+        for (const store::Settlement& settlement : settlements) {
+            if (settlement.id != busy) free.push_back(settlement);
+        }
+        auto answers = inner_.settle(worker, free);
+        for (std::size_t i = 0; i < settlements.size(); ++i) {
+            if (settlements[i].id != busy) continue;
+            store::RowState row{.status = "pending", .locked_by = std::string(worker)};
+            answers->insert(answers->begin() + static_cast<std::ptrdiff_t>(i), {busy, false, std::move(row)});
+        }
+        return answers;
     }
-    Result<std::vector<std::int64_t>> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
+    Result<store::RenewAnswer> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
         ++renew_calls;
         if (down) return away();
         return inner_.renew(worker, ids);
@@ -115,6 +131,8 @@ public:
 
     std::atomic<bool> down{false};
     std::atomic<std::int64_t> poison{0};
+    std::atomic<bool> refuse_all{false};
+    std::atomic<std::int64_t> busy{0};  // locked by someone
     std::atomic<int> settle_calls{0};
     std::atomic<int> renew_calls{0};
 
@@ -261,6 +279,75 @@ TEST_F(LaneTest, OnceWithoutADatabaseSaysSo) {
     EXPECT_TRUE(totals.anything_failed());
 }
 
+TEST_F(LaneTest, EqualMessagesAreSentOnceAlsoWhenTheyAreFarApart) {
+    options.parallelism = 1;
+    options.batch_size = 5;
+    for (const char* key : {"same", "x1", "x2", "same", "x3", "x4", "same"}) fake.enqueue(key);
+    lane().start();
+    EXPECT_TRUE(eventually([&] { return sent() == 7; }));
+    lane().stop(5s);
+    EXPECT_EQ(sink.sends().size(), 5U);
+    EXPECT_EQ(lane().totals().duplicates, 2U);
+}
+
+TEST_F(LaneTest, WhileSettlesAreRefusedHardlyAnythingIsSent) {
+    options.settle_patience = 1h;
+    enqueue(100);
+    outbox.refuse_all = true;
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return outbox.settle_calls >= 10; }));
+    const std::size_t sends = sink.sends().size();
+    EXPECT_LE(sends, 4U * 7U);  // what was claimed before the first refusal
+    outbox.refuse_all = false;
+    EXPECT_TRUE(eventually([&] { return sent() == 100; }, 60s));
+    lane().stop(5s);
+    EXPECT_EQ(sink.sends().size(), 100U);  // nothing was sent twice
+}
+
+TEST_F(LaneTest, ARowSomeoneHasLockedIsSettledLaterAndDelaysNoOther) {
+    enqueue(7);
+    outbox.busy = 4;
+    lane().start();
+    EXPECT_TRUE(eventually([&] { return sent() == 6; }));
+    outbox.busy = 0;
+    EXPECT_TRUE(eventually([&] { return sent() == 7; }));
+    lane().stop(5s);
+    EXPECT_EQ(sink.sends().size(), 7U);
+    EXPECT_EQ(lane().totals().conflicts, 0U);
+}
+
+TEST_F(LaneTest, AConflictAfterAFailedTryIsStillAConflict) {
+    sink.hold = true;
+    enqueue(1);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 1; }));
+    outbox.down = true;
+    sink.release({.kind = OutcomeKind::delivered});
+    ASSERT_TRUE(eventually([&] { return outbox.settle_calls >= 1; }));
+    ASSERT_EQ(fake.claim({"thief", 10, Duration(-1), std::nullopt})->rows.size(), 1U);
+    const store::Settlement by_thief{.id = 1, .kind = store::SettleKind::sent};
+    ASSERT_TRUE(fake.settle("thief", {&by_thief, 1})->front().applied);
+    outbox.down = false;
+    EXPECT_TRUE(eventually([&] { return lane().totals().conflicts == 1; }));
+    lane().stop(5s);
+    EXPECT_EQ(lane().totals().sent, 0U);
+}
+
+TEST_F(LaneTest, StoppingNeverCountsWhatWasNotSent) {
+    for (int round = 0; round < 200; ++round) {
+        FakeOutbox table([this] { return clock.now().time_since_epoch(); });
+        for (int i = 0; i < 50; ++i) table.enqueue("");
+        ScriptedSink at_once;
+        at_once.stopped_is_refused = true;
+        Lane racing(options, table, at_once, clock, random, observer, log);
+        racing.start();
+        eventually([&] { return racing.totals().sent > static_cast<std::uint64_t>(round % 20); });
+        racing.drain();
+        racing.stop(30s);
+        for (const auto& [id, row] : table.rows()) ASSERT_EQ(row.failures, 0) << "round " << round << " row " << id;
+    }
+}
+
 TEST_F(LaneTest, EqualMessagesOfOneBatchAreSentOnce) {
     for (int i = 0; i < 3; ++i) fake.enqueue("same");
     const LaneTotals totals = lane().run_once(10s);
@@ -369,6 +456,7 @@ TEST_F(LaneTest, ARowTakenOverMeanwhileIsOneConflictInTheAudit) {
 }
 
 TEST_F(LaneTest, ARowTheDatabaseRefusesToRecordDoesNotHoldUpTheOthers) {
+    options.settle_patience = 100ms;
     enqueue(7);
     outbox.poison = 4;
     const LaneTotals totals = lane().run_once(10s);

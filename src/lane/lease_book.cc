@@ -49,19 +49,18 @@ Instant LeaseBook::next_renewal(Instant now) const {
     return next;
 }
 
-void LeaseBook::renewed(std::span<const std::int64_t> asked, std::span<const std::int64_t> renewed, Instant since) {
-    std::vector<std::int64_t> ours(renewed.begin(), renewed.end());
-    std::sort(ours.begin(), ours.end());
+void LeaseBook::renewed(std::span<const std::int64_t> renewed, std::span<const std::int64_t> lost, Instant since) {
     const std::lock_guard lock(mutex_);
-    for (const std::int64_t id : asked) {
+    // A row may have been settled, and even claimed again, while the renewal was under way.
+    const auto older_entry = [&](std::int64_t id) -> Entry* {
         const auto entry = held_.find(id);
-        // A row may have been settled, and even claimed again, while the renewal was under way.
-        if (entry == held_.end() || entry->second.since > since) continue;
-        if (std::binary_search(ours.begin(), ours.end(), id)) {
-            entry->second.since = since;
-        } else {
-            entry->second.lost = true;
-        }
+        return entry == held_.end() || entry->second.since > since ? nullptr : &entry->second;
+    };
+    for (const std::int64_t id : renewed) {
+        if (Entry* entry = older_entry(id)) entry->since = since;
+    }
+    for (const std::int64_t id : lost) {
+        if (Entry* entry = older_entry(id)) entry->lost = true;
     }
 }
 

@@ -32,8 +32,8 @@ public:
     [[nodiscard]] std::vector<std::int64_t> due_for_renewal(Instant now) const;
     /// When the next one will be; `now` plus a third of a lease when nothing is held.
     [[nodiscard]] Instant next_renewal(Instant now) const;
-    /// Those of `asked` that are in `renewed` begin anew; the others are lost.
-    void renewed(std::span<const std::int64_t> asked, std::span<const std::int64_t> renewed, Instant since);
+    /// What the database said to a renewal that began at `since`.
+    void renewed(std::span<const std::int64_t> renewed, std::span<const std::int64_t> lost, Instant since);
 
     [[nodiscard]] Hold look(std::int64_t id, Instant now) const;
     [[nodiscard]] std::size_t size() const;

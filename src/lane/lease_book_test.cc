@@ -27,10 +27,18 @@ TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
     LeaseBook book(60s);
     book.add(1, kStart);
     book.add(2, kStart);
-    book.renewed(Ids{1, 2}, Ids{2}, kStart + 20s);
+    book.renewed(Ids{2}, Ids{1}, kStart + 20s);
     EXPECT_EQ(book.look(1, kStart + 21s), Hold::lost);
     EXPECT_EQ(book.look(2, kStart + 21s), Hold::fresh);
     EXPECT_THAT(book.due_for_renewal(kStart + 40s), ElementsAre(2));
+}
+
+TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
+    LeaseBook book(60s);
+    book.add(1, kStart);
+    book.renewed(Ids{}, Ids{}, kStart + 20s);
+    EXPECT_EQ(book.look(1, kStart + 21s), Hold::fresh);
+    EXPECT_THAT(book.due_for_renewal(kStart + 21s), ElementsAre(1));
 }
 
 TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
@@ -38,14 +46,14 @@ TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
     book.add(1, kStart);
     EXPECT_EQ(book.look(1, kStart + 39s), Hold::fresh);
     EXPECT_EQ(book.look(1, kStart + 40s), Hold::stale);
-    book.renewed(Ids{1}, Ids{1}, kStart + 50s);
+    book.renewed(Ids{1}, Ids{}, kStart + 50s);
     EXPECT_EQ(book.look(1, kStart + 51s), Hold::fresh);
 }
 
 TEST(LeaseBook, ClaimingARowAgainIsARenewalNotASecondRow) {
     LeaseBook book(60s);
     EXPECT_TRUE(book.add(1, kStart));
-    book.renewed(Ids{1}, Ids{}, kStart + 20s);
+    book.renewed(Ids{}, Ids{1}, kStart + 20s);
     EXPECT_FALSE(book.add(1, kStart + 70s));
     EXPECT_EQ(book.look(1, kStart + 71s), Hold::fresh);
     EXPECT_EQ(book.size(), 1U);
@@ -54,7 +62,7 @@ TEST(LeaseBook, ClaimingARowAgainIsARenewalNotASecondRow) {
 TEST(LeaseBook, ARenewalThatBeganBeforeTheLastClaimDoesNotUndoIt) {
     LeaseBook book(60s);
     book.add(1, kStart + 10s);
-    book.renewed(Ids{1}, Ids{}, kStart + 5s);
+    book.renewed(Ids{}, Ids{1}, kStart + 5s);
     EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
 }
 

@@ -40,10 +40,14 @@ void PollPacer::looked(Instant began, Instant ended, bool from_beginning, std::s
     next_look_ = ended + wait_;
 }
 
-void PollPacer::failed(Instant now, Random& random) {
+void PollPacer::failed(Instant began, Instant ended, bool from_beginning, Random& random) {
+    if (from_beginning) {
+        last_full_look_ = ended;
+        full_look_cost_ = ended - began;
+    }
     error_wait_ = error_wait_ == Duration::zero() ? Duration(std::chrono::milliseconds(50))
                                                   : std::min(error_wait_ * 2, kLongestErrorWait);
-    next_look_ = now + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
+    next_look_ = ended + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
 }
 
 }  // namespace deliverd::lane

@@ -34,7 +34,9 @@ public:
     /// A look that began at `began` with position `from` and ended at `ended` found `rows` of `limit`.
     void looked(Instant began, Instant ended, bool from_beginning, std::size_t rows, std::size_t limit,
                 const std::optional<store::Cursor>& last);
-    void failed(Instant now, Random& random);
+    /// A look that ended in an error. One from the beginning that took long is not repeated at once: in the very
+    /// case the position is for, it would time out again.
+    void failed(Instant began, Instant ended, bool from_beginning, Random& random);
 
 private:
     [[nodiscard]] Duration full_look_interval() const;

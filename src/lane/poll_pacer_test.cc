@@ -73,10 +73,21 @@ TEST_F(Pacer, FullLooksTakeASmallShareOfTheTime) {
     EXPECT_LE(to_seconds(spent) / to_seconds(now - from), 1.1 / PollPacer::kFullLookShare);
 }
 
+TEST_F(Pacer, AFullLookThatTimedOutGivesTheOthersATurn) {
+    look(10, 10, 40ms);
+    now += 1s;
+    ASSERT_FALSE(pacer.position(now).has_value());
+    pacer.failed(now, now + 30s, true, random);
+    now += 30s;
+    EXPECT_TRUE(pacer.position(now).has_value());
+    now += 1s;
+    EXPECT_FALSE(pacer.position(now).has_value());
+}
+
 TEST_F(Pacer, BacksOffAfterErrorsAndRecoversAtOnce) {
     Duration longest{};
     for (int i = 0; i < 20; ++i) {
-        pacer.failed(now, random);
+        pacer.failed(now, now, true, random);
         longest = std::max(longest, pacer.next_look() - now);
         EXPECT_GT(pacer.next_look(), now);
     }

@@ -7,7 +7,8 @@
 
 namespace deliverd::lane {
 
-SendStage::SendStage(Shared& shared, std::uint64_t seed) : shared_(shared), random_(seed) {}
+SendStage::SendStage(Shared& shared, std::uint64_t seed)
+    : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {}
 
 void SendStage::on_outcome(const Message& message, Outcome outcome) {
     Answer answer{message.id, std::move(outcome), shared_.clock.now()};
@@ -16,15 +17,19 @@ void SendStage::on_outcome(const Message& message, Outcome outcome) {
 }
 
 Step SendStage::step() {
+    const bool draining = shared_.draining.load();
     std::size_t moved = read_answers();
     shared_.at_sink.store(under_way_.size());
     const Instant now = shared_.clock.now();
-    if (hand_over() && !shared_.draining.load()) {
+    if (hand_over() && !draining) {
         moved += send_more(now);
         hand_over();
     }
     shared_.observer.on_in_flight(under_way_.size());
-    if (under_way_.empty() && shared_.draining.load()) shared_.fetch_signal.poke();  // who stops the lane waits there
+    if (draining) {
+        shared_.sends_ended = true;
+        shared_.fetch_signal.poke();  // who stops the lane waits there
+    }
     return {moved > 0, now + (stale_.empty() ? kLongestNap : Duration(std::chrono::milliseconds(20)))};
 }
 
@@ -46,7 +51,9 @@ void SendStage::finish(const Answer& answer, UnderWay under_way) {
     shared_.observer.on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
     if (!delivered) shared_.observer.on_failure(message, outcome);
 
-    if (outcome.kind == OutcomeKind::ambiguous && shared_.cut_off.load()) {
+    if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
+        unsent_.push_back(message.id);  // it never went out: no attempt was made
+    } else if (outcome.kind == OutcomeKind::ambiguous && shared_.cut_off.load()) {
         const std::int64_t id = message.id;
         shared_.book.remove({&id, 1});
         shared_.tally.add(&LaneTotals::abandoned, 1);
@@ -74,7 +81,7 @@ void SendStage::log_failure(const Message& message, const Outcome& outcome, cons
 }
 
 void SendStage::follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt) {
-    DedupGate::Followers followers = gate_.leader_ended(dedup_key, delivered);
+    DedupGate::Followers followers = gate_.leader_ended(dedup_key, delivered, receipt);
     for (const store::Claimed& row : followers.duplicates) queue_settlement(settle_as_duplicate(row.message, receipt));
     for (store::Claimed& row : followers.next) leading_.push_back(std::move(row));
 }
@@ -131,7 +138,11 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
         queue_settlement(settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
         return true;
     }
-    if (!leads && !gate_.admit(row)) return false;
+    if (!leads) {
+        const DedupGate::Verdict verdict = gate_.admit(row);
+        if (verdict == DedupGate::Verdict::wait) return false;
+        if (verdict == DedupGate::Verdict::duplicate) return admit(row, now, true);
+    }
     switch (shared_.book.look(row.message.id, now)) {
         case Hold::lost: {
             store::Settlement nothing;
@@ -168,7 +179,8 @@ void SendStage::abandon() {
 }
 
 std::vector<std::int64_t> SendStage::take_unsent() {
-    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> ids = std::move(unsent_);
+    unsent_.clear();
     const auto collect = [&ids](auto& rows) {
         for (const store::Claimed& row : rows) ids.push_back(row.message.id);
         rows.clear();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -13,32 +14,50 @@ constexpr Duration kFirstRetryWait = std::chrono::milliseconds(50);
 constexpr Duration kLongestRetryWait = std::chrono::seconds(5);
 constexpr std::size_t kMaxNotes = 10'000;  // further ones are only counted and logged
 
+Reason reason_of(const Error& error) {
+    return error.code == "db_timeout" ? Reason::db_timeout : Reason::db_error;
+}
+
 }  // namespace
 
 SettleStage::SettleStage(Shared& shared, std::uint64_t seed) : shared_(shared), random_(seed) {}
 
-std::size_t SettleStage::rows_to_flush() const {
-    return one_by_one_ > 0 ? 1 : batch_.size();
-}
-
 Step SettleStage::step() {
     const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
     std::size_t taken = 0;
-    if (tries_ == 0 && batch_.size() < batch_size) {
+    if (failed_calls_ == 0 && batch_.size() < batch_size) {
         taken = shared_.settling.try_pop(batch_, batch_size - batch_.size());
         if (taken > 0) shared_.send_signal.poke();
     }
     const Instant now = shared_.clock.now();
-    if (batch_.empty()) return {false, now + kLongestNap};
+    take_back(now);
+    if (batch_.empty()) {
+        if (!notes_.empty() && now >= next_notes_) write_notes(now);
+        return {false, wake_at(now)};
+    }
     if (now < next_try_) return {taken > 0, next_try_};
     if (!worth_flushing(now)) return {taken > 0, batch_.front().queued_at + shared_.options.settle_linger};
     flush(now);
     return {true, now};
 }
 
+Instant SettleStage::wake_at(Instant now) const {
+    Instant wake = now + kLongestNap;
+    if (!held_back_.empty()) wake = std::min(wake, held_back_.front().retry_at);
+    return wake;
+}
+
+/// What was held back goes alone, so that it cannot spoil a batch.
+void SettleStage::take_back(Instant now) {
+    if (held_back_.empty() || held_back_.front().retry_at > now || one_by_one_ > 0 || failed_calls_ > 0) return;
+    batch_.insert(batch_.begin(), std::move(held_back_.front()));
+    held_back_.pop_front();
+    one_by_one_ = 1;
+}
+
 bool SettleStage::worth_flushing(Instant now) const {
     if (batch_.size() >= static_cast<std::size_t>(shared_.options.batch_size)) return true;
-    if (tries_ > 0 || one_by_one_ > 0 || shared_.draining.load()) return true;
+    if (failed_calls_ > 0 || one_by_one_ > 0 || shared_.draining.load()) return true;
     if (now - batch_.front().queued_at >= shared_.options.settle_linger) return true;
     return shared_.at_sink.load() == 0 && shared_.claimed.size() == 0 && shared_.settling.size() == 0;
 }
@@ -48,11 +67,8 @@ void SettleStage::flush(Instant now) {
     std::vector<store::Settlement> settlements;
     settlements.reserve(rows);
     for (std::size_t i = 0; i < rows; ++i) {
-        const SettleItem& item = batch_[i];
-        if (item.lost_before_send) continue;
-        settlements.push_back(item.settlement);
+        if (!batch_[i].lost_before_send) settlements.push_back(batch_[i].settlement);
     }
-    if (tries_ == 0) first_try_ = now;
     failpoint("lane.before_settle");
     Result<std::vector<store::SettleAnswer>> answers = std::vector<store::SettleAnswer>{};
     if (!settlements.empty()) {
@@ -60,52 +76,53 @@ void SettleStage::flush(Instant now) {
             shared_.timed("settle", [&] { return shared_.outbox.settle(shared_.options.worker_id, settlements); });
     }
     if (!answers) {
-        on_failure(answers.error(), shared_.clock.now());
+        on_failure(answers.error(), rows, now);
         return;
     }
-    record(*answers);
-    drop_from_batch(rows);
-    write_notes();
-}
-
-/// These rows are no longer ours to think of, whatever became of them.
-void SettleStage::drop_from_batch(std::size_t rows) {
-    std::vector<std::int64_t> ids;
-    ids.reserve(rows);
-    for (std::size_t i = 0; i < rows; ++i) ids.push_back(batch_[i].settlement.id);
-    batch_.erase(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(rows));
-    shared_.book.remove(ids);
-    one_by_one_ -= std::min(one_by_one_, rows);
-    tries_ = 0;
+    failed_calls_ = 0;
     next_try_ = Instant{};
-    shared_.fetch_signal.poke();
+    shared_.settles_refused = false;
+    record(*answers, rows, now);
+    drop_from_batch(rows);
+    if (!notes_.empty()) write_notes(now);
 }
 
-/// `answers` belong to the first rows of the batch, in order, without those lost before they were sent.
-void SettleStage::record(const std::vector<store::SettleAnswer>& answers) {
+/// `answers` belong to the first `rows` of the batch, in order, without those lost before they were sent.
+void SettleStage::record(const std::vector<store::SettleAnswer>& answers, std::size_t rows, Instant now) {
+    std::vector<std::int64_t> done;
+    done.reserve(rows);
     std::size_t next = 0;
-    for (std::size_t i = 0; i < rows_to_flush(); ++i) {
-        const SettleItem& item = batch_[i];
-        std::string found = "the lease was lost before it was sent";
-        if (!item.lost_before_send) {
-            const store::SettleAnswer& answer = answers[next++];
-            const bool took_effect =
-                answer.applied || (tries_ > 0 && answer.row && took_effect_earlier(item.settlement, *answer.row));
-            if (took_effect) {
-                count(item.settlement);
-                continue;
-            }
-            found = !answer.row ? "the row is gone"
-                                : "found status=" + answer.row->status +
-                                      " locked_by=" + answer.row->locked_by.value_or("nobody");
+    for (std::size_t i = 0; i < rows; ++i) {
+        SettleItem& item = batch_[i];
+        const std::int64_t id = item.settlement.id;
+        if (item.lost_before_send) {
+            conflict(item, "the lease was lost before it was sent");
+            done.push_back(id);
+            continue;
         }
-        shared_.tally.add(&LaneTotals::conflicts, 1);
-        shared_.observer.on_flush(Reason::conflict, 1);
-        if (notes_.size() < kMaxNotes) {
-            notes_.push_back({item.settlement.id, std::string(to_string(Reason::conflict)), std::move(found),
-                              item.settlement.failures_before});
+        const store::SettleAnswer& answer = answers[next++];
+        const bool took_effect =
+            answer.applied || (item.in_doubt && answer.row && took_effect_earlier(item.settlement, *answer.row));
+        if (!took_effect && answer.row && still_ours(item.settlement, *answer.row, shared_.options.worker_id)) {
+            hold_back(std::move(item), now);  // someone has it locked at this moment
+            continue;
         }
+        if (took_effect) {
+            count(item.settlement);
+        } else {
+            conflict(item, !answer.row ? "the row is gone"
+                                       : "found status=" + answer.row->status +
+                                             " locked_by=" + answer.row->locked_by.value_or("nobody"));
+        }
+        done.push_back(id);
     }
+    forget(done);
+}
+
+void SettleStage::conflict(const SettleItem& item, std::string found) {
+    shared_.tally.add(&LaneTotals::conflicts, 1);
+    shared_.observer.on_flush(Reason::conflict, 1);
+    note(item, Reason::conflict, std::move(found));
 }
 
 void SettleStage::count(const store::Settlement& settlement) {
@@ -127,33 +144,62 @@ void SettleStage::count(const store::Settlement& settlement) {
 
 /// The rows stay ours while we try again: repeating a settle is safe, because the first one that takes effect
 /// also gives the row up.
-void SettleStage::on_failure(const Error& error, Instant now) {
-    const std::size_t rows = rows_to_flush();
+void SettleStage::on_failure(const Error& error, std::size_t rows, Instant now) {
     shared_.database_failed("settle", error, rows);
-    const Reason reason = error.code == "db_timeout" ? Reason::db_timeout : Reason::db_error;
-    if (tries_ == 0) {
-        for (std::size_t i = 0; i < rows && notes_.size() < kMaxNotes; ++i) {
-            const store::Settlement& settlement = batch_[i].settlement;
-            notes_.push_back(
-                {settlement.id, std::string(to_string(reason)), error.message, settlement.failures_before});
-        }
+    const bool refused = error.error_class == ErrorClass::permanent;
+    if (refused) {
+        shared_.settles_refused = true;
+        failed_calls_ = 0;  // it did answer
     }
-    ++tries_;
-    if (error.error_class == ErrorClass::permanent && rows > 1) {
-        one_by_one_ = rows;  // one of them is refused for good: find it, let the others pass
-        next_try_ = now;
+    if (refused && rows > 1) {
+        one_by_one_ = rows;  // let those pass that can
         return;
     }
-    if (error.error_class == ErrorClass::permanent || now - first_try_ >= shared_.options.settle_patience) {
-        leave_to_lease(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+        SettleItem& item = batch_[i];
+        if (item.tries == 0) note(item, reason_of(error), error.message);
+        if (error.error_class == ErrorClass::ambiguous) item.in_doubt = true;
+    }
+    if (refused) {
+        SettleItem item = std::move(batch_.front());
+        drop_from_batch(1);
+        hold_back(std::move(item), now);
         return;
     }
-    const Duration longest = std::min(kFirstRetryWait * (1 << std::min(tries_ - 1, 10)), kLongestRetryWait);
-    next_try_ = now + from_seconds(to_seconds(longest) * random_.between(0.75, 1.0));
+    for (std::size_t i = 0; i < rows; ++i) {
+        if (batch_[i].tries++ == 0) batch_[i].first_try = now;
+    }
+    if (now - batch_.front().first_try >= shared_.options.settle_patience) {
+        leave_to_lease({batch_.data(), rows});
+        drop_from_batch(rows);
+        failed_calls_ = 0;
+        return;
+    }
+    next_try_ = now + wait_after(++failed_calls_);
 }
 
-void SettleStage::write_notes() {
-    if (notes_.empty()) return;
+void SettleStage::hold_back(SettleItem item, Instant now) {
+    if (item.tries++ == 0) item.first_try = now;
+    if (now - item.first_try >= shared_.options.settle_patience) {
+        leave_to_lease({&item, 1});
+        return;
+    }
+    item.retry_at = now + wait_after(item.tries);
+    held_back_.push_back(std::move(item));
+}
+
+Duration SettleStage::wait_after(std::int32_t tries) {
+    const Duration longest = std::min(kFirstRetryWait * (1 << std::clamp(tries - 1, 0, 10)), kLongestRetryWait);
+    return from_seconds(to_seconds(longest) * random_.between(0.75, 1.0));
+}
+
+void SettleStage::note(const SettleItem& item, Reason reason, std::string detail) {
+    if (notes_.size() >= kMaxNotes) return;
+    notes_.push_back(
+        {item.settlement.id, std::string(to_string(reason)), std::move(detail), item.settlement.failures_before});
+}
+
+void SettleStage::write_notes(Instant now) {
     const Result<void> written =
         shared_.timed("audit", [&] { return shared_.outbox.audit(shared_.options.worker_id, notes_); });
     if (written) {
@@ -161,20 +207,39 @@ void SettleStage::write_notes() {
         return;
     }
     shared_.database_failed("audit", written.error(), notes_.size());
+    next_notes_ = now + kLongestRetryWait;
     if (written.error().error_class != ErrorClass::retryable) notes_.clear();  // rather one too few than two
 }
 
-void SettleStage::leave_to_lease(std::size_t rows) {
-    if (rows == 0) return;
-    shared_.log.error("could not record how these rows ended: left to their leases, they will be sent again",
-                      {{"lane", shared_.options.name}, {"rows", rows}, {"first_id", batch_.front().settlement.id}});
-    shared_.tally.add(&LaneTotals::abandoned, rows);
-    drop_from_batch(rows);
+void SettleStage::drop_from_batch(std::size_t rows) {
+    batch_.erase(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(rows));
+    one_by_one_ -= std::min(one_by_one_, rows);
+}
+
+/// These rows are no longer ours to think of, whatever became of them.
+void SettleStage::forget(std::span<const std::int64_t> ids) {
+    shared_.book.remove(ids);
+    shared_.fetch_signal.poke();
+}
+
+void SettleStage::leave_to_lease(std::span<const SettleItem> items) {
+    if (items.empty()) return;
+    shared_.log.error(
+        "could not record how these rows ended: left to their leases, they will be sent again",
+        {{"lane", shared_.options.name}, {"rows", items.size()}, {"first_id", items.front().settlement.id}});
+    shared_.tally.add(&LaneTotals::abandoned, items.size());
+    std::vector<std::int64_t> ids;
+    for (const SettleItem& item : items) ids.push_back(item.settlement.id);
+    forget(ids);
 }
 
 void SettleStage::abandon() {
     shared_.settling.try_pop(batch_, shared_.settling.capacity());
-    leave_to_lease(batch_.size());
+    std::move(held_back_.begin(), held_back_.end(), std::back_inserter(batch_));
+    held_back_.clear();
+    leave_to_lease(batch_);
+    batch_.clear();
+    if (!notes_.empty()) write_notes(shared_.clock.now());
 }
 
 }  // namespace deliverd::lane

@@ -49,6 +49,10 @@ struct SettleItem {
     store::Settlement settlement;
     Instant queued_at;
     bool lost_before_send = false;  // someone else has the row: nothing to settle, only to note
+    std::int32_t tries = 0;         // to record it, that failed
+    Instant first_try{};            // valid once tries > 0
+    bool in_doubt = false;          // one of them may have taken effect
+    Instant retry_at{};             // while it is held back
 };
 
 /// What a stage's step did, and when it wants to be called again if nobody pokes it.
@@ -82,8 +86,10 @@ struct Shared {
     Signal settle_signal;
     Signal renew_signal;
 
-    std::atomic<bool> draining{false};  // claim and send nothing more
-    std::atomic<bool> cut_off{false};   // patience is over: an ambiguous end is our own doing, leave the row alone
+    std::atomic<bool> draining{false};         // claim and send nothing more
+    std::atomic<bool> sends_ended{false};      // the send stage has seen that: nothing more goes to the sink
+    std::atomic<bool> cut_off{false};          // the sink is being stopped: an ambiguous end is our own doing
+    std::atomic<bool> settles_refused{false};  // the database refused the last settle for good
     std::atomic<std::size_t> at_sink{0};
 
     /// Rows held at once: a batch being sent, one waiting, one being settled.

@@ -21,16 +21,20 @@ namespace deliverd::lane {
 /// Claims a batch whenever there is room for one.
 class FetchStage {
 public:
+    static constexpr Duration kClaimIntervalWhileRefused = std::chrono::seconds(5);
+
     FetchStage(Shared& shared, std::uint64_t seed);
     Step step();
 
 private:
     [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] Instant refused_until() const;
     void take(store::ClaimBatch batch, Instant began);
 
     Shared& shared_;
     SeededRandom random_;
     PollPacer pacer_;
+    Instant last_claim_{};
     std::size_t typical_bytes_ = 0;  // of a row, rather too large than too small
 };
 
@@ -73,41 +77,55 @@ private:
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
     std::deque<store::Claimed> leading_;  // followers whose leader failed: next to be sent
     std::deque<store::Claimed> stale_;    // waiting for their lease to be renewed
+    std::vector<std::int64_t> unsent_;    // handed to the sink, but stopped before they went out
     std::vector<store::Claimed> popped_;
     std::vector<Answer> answers_;
     std::vector<const Message*> batch_;
 };
 
 /// Records settlements in batches: when one is full, has waited long enough, or nothing else is under way.
+///
+/// What the database does not take is kept and tried again for `settle_patience`, then left to its lease:
+///   - the call failed: the whole batch, after a growing wait;
+///   - the call was refused for good: its rows one by one, so that the others pass; the refused ones are held back;
+///   - a row was locked by someone at that moment: it is held back.
 class SettleStage {
 public:
     SettleStage(Shared& shared, std::uint64_t seed);
     Step step();
 
     /// Nothing queued, nothing kept.
-    [[nodiscard]] bool drained() const { return batch_.empty() && shared_.settling.size() == 0; }
-    /// Leaves whatever could not be recorded to its lease.
+    [[nodiscard]] bool drained() const { return batch_.empty() && held_back_.empty() && shared_.settling.size() == 0; }
+    /// Leaves whatever could not be recorded to its lease, after one last try to write the notes.
     void abandon();
 
 private:
     [[nodiscard]] bool worth_flushing(Instant now) const;
-    [[nodiscard]] std::size_t rows_to_flush() const;
-    void drop_from_batch(std::size_t rows);
+    [[nodiscard]] std::size_t rows_to_flush() const { return one_by_one_ > 0 ? 1 : batch_.size(); }
+    [[nodiscard]] Instant wake_at(Instant now) const;
+    void take_back(Instant now);
     void flush(Instant now);
-    void record(const std::vector<store::SettleAnswer>& answers);
+    void record(const std::vector<store::SettleAnswer>& answers, std::size_t rows, Instant now);
     void count(const store::Settlement& settlement);
-    void on_failure(const Error& error, Instant now);
-    void write_notes();
-    void leave_to_lease(std::size_t rows);
+    void conflict(const SettleItem& item, std::string found);
+    void on_failure(const Error& error, std::size_t rows, Instant now);
+    void hold_back(SettleItem item, Instant now);
+    void leave_to_lease(std::span<const SettleItem> items);
+    void forget(std::span<const std::int64_t> ids);
+    void drop_from_batch(std::size_t rows);
+    Duration wait_after(std::int32_t tries);
+    void note(const SettleItem& item, Reason reason, std::string detail);
+    void write_notes(Instant now);
 
     Shared& shared_;
     SeededRandom random_;
     std::vector<SettleItem> batch_;
-    std::vector<store::AuditNote> notes_;  // to be written as soon as the database answers
-    std::size_t one_by_one_ = 0;           // rows still to be settled singly, to find the one that is refused
-    std::int32_t tries_ = 0;
-    Instant first_try_{};
+    std::deque<SettleItem> held_back_;  // about in order of retry_at
+    std::size_t one_by_one_ = 0;        // rows at the front of the batch to be settled singly
+    std::int32_t failed_calls_ = 0;     // in a row
     Instant next_try_{};
+    std::vector<store::AuditNote> notes_;  // to be written as soon as the database answers
+    Instant next_notes_{};
 };
 
 /// Renews what has been held for a third of its lease.
@@ -117,6 +135,8 @@ public:
     Step step();
 
 private:
+    [[nodiscard]] Duration retry_wait() const;
+
     Shared& shared_;
     Instant next_try_{};
 };

@@ -18,6 +18,9 @@
 
 namespace deliverd::sink {
 
+/// The code of what a sink reports because it was stopped: retryable when the message had not gone out.
+inline constexpr std::string_view kStopped = "STOPPED";
+
 /// Takes outcomes. Called from the sink's threads: must be quick, must not call back into the sink.
 class OutcomeReceiver {
 public:

@@ -38,7 +38,7 @@ public:
                                                     std::span<const store::Settlement> settlements) override {
         return pass([&] { return inner_.settle(worker, settlements); });
     }
-    Result<std::vector<std::int64_t>> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
+    Result<store::RenewAnswer> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
         return pass([&] { return inner_.renew(worker, ids); });
     }
     Result<std::int64_t> release(std::string_view worker, std::span<const std::int64_t> ids) override {

@@ -63,9 +63,10 @@ public:
         world_.lease = options_.lease;
         world_.report.rows = 1 + world_.random.below(30);
         for (std::uint64_t i = 0; i < world_.report.rows; ++i) {
-            // Some rows are equal to others.
-            world_.history[world_.outbox.enqueue("k" + std::to_string(world_.random.below(world_.report.rows * 3)))];
+            const bool at_once = world_.random.below(2) == 0;
+            arrivals_.push_back(at_once ? Duration::zero() : world_.up_to(options_.lease * 6));
         }
+        std::sort(arrivals_.begin(), arrivals_.end());
         for (std::uint64_t i = 1 + world_.random.below(3); i > 0; --i) workers_.push_back(make_worker());
     }
 
@@ -73,6 +74,7 @@ public:
         std::uint64_t steps = 0;
         while (!at_rest() && ++steps < kMostSteps) {
             if (world_.elapsed > kFaultyPhase) world_.faults_on = false;
+            enqueue_arrivals();
             inject();
             deliver_events();
             if (!round()) advance();
@@ -89,6 +91,25 @@ private:
         return std::make_unique<Worker>(world_, std::move(options), world_.random.next());
     }
 
+    void enqueue_arrivals() {
+        while (!arrivals_.empty() && arrivals_.front() <= world_.elapsed) {
+            arrivals_.pop_front();
+            // Some rows are equal to others.
+            world_.history[world_.outbox.enqueue("k" + std::to_string(world_.random.below(world_.report.rows * 2)))];
+        }
+    }
+
+    /// A worker that was asked to stop and has come to rest gives back what it did not send; the next one follows.
+    void replace_drained() {
+        for (auto& worker : workers_) {
+            if (!worker->shared.draining || !worker->send.drained() || !worker->settle.drained()) continue;
+            const std::vector<std::int64_t> unsent = worker->send.take_unsent();
+            if (!unsent.empty()) (void)world_.outbox.release(worker->shared.options.worker_id, unsent);
+            ++world_.report.drains;
+            worker = make_worker();
+        }
+    }
+
     void crash(std::size_t index) {
         ++world_.report.crashes;
         world_.note("crash", index);
@@ -102,6 +123,8 @@ private:
     void inject() {
         const auto index = static_cast<std::size_t>(world_.random.below(workers_.size()));
         if (world_.happens(world_.faults.crash)) crash(index);
+        if (world_.happens(world_.faults.drain)) workers_[index]->shared.draining = true;
+        replace_drained();
         if (world_.happens(world_.faults.pause)) {
             workers_[index]->paused_until = world_.elapsed + world_.up_to(options_.lease * 3);
         }
@@ -148,6 +171,7 @@ private:
         for (const auto& worker : workers_) next = std::min(next, worker->sink->next_event());
         for (const auto& wire : wires_) next = std::min(next, wire->next_event());
         if (nothing_under_way()) next = std::max(next, next_due());  // nothing to see before then
+        if (!arrivals_.empty()) next = std::min(next, arrivals_.front());
         world_.elapsed = std::max(next, world_.elapsed + std::chrono::microseconds(1));
     }
 
@@ -168,24 +192,28 @@ private:
     }
 
     [[nodiscard]] bool at_rest() const {
-        return nothing_under_way() && std::all_of(world_.outbox.rows().begin(), world_.outbox.rows().end(),
-                                                  [](const auto& entry) { return entry.second.status != "pending"; });
+        return arrivals_.empty() && nothing_under_way() &&
+               std::all_of(world_.outbox.rows().begin(), world_.outbox.rows().end(),
+                           [](const auto& entry) { return entry.second.status != "pending"; });
     }
 
     void violation(std::string what) { world_.report.violations.push_back(std::move(what)); }
     void check();
     void check_settlements();
+    void check_equal_content();
 
     World world_;
     lane::LaneOptions options_;
     std::vector<std::unique_ptr<Worker>> workers_;
     std::deque<std::unique_ptr<SimulatedSink>> wires_;  // what crashed workers had sent
+    std::deque<Duration> arrivals_;                     // when rows are still to be enqueued
     std::uint64_t incarnations_ = 0;
     Duration wake_at_{};
 };
 
 void Run::check() {
     check_settlements();
+    if (workers_.size() == 1) check_equal_content();
     for (const auto& [id, row] : world_.outbox.rows()) {
         const RowHistory& history = world_.history.at(id);
         const std::string name = "row " + std::to_string(id) + ": ";
@@ -205,6 +233,18 @@ void Run::check() {
     }
     for (const store::AuditNote& note : world_.outbox.notes) {
         if (note.reason == "outbox_flush_conflict") ++world_.report.conflicts;
+    }
+}
+
+/// One lane sends equal content once, but for what explains a repetition of one of the rows.
+void Run::check_equal_content() {
+    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> by_key;  // accepted, excuses
+    for (const auto& [id, row] : world_.outbox.rows()) {
+        by_key[row.dedup_key].first += world_.history.at(id).accepted;
+        by_key[row.dedup_key].second += world_.history.at(id).excuses;
+    }
+    for (const auto& [key, counts] : by_key) {
+        if (counts.first > 1 + counts.second) violation("content " + key + " was sent more than once by one lane");
     }
 }
 
@@ -240,6 +280,9 @@ Faults Faults::from_seed(std::uint64_t seed) {
     faults.call_fails = chance(0.4);
     faults.answer_lost = chance(0.3);
     faults.slow_call = chance(0.2);
+    faults.settle_refused = chance(0.2);
+    faults.row_busy = chance(0.3);
+    faults.drain = chance(0.01);
     faults.clock_jump = chance(0.02);
     faults.send_fails = chance(0.5);
     faults.send_refused = chance(0.1);

@@ -20,6 +20,9 @@ struct Faults {
     double call_fails = 0;      // a database call fails before it did anything
     double answer_lost = 0;     // … after it took effect
     double slow_call = 0;       // … takes up to a lease
+    double settle_refused = 0;  // a settle is refused for good, and nothing is done
+    double row_busy = 0;        // someone else has the row locked while it is settled
+    double drain = 0;           // a worker is asked to stop; another takes its place when it has
     double clock_jump = 0;      // the database's clock jumps either way
     double send_fails = 0;      // retryable
     double send_refused = 0;    // permanent
@@ -41,6 +44,7 @@ struct Report {
     std::uint64_t database_faults = 0;
     std::uint64_t conflicts = 0;
     std::uint64_t renewals = 0;
+    std::uint64_t drains = 0;
 };
 
 [[nodiscard]] Report simulate(std::uint64_t seed, const Faults& faults);

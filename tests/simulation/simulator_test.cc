@@ -34,6 +34,7 @@ Report total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.database_faults += report.database_faults;
         sum.conflicts += report.conflicts;
         sum.renewals += report.renewals;
+        sum.drains += report.drains;
         if (::testing::Test::HasFailure()) break;
     }
     return sum;
@@ -51,6 +52,7 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.database_faults, 0U);
     EXPECT_GT(sum.conflicts, 0U);
     EXPECT_GT(sum.renewals, 0U);
+    EXPECT_GT(sum.drains, 0U);
     std::printf("%llu sends, %llu repeated, %llu crashes, %llu database faults, %llu conflicts, %llu renewals\n",
                 static_cast<unsigned long long>(sum.sends), static_cast<unsigned long long>(sum.repeated_deliveries),
                 static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.database_faults),

@@ -38,14 +38,31 @@ Result<store::ClaimBatch> FaultyOutbox::claim(const store::ClaimRequest& request
     });
 }
 
+/// As the real stores do it: a row that someone has locked is left out.
+Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle_free_rows(
+    std::string_view worker_id, std::span<const store::Settlement> settlements) {
+    if (world_.happens(world_.faults.settle_refused)) return permanent("db_error", "simulated: refused for good");
+    std::vector<store::SettleAnswer> answers;
+    for (const store::Settlement& settlement : settlements) {
+        const lane::FakeOutbox::Row& row = world_.outbox.rows().at(settlement.id);
+        if (world_.happens(world_.faults.row_busy)) {
+            answers.push_back(
+                {settlement.id, false, store::RowState{row.status, row.failures, row.locked_by, row.last_error}});
+        } else {
+            answers.push_back(world_.outbox.settle(worker_id, {&settlement, 1})->front());
+        }
+    }
+    return answers;
+}
+
 Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle(std::string_view worker_id,
                                                               std::span<const store::Settlement> settlements) {
     for (const store::Settlement& settlement : settlements) {
         world_.note("settle", static_cast<std::uint64_t>(settlement.id));
     }
-    auto answers = faulty("settling", [&] { return world_.outbox.settle(worker_id, settlements); });
+    auto answers = faulty("settling", [&] { return settle_free_rows(worker_id, settlements); });
     for (const store::Settlement& settlement : settlements) {
-        if (answers) {
+        if (answers && world_.outbox.rows().at(settlement.id).locked_by != worker_id) {
             unrecorded_.erase(settlement.id);
         } else {
             unrecorded_.insert(settlement.id);
@@ -54,7 +71,7 @@ Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle(std::string_view w
     return answers;
 }
 
-Result<std::vector<std::int64_t>> FaultyOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
+Result<store::RenewAnswer> FaultyOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
     world_.report.renewals += ids.size();
     return faulty("renew", [&] { return world_.outbox.renew(worker_id, ids); });
 }

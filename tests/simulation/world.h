@@ -66,7 +66,7 @@ public:
     Result<store::ClaimBatch> claim(const store::ClaimRequest& request) override;
     Result<std::vector<store::SettleAnswer>> settle(std::string_view worker_id,
                                                     std::span<const store::Settlement> settlements) override;
-    Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<store::RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<void> audit(std::string_view worker_id, std::span<const store::AuditNote> notes) override;
     Result<double> lag_seconds() override { return world_.outbox.lag_seconds(); }
@@ -74,6 +74,8 @@ public:
     Result<void> ping(Duration) override { return {}; }
 
 private:
+    Result<std::vector<store::SettleAnswer>> settle_free_rows(std::string_view worker_id,
+                                                              std::span<const store::Settlement> settlements);
     template <typename Call>
     auto faulty(std::string_view operation, Call&& call);
 

@@ -94,16 +94,19 @@ public:
         return answers;
     }
 
-    Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override {
+    Result<store::RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override {
         const std::lock_guard lock(mutex_);
-        std::vector<std::int64_t> renewed;
+        store::RenewAnswer answer;
         for (const std::int64_t id : ids) {
             Row& row = rows_.at(id);
-            if (row.status != "pending" || row.locked_by != worker_id) continue;
+            if (row.status != "pending" || row.locked_by != worker_id) {
+                answer.lost.push_back(id);
+                continue;
+            }
             row.locked_at = database_now_();
-            renewed.push_back(id);
+            answer.renewed.push_back(id);
         }
-        return renewed;
+        return answer;
     }
 
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override {
