@@ -117,10 +117,11 @@ TEST_F(CommandTest, EveryProblemOfAConfigurationIsALine) {
 }
 
 TEST_F(CommandTest, ConfigShowNamesOriginsAndMasksSecrets) {
-    const std::string path = write("shown.yaml",
-                                   "database: { password: geheim }\nlanes:\n  m:\n    outbox: memory\n"
-                                   "    sink: { type: http, url: \"http://h/\", headers: { X-Key: geheim }, token: "
-                                   "geheim }\n");
+    const std::string path =
+        write("shown.yaml",
+              "database: { password: geheim }\nlanes:\n  m:\n    outbox: memory\n"
+              "    sink: { type: http, url: \"http://me:geheim@h/?key=geheim\", headers: { X-Key: geheim }, token: "
+              "geheim }\n");
     variables_["DATABASE_URL"] = "postgres://me:geheim@h/d";
     EXPECT_EQ(run({"config", "show", "--json", "--config", path}), 0);
     EXPECT_THAT(out_, testing::Not(HasSubstr("geheim")));

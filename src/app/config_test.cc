@@ -263,6 +263,30 @@ TEST(DatabaseUrl, PasswordsAreMaskedWhereverTheyStand) {
               "postgres://h/d?sslpassword=***&password=***&x=1");
     EXPECT_EQ(mask_url("postgres://u@h:5432/d"), "postgres://u@h:5432/d");
     EXPECT_EQ(mask_url("sqlite:x.db"), "sqlite:x.db");
+    EXPECT_EQ(mask_url("postgres://u:se=cr/et@h/d?x=1"), "postgres://u:***@h/d?x=1");
+    EXPECT_EQ(mask_url("host=h password=secret dbname=d"), "***");
+    EXPECT_EQ(mask_url("mysql:u:secret@h"), "***");
+    EXPECT_EQ(mask_url("app.db"), "app.db");
+}
+
+TEST(DatabaseUrl, APasswordThatWouldBeReadAsAHostIsRefusedUnseen) {
+    for (const char* url : {"postgres://app:SEC@RET@h:1/app", "postgres://app:SEC/RET@h:1/app",
+                            "host=h user=app password=SECRET dbname=app"}) {
+        const auto target = parse_database_url(url, "");
+        ASSERT_FALSE(target) << url;
+        EXPECT_THAT(target.error().message, testing::Not(testing::AnyOf(HasSubstr("SEC"), HasSubstr("RET"))));
+    }
+    EXPECT_THAT(parse_database_url("postgres://app:SEC@RET@h/app", "").error().message, HasSubstr("write %40 for @"));
+    EXPECT_TRUE(parse_database_url("postgres://app:a%40b@h/app?options=a@b", ""));
+    EXPECT_EQ(parse_database_url("postgres://app:a=b@h/app", "other")->target, "postgres://app:a=b@h/app");
+}
+
+TEST(HttpUrl, SecretsAreMaskedWhereverTheyStand) {
+    EXPECT_EQ(mask_http_url("http://user:secret@h:9100/in?api_key=secret&x&y="),
+              "http://user:***@h:9100/in?api_key=***&***&y=");
+    EXPECT_EQ(mask_http_url("https://secret@h/in"), "https://***@h/in");
+    EXPECT_EQ(mask_http_url("http://h:9100/@me"), "http://h:9100/@me");
+    EXPECT_EQ(mask_http_url("http://user:sec@ret@h?secret"), "http://user:***@h?***");
 }
 
 }  // namespace

@@ -22,17 +22,37 @@ struct Span {
     std::size_t end;
 };
 
-std::optional<Span> password_in_authority(std::string_view url) {
-    const std::size_t scheme = url.find("://");
-    if (scheme == std::string_view::npos) return std::nullopt;
-    const std::size_t start = scheme + 3;
-    // An unescaped '/' or '?' in a password is wrong, but must not show the password: look for the last '@'
-    // of the whole text before the query's first '='.
-    const std::size_t limit = std::min(url.find('=', start), url.size());
-    const std::size_t at = url.substr(0, limit).rfind('@');
-    if (at == std::string_view::npos || at < start) return std::nullopt;
-    const std::size_t colon = url.find(':', start);
-    if (colon == std::string_view::npos || colon >= at) return std::nullopt;
+constexpr std::string_view kSchemeEnd = "://";
+
+/// Between scheme and path. libpq ends it at the first '/', curl also at '?' and '#'.
+Span authority_of(std::string_view url, std::string_view ends) {
+    const std::size_t begin = url.find(kSchemeEnd) + kSchemeEnd.size();
+    return {begin, std::min(url.find_first_of(ends, begin), url.size())};
+}
+
+/// As libpq reads it.
+bool has_password_in_authority(std::string_view url) {
+    const Span authority = authority_of(url, "/");
+    const std::string_view text = url.substr(authority.begin, authority.end - authority.begin);
+    const std::size_t at = text.find('@');
+    return at != std::string_view::npos && text.substr(0, at).find(':') != std::string_view::npos;
+}
+
+/// A '@' that libpq would take for the end of a password, or for a part of a host or database.
+bool has_stray_at(std::string_view url) {
+    const Span authority = authority_of(url, "/");
+    const auto in_authority = std::ranges::count(url.substr(authority.begin, authority.end - authority.begin), '@');
+    const std::string_view rest = url.substr(authority.end);
+    return in_authority > 1 || rest.substr(0, rest.find('?')).find('@') != std::string_view::npos;
+}
+
+/// Where a password may stand for masking: up to the last '@', because an unescaped '/', '?', '=' or '@' in a
+/// password is wrong, but must not show it.
+std::optional<Span> masked_in_authority(std::string_view url) {
+    const std::size_t begin = authority_of(url, "/").begin;
+    const std::size_t at = url.rfind('@');
+    const std::size_t colon = url.find(':', begin);
+    if (at == std::string_view::npos || colon == std::string_view::npos || colon >= at) return std::nullopt;
     return Span{colon + 1, at};
 }
 
@@ -80,12 +100,18 @@ Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view
     if (url.find('\0') != std::string_view::npos) return permanent("bad_url", "the database URL holds a NUL byte");
     if (url.starts_with(kSqlite)) return parse_sqlite(url.substr(kSqlite.size()));
     if (!is_postgres(url)) {
+        // "db.sqlite" helps to be seen again; what has keys, or users and hosts, may hold a password anywhere.
         return permanent("bad_url", fmt::format("database URL \"{}\" is not one deliverd knows; write "
                                                 "postgres://user@host:5432/name or sqlite:PATH",
                                                 mask_url(url)));
     }
+    if (has_stray_at(url)) {
+        return permanent("bad_url",
+                         "the database URL has a '@' too many, so that its password cannot be told from its host; "
+                         "percent-encode special characters in the password: write %40 for @, %2F for /");
+    }
     std::string target(url);
-    const bool has_password = password_in_authority(url) || find_parameter(url, "password=", 0);
+    const bool has_password = has_password_in_authority(url) || find_parameter(url, "password=", 0);
     if (!password.empty() && !has_password) {
         target += target.find('?') == std::string::npos ? '?' : '&';
         target += "password=" + percent_encode(password);
@@ -94,12 +120,39 @@ Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view
 }
 
 std::string mask_url(std::string_view url) {
+    if (url.find(kSchemeEnd) == std::string_view::npos) {
+        return std::string(url.find_first_of("=@") == std::string_view::npos ? url : kMask);
+    }
     std::string out(url);
-    if (const auto span = password_in_authority(out)) out.replace(span->begin, span->end - span->begin, kMask);
+    if (const auto span = masked_in_authority(out)) out.replace(span->begin, span->end - span->begin, kMask);
     for (const std::string_view key : {"password=", "sslpassword="}) {
         for (auto span = find_parameter(out, key, 0); span; span = find_parameter(out, key, span->begin)) {
             out.replace(span->begin, span->end - span->begin, kMask);
         }
+    }
+    return out;
+}
+
+std::string mask_http_url(std::string_view url) {
+    if (url.find(kSchemeEnd) == std::string_view::npos) return std::string(kMask);
+    const std::size_t query = url.find('?');
+    std::string out(url.substr(0, query));
+    const Span authority = authority_of(out, "/#");
+    const std::size_t at = out.substr(0, authority.end).rfind('@');
+    if (at != std::string::npos && at >= authority.begin) {
+        const std::size_t colon = out.find(':', authority.begin);
+        const std::size_t begin = colon < at ? colon + 1 : authority.begin;  // a name alone is often a token
+        out.replace(begin, at - begin, kMask);
+    }
+    if (query == std::string_view::npos) return out;
+    std::string_view rest = url.substr(query + 1);
+    for (char separator = '?'; !rest.empty(); separator = '&') {
+        const std::string_view part = rest.substr(0, rest.find('&'));
+        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+        const std::size_t equals = part.find('=');
+        out += separator;
+        if (equals != std::string_view::npos) out += part.substr(0, equals + 1);
+        if (equals + 1 != part.size()) out += kMask;
     }
     return out;
 }

@@ -1,4 +1,4 @@
-// What a database URL says, and how to show it without its password.
+// What a database URL says, and how to show URLs without their secrets.
 #pragma once
 
 #include <string>
@@ -18,8 +18,12 @@ struct DatabaseTarget {
 /// `password` is put into a PostgreSQL URL that has none of its own; empty: nothing to put in.
 [[nodiscard]] Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view password);
 
-/// The URL with every password in it replaced by "***".
+/// A database URL with every password in it replaced by "***"; "***" alone for what is no URL but may hold one.
 [[nodiscard]] std::string mask_url(std::string_view url);
+
+/// An http URL with its password, a name without password, and every value of the query replaced by "***":
+/// a key may stand in any of them.
+[[nodiscard]] std::string mask_http_url(std::string_view url);
 
 /// `word` quoted for a libpq key=value string.
 [[nodiscard]] std::string quote_conninfo(std::string_view word);
