@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "app/config_database.h"
@@ -71,6 +72,7 @@ public:
         config.auth = auth();
         config.database = database();
         for (const std::string& name : values_.names_below("lanes")) config.lanes.push_back(lane(name));
+        check_outboxes();
         std::int64_t most = 0;
         for (const std::string& name : values_.names_below("lanes")) {
             most = std::max(most, values_.integer("lanes." + name + ".max_payload_bytes"));
@@ -82,6 +84,20 @@ public:
 private:
     void problem(const std::string& where, std::string message) {
         problems_.push_back({values_.line_of(where), std::move(message)});
+    }
+
+    /// Lanes on one table would take each other's rows: which sink gets a message would be chance.
+    void check_outboxes() {
+        std::map<std::string, std::string> lane_of;
+        for (const std::string& name : values_.names_below("lanes")) {
+            const std::string path = "lanes." + name + ".outbox";
+            if (!values_.has(path)) continue;
+            const auto [first, fresh] = lane_of.emplace(values_.text(path), name);
+            if (fresh) continue;
+            problem(path, fmt::format("{}: lane \"{}\" has outbox {} already, and the two would take each other's "
+                                      "messages; keep one of them",
+                                      path, first->second, first->first));
+        }
     }
 
     api::AuthOptions auth() {
@@ -194,15 +210,25 @@ private:
     sink::HttpSinkOptions http_sink(const std::string& path) {
         sink::HttpSinkOptions http;
         http.url = values_.text(path + ".url");
-        if (!http.url.starts_with("http://") && !http.url.starts_with("https://") && !has_problem_at(path + ".url")) {
+        const auto url = sink::check_http_url(http.url);
+        if (!url && !has_problem_at(path + ".url")) {
             problem(values_.has(path + ".url") ? path + ".url" : path,
-                    fmt::format("{}.url must start with http:// or https://", path));
+                    fmt::format("{}.url {}", path, url.error().message));
         }
         http.headers = values_.text_map(path + ".headers");
+        for (const auto& [name, value] : http.headers) {
+            if (const auto good = sink::check_http_header(name, value); !good) {
+                problem(path + ".headers." + name, fmt::format("{}.headers: {}", path, good.error().message));
+            }
+        }
         http.token_file = values_.text(path + ".token_file");
         if (values_.has(path + ".token")) {
             if (!http.token_file.empty()) problem(path, path + ": token and token_file are both given; keep one");
-            http.headers.emplace_back("Authorization", "Bearer " + values_.text(path + ".token"));
+            const std::string bearer = "Bearer " + values_.text(path + ".token");
+            if (!sink::check_http_header("Authorization", bearer)) {
+                problem(path + ".token", path + ".token has a line break or another control character");
+            }
+            http.headers.emplace_back("Authorization", bearer);
         }
         http.timeout = values_.millis(path + ".timeout_ms");
         http.connect_timeout = values_.millis(path + ".connect_timeout_ms");

@@ -85,6 +85,10 @@ public:
     }
 
     Result<void> check(Duration deadline) override {
+        if (!target_.options.token_file.empty()) {
+            TokenFile token(target_.options.token_file);  // not the thread's
+            if (const auto read = token.token(); !read) return Failure(read.error());
+        }
         try {
             const Easy easy = make_easy(target_);
             const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count();
@@ -241,36 +245,56 @@ std::string url_part(CURLU* url, CURLUPart part, unsigned flags = 0) {
     return out;
 }
 
-/// The URL itself is not repeated in errors: it may hold a password.
-Result<Target> make_target(HttpSinkOptions options) {
-    const std::unique_ptr<CURLU, UrlDeleter> url(curl_url());
-    if (curl_url_set(url.get(), CURLUPART_URL, options.url.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK) {
-        return permanent("bad_argument", "the sink's url is not a URL: write http://HOST/PATH or https://HOST/PATH");
+using Url = std::unique_ptr<CURLU, UrlDeleter>;
+
+Result<Url> parse_url(const std::string& text) {
+    if (!text.starts_with("http://") && !text.starts_with("https://")) {
+        return permanent("bad_argument", "must start with http:// or https://");
     }
-    const auto scheme = url_part(url.get(), CURLUPART_SCHEME);
-    const auto host = url_part(url.get(), CURLUPART_HOST);
-    if ((scheme != "http" && scheme != "https") || host.empty()) {
+    Url url(curl_url());
+    if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK ||
+        url_part(url.get(), CURLUPART_HOST).empty()) {
         return permanent("bad_argument",
-                         fmt::format("the sink's url has scheme '{}': write http://… or https://…", scheme));
+                         "cannot be used: write http://HOST/PATH or https://HOST:PORT/PATH, with special characters "
+                         "percent-encoded");
     }
+    return url;
+}
+
+Failure refused(std::string_view what, const Error& error) {
+    return permanent(error.code, fmt::format("{} {}", what, error.message));
+}
+
+Result<Target> make_target(HttpSinkOptions options) {
+    const auto url = parse_url(options.url);
+    if (!url) return refused("the sink's url", url.error());
     for (const auto& [name, value] : options.headers) {
-        if (!is_header(name, value)) {
-            return permanent("bad_argument",
-                             fmt::format("header '{}' of the sink has a line break, a control character "
-                                         "or a name that may not be set",
-                                         shorten(one_line(name), 64)));
-        }
+        if (const auto good = check_http_header(name, value); !good) return refused("the sink's", good.error());
     }
     if (options.max_connections == 0)
         return permanent("bad_argument", "the sink's max_connections is 0: allow at least 1");
     Target target;
-    target.host = fmt::format("{}:{}", host, url_part(url.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT));
-    target.is_https = scheme == "https";
+    target.host = fmt::format("{}:{}", url_part(url->get(), CURLUPART_HOST),
+                              url_part(url->get(), CURLUPART_PORT, CURLU_DEFAULT_PORT));
+    target.is_https = url_part(url->get(), CURLUPART_SCHEME) == "https";
     target.options = std::move(options);
     return target;
 }
 
 }  // namespace
+
+Result<void> check_http_url(const std::string& url) {
+    if (const auto parsed = parse_url(url); !parsed) return Failure(parsed.error());
+    return {};
+}
+
+Result<void> check_http_header(std::string_view name, std::string_view value) {
+    if (is_header(name, value)) return {};
+    return permanent("bad_argument",
+                     fmt::format("header '{}' cannot be sent: it has a line break, a control character or a name "
+                                 "that may not be set",
+                                 shorten(one_line(name), 64)));
+}
 
 Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log) {
     static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,13 @@ struct HttpSinkOptions {
     bool verify_tls = true;
 };
 
-/// Fails (permanent, `bad_argument`) for a URL that is not http or https, or headers with line breaks.
+/// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. Neither repeats the
+/// URL or a header's value: both may hold secrets.
+[[nodiscard]] Result<void> check_http_url(const std::string& url);
+[[nodiscard]] Result<void> check_http_header(std::string_view name, std::string_view value);
+
+/// Fails (permanent, `bad_argument`) for a URL that is not http or https, or a header that cannot be sent.
+/// The sink's check() also reads `token_file`.
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

@@ -247,7 +247,11 @@ TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
     }
     std::filesystem::remove(path);
     EXPECT_EQ(send_one(http, test_message(4)).code, "TOKEN_UNREADABLE");
+    const auto checked = http.check(5s);
+    ASSERT_FALSE(checked);
+    EXPECT_THAT(checked.error().message, HasSubstr(path.string()));
     write("third");
+    EXPECT_TRUE(http.check(5s));
     EXPECT_EQ(send_one(http, test_message(5)).kind, OutcomeKind::delivered);
     std::filesystem::remove(path);
     http.stop(0s);
