@@ -228,8 +228,22 @@ TEST_F(CommandTest, DoctorFindsWhatIsBad) {
     EXPECT_EQ(run({"doctor"}), 1);
     EXPECT_THAT(out_, HasSubstr("BAD  database"));
     variables_["CONFIG_PATH"] = write("bad.yaml", "prot: 1\n");
-    EXPECT_EQ(run({"doctor"}), 1);
+    EXPECT_EQ(run({"doctor"}), 2);
     EXPECT_THAT(out_, HasSubstr("BAD  config"));
+}
+
+TEST_F(CommandTest, DoctorSaysWhatBecomesOfMessages) {
+    EXPECT_EQ(run({"doctor"}), 0) << out_;
+    EXPECT_THAT(out_, HasSubstr("warning: type none throws every message away"));
+    variables_["CONFIG_PATH"] =
+        write("console.yaml", "lanes:\n  memories: { outbox: memory, sink: { type: console } }\n");
+    EXPECT_EQ(run({"doctor"}), 0) << out_;
+    EXPECT_THAT(out_, HasSubstr("printed on standard output"));
+    variables_["CONFIG_PATH"] = write("token.yaml",
+                                      "lanes:\n  memories:\n    outbox: memory\n    sink: { type: http, url: "
+                                      "\"http://127.0.0.1:1/\", token_file: /no/such/token }\n");
+    EXPECT_EQ(run({"doctor"}), 1);
+    EXPECT_THAT(out_, testing::ContainsRegex("BAD  sink of memories +token file /no/such/token: No such file"));
 }
 
 TEST_F(CommandTest, BenchRefusesATableInUse) {

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <string_view>
 
 namespace deliverd::app {
 
@@ -62,6 +65,49 @@ private:
     bool complained_ = false;
 };
 
+struct Variable {
+    int line = 0;
+    std::string text;  // "${NAME}"
+};
+
+/// The first ${NAME} that stands unquoted within { } or [ ], where its braces are YAML's. Only asked about a text
+/// that YAML has refused, so that it need not know all of YAML: strings start after an indicator or space.
+std::optional<Variable> unquoted_variable(std::string_view text) {
+    int line = 1;
+    int depth = 0;
+    char quote = 0;
+    char before = '\n';
+    for (std::size_t i = 0; i < text.size(); before = text[i++]) {
+        const char c = text[i];
+        const bool starts = std::string_view(" \t\n,:[{").find(before) != std::string_view::npos;
+        if (c == '\n') ++line;
+        if (quote != 0) {
+            if (c == '\\' && quote == '"' && i + 1 < text.size()) ++i;
+            if (c == quote) quote = 0;
+        } else if ((c == '"' || c == '\'') && starts) {
+            quote = c;
+        } else if (c == '#' && starts) {
+            i = std::min(text.find('\n', i), text.size()) - 1;
+        } else if (c == '$' && depth > 0 && text.substr(i).starts_with("${")) {
+            const std::size_t end = text.find_first_of("}\n", i);
+            return Variable{line, std::string(text.substr(i, end - i)) + "}"};
+        } else if (c == '{' || c == '[') {
+            ++depth;
+        } else if (c == '}' || c == ']') {
+            --depth;
+        }
+    }
+    return std::nullopt;
+}
+
+Problem syntax_problem(const YAML::Exception& error, const std::string& text) {
+    if (const auto variable = unquoted_variable(text)) {
+        return {variable->line,
+                fmt::format("not valid YAML: within {{ }} or [ ] a variable must be quoted: \"{}\"", variable->text)};
+    }
+    return {error.mark.is_null() ? 1 : error.mark.line + 1, "not valid YAML: " + error.msg};
+}
+
 }  // namespace
 
 Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
@@ -81,7 +127,7 @@ Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
         if (documents.empty()) return {};
         return Converter(problems).convert(documents.front(), 0);
     } catch (const YAML::Exception& error) {
-        problems.push_back({error.mark.is_null() ? 1 : error.mark.line + 1, "not valid YAML: " + error.msg});
+        problems.push_back(syntax_problem(error, text));
         return {};
     }
 }

@@ -102,6 +102,17 @@ TEST_F(ConfigTest, DuplicateKeysAndBadYamlAreRefused) {
     EXPECT_THAT(problems(std::string("log:\0", 5)), ElementsAre(HasSubstr("NUL byte")));
 }
 
+TEST_F(ConfigTest, AVariableUnquotedInFlowStyleIsNamed) {
+    const char* advice = "within { } or [ ] a variable must be quoted: ";
+    EXPECT_THAT(problems("# it's ${HERE} {\nserver: {host: \"${HOST}\", port: ${POORT}}\n"),
+                ElementsAre("deliverd.yaml:2: not valid YAML: " + std::string(advice) + "\"${POORT}\""));
+    EXPECT_THAT(problems("auth:\n  tokens: [\n    {name: a, sha256: ${SHA}}\n  ]\n"),
+                ElementsAre(HasSubstr("deliverd.yaml:3: not valid YAML: " + std::string(advice) + "\"${SHA}\"")));
+    EXPECT_THAT(problems("app: {name: don't ${A}}\n"), ElementsAre(HasSubstr("\"${A}\"")));
+    EXPECT_THAT(problems("server:\n  host: ${HOST}\nlog: {level: 'x ${A}'\n"),
+                ElementsAre(testing::Not(HasSubstr(advice))));
+}
+
 TEST_F(ConfigTest, UnfoldingAliasesIsBounded) {
     std::string yaml = "app:\n  name: &a0 [x, x]\n";
     for (int i = 1; i < 30; ++i)
@@ -210,6 +221,32 @@ TEST_F(ConfigTest, ALaneNeedsAnOutboxAndASink) {
                 ElementsAre(HasSubstr("lanes.a.sink.url must start with http")));
     EXPECT_THAT(problems("kafka: { brokers: [x] }"), ElementsAre(HasSubstr("\"kafka\" is not in this version")));
     EXPECT_THAT(problems("lanes:\n  a b: {}\n"), ElementsAre(HasSubstr("\"a b\" cannot be a name")));
+}
+
+TEST_F(ConfigTest, WhatTheSinkWouldRefuseIsReportedWithItsLine) {
+    const auto sink = [&](const std::string& settings) {
+        return problems("lanes:\n  a:\n    outbox: memory\n    sink:\n      type: http\n" + settings);
+    };
+    for (const char* url : {"http://", "http://bad host/", "http://127.0.0.1:99999/", "ftp://h/"}) {
+        EXPECT_THAT(sink("      url: \"" + std::string(url) + "\"\n"),
+                    ElementsAre(HasSubstr("deliverd.yaml:6: lanes.a.sink.url ")))
+            << url;
+    }
+    EXPECT_THAT(sink("      url: \"http://u:geheim@h:x/\"\n"), ElementsAre(testing::Not(HasSubstr("geheim"))));
+    const std::string url = "      url: http://h/\n";
+    EXPECT_THAT(sink(url + "      headers:\n        A: b\n        X Y: b\n"),
+                ElementsAre(HasSubstr("deliverd.yaml:9: lanes.a.sink.headers: header 'X Y' cannot be sent")));
+    EXPECT_THAT(sink(url + "      headers: { X: \"geheim\\nb\" }\n"),
+                ElementsAre(testing::AllOf(HasSubstr("deliverd.yaml:7: lanes.a.sink.headers: header 'X'"),
+                                           testing::Not(HasSubstr("geheim")))));
+    EXPECT_THAT(sink(url + "      token: \"geheim\\nb\"\n"),
+                ElementsAre("deliverd.yaml:7: lanes.a.sink.token has a line break or another control character"));
+}
+
+TEST_F(ConfigTest, TwoLanesOnOneOutboxAreRefused) {
+    EXPECT_THAT(problems("lanes:\n  a: { outbox: memory, sink: { type: console } }\n"
+                         "  b: { outbox: memory, sink: { type: none } }\n"),
+                ElementsAre(HasSubstr("deliverd.yaml:3: lanes.b.outbox: lane \"a\" has outbox memory already")));
 }
 
 TEST_F(ConfigTest, FlagsReplaceSettingsAndAreCheckedLikeThem) {

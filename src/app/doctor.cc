@@ -72,6 +72,18 @@ void look_at_database(const Config& config, Log& log, Findings& findings) {
     }
 }
 
+std::string good_news(const LaneConfig& lane) {
+    switch (lane.sink.type) {
+        case SinkConfig::Type::http:
+            return "the receiver accepts connections";
+        case SinkConfig::Type::console:
+            return "messages are printed on standard output";
+        case SinkConfig::Type::none:
+            return "warning: type none throws every message away and calls it sent; it is for benchmarks";
+    }
+    return "";
+}
+
 void look_at_sinks(const Config& config, Log& log, Findings& findings) {
     for (const LaneConfig& lane : config.lanes) {
         const std::string check = "sink of " + lane.options.name;
@@ -81,8 +93,7 @@ void look_at_sinks(const Config& config, Log& log, Findings& findings) {
             continue;
         }
         const auto answer = (*sink)->check(kCheckDeadline);
-        findings.push_back({check, answer.has_value(),
-                            answer ? std::string((*sink)->name()) + " can be reached" : answer.error().message});
+        findings.push_back({check, answer.has_value(), answer ? good_news(lane) : answer.error().message});
     }
 }
 
@@ -113,6 +124,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
         look_at_sinks(loaded.config, log, findings);
     }
     print(context, findings, json);
+    if (!loaded.problems.empty()) return kWrongUsage;
     return std::ranges::all_of(findings, &store::Finding::ok) ? kDone : kFailed;
 }
 
