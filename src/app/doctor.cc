@@ -41,6 +41,33 @@ bool is_absent_file(const DatabaseConfig& database, Findings& findings) {
     return true;
 }
 
+bool lacks_privileges(const Result<Findings>& inspected) {
+    return inspected && std::ranges::any_of(*inspected, [](const store::Finding& finding) {
+               return finding.check == "privileges" && !finding.ok;
+           });
+}
+
+void look_at_schema(const DatabaseConfig& config, store::Database& database, const Result<Findings>& inspected,
+                    Findings& findings) {
+    const auto report = database.schema();
+    if (!report) {
+        // A user who may not look is told what to grant; that it may not look would only send it here again.
+        if (!lacks_privileges(inspected)) findings.push_back({"schema", false, report.error().message});
+        return;
+    }
+    const bool by_itself = config.kind == DatabaseTarget::Kind::sqlite || config.auto_migrate;
+    const bool upgradable = report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
+    if (report->state == store::SchemaState::current) {
+        findings.push_back({"schema", true, fmt::format("version {}", report->found_version)});
+    } else if (upgradable && by_itself) {
+        findings.push_back({"schema", true,
+                            fmt::format("version {} of {}; serve will upgrade it by itself", report->found_version,
+                                        report->wanted_version)});
+    } else {
+        findings.push_back({"schema", false, report->advice});
+    }
+}
+
 void look_at_database(const Config& config, Log& log, Findings& findings) {
     if (is_absent_file(config.database, findings)) return;
     const auto database = open_database(config.database, log);
@@ -49,23 +76,8 @@ void look_at_database(const Config& config, Log& log, Findings& findings) {
         return findings.push_back({"database", false, answer.error().message});
     }
     findings.push_back({"database", true, (*database)->describe()});
-    if (const auto report = (*database)->schema(); !report) {
-        findings.push_back({"schema", false, report.error().message});
-    } else {
-        const bool by_itself = config.database.kind == DatabaseTarget::Kind::sqlite || config.database.auto_migrate;
-        const bool upgradable =
-            report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
-        if (report->state == store::SchemaState::current) {
-            findings.push_back({"schema", true, fmt::format("version {}", report->found_version)});
-        } else if (upgradable && by_itself) {
-            findings.push_back({"schema", true,
-                                fmt::format("version {} of {}; serve will upgrade it by itself", report->found_version,
-                                            report->wanted_version)});
-        } else {
-            findings.push_back({"schema", false, report->advice});
-        }
-    }
     const auto inspected = (*database)->inspect();
+    look_at_schema(config.database, **database, inspected, findings);
     if (!inspected) return findings.push_back({"inspection", false, inspected.error().message});
     for (const store::Finding& finding : *inspected) {
         if (finding.check != "schema") findings.push_back(finding);  // said above, with what serve would do about it

@@ -219,21 +219,31 @@ TEST_F(PostgresFaults, AnotherSchemaHoldsTheTablesAndIsNotLeftSilently) {
     EXPECT_FALSE(elsewhere->migrate(false));
 }
 
-TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreNamed) {
+TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreTheGrantsToRun) {
     const std::string role = "store_test_role_" + std::to_string(::getpid());
     store_.execute("create role " + role + " login");
+    store_.execute("revoke usage on schema public from public");
     const auto database =
         open([&](PostgresOptions& options) { options.conninfo += " options='-c role=" + role + "'"; });
-    store_.execute("grant usage on schema deliverd to " + role);
-    store_.execute("grant select on deliverd.migrations to " + role);
-    std::string message;
-    for (const Finding& finding : must(database->inspect())) {
-        if (finding.check == "privileges") message = finding.ok ? "fine" : finding.message;
-    }
-    EXPECT_THAT(message, ::testing::HasSubstr("grant select, insert, update on"));
+    const auto privileges = [&] {
+        for (const Finding& finding : must(database->inspect())) {
+            if (finding.check == "privileges") return finding;
+        }
+        return Finding{};
+    };
     const auto claimed = database->memory_outbox()->claim({"w", 1, seconds(60), std::nullopt});
     EXPECT_EQ(claimed.error().error_class, ErrorClass::permanent);
     EXPECT_THAT(claimed.error().message, ::testing::HasSubstr("deliverd doctor"));
+    const std::string message = privileges().message;
+    EXPECT_THAT(message, ::testing::HasSubstr("grant usage on schema deliverd to " + role + ";"));
+    EXPECT_THAT(message, ::testing::HasSubstr("grant select, insert, update on public.outbox_memory to " + role + ";"));
+    store_.execute(message.substr(message.find("grant ")));
+    EXPECT_TRUE(privileges().ok) << privileges().message;
+    must(must(database->lease("cli:ann"))->enqueue_memory("s", "p", std::nullopt));
+    const auto outbox = database->memory_outbox();
+    const auto rows = must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows;
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_TRUE(must(settle(*outbox, rows.front().message.id)).at(0).applied);
     store_.execute("drop owned by " + role + "; drop role " + role);
 }
 

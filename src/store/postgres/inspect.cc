@@ -33,29 +33,38 @@ Result<Facts> facts_of(Connection& connection) {
     return Facts{cell(*result, 0, 0), cell(*result, 0, 1), cell(*result, 0, 2), cell(*result, 0, 3) == "t"};
 }
 
-/// What this user lacks, as the grants to type; empty when nothing.
+/// What this user lacks on what is there, as the grants to run; empty when nothing. Asks the catalog by oid: the
+/// functions that take names fail where the schema itself may not be used.
 Result<std::string> missing_grants(Connection& connection, const std::string& schema) {
     static const Statement kGrants = {
         "inspect_grants",
-        "select what from (values"
-        "  (has_schema_privilege($1, 'usage'), 'usage on schema ' || quote_ident($1)),"
-        "  (has_schema_privilege('deliverd', 'usage'), 'usage on schema deliverd'),"
-        "  (has_table_privilege('deliverd.migrations', 'select'), 'select on deliverd.migrations'),"
-        "  (has_table_privilege($2, 'select') and has_table_privilege($2, 'insert')"
-        "     and has_table_privilege($2, 'update'), 'select, insert, update on ' || $2),"
-        "  (has_table_privilege($3, 'select') and has_table_privilege($3, 'insert'), 'select, insert on ' || $3),"
-        "  (has_sequence_privilege(pg_get_serial_sequence($2, 'outbox_id'), 'usage'),"
-        "     'usage on sequence ' || pg_get_serial_sequence($2, 'outbox_id')),"
-        "  (has_sequence_privilege(pg_get_serial_sequence($3, 'audit_id'), 'usage'),"
-        "     'usage on sequence ' || pg_get_serial_sequence($3, 'audit_id'))"
-        ") as wanted (granted, what) where not granted"};
+        "with needed_table (nspname, relname, privileges) as (values"
+        "  ('deliverd'::name, 'migrations'::name, '{select}'::text[]),"
+        "  ($1::name, 'outbox_memory', '{select,insert,update}'), ($1::name, 'outbox_audit', '{select,insert}')),"
+        " present as (select c.oid, n.nspname, c.relname, t.privileges from needed_table t"
+        "  join pg_catalog.pg_namespace n using (nspname)"
+        "  join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = t.relname),"
+        " lacking (place, what) as ("
+        "  select 1, 'usage on schema ' || quote_ident(nspname) from pg_catalog.pg_namespace"
+        "   where nspname in ('deliverd', $1::name) and not has_schema_privilege(oid, 'usage')"
+        "  union all"
+        "  select 2, array_to_string(privileges, ', ') || ' on ' || quote_ident(nspname) || '.' || quote_ident(relname)"
+        "   from present where exists ("
+        "    select from unnest(privileges) as p (name) where not has_table_privilege(present.oid, p.name))"
+        "  union all"
+        "  select 3, 'usage on sequence ' || quote_ident(p.nspname) || '.' || quote_ident(s.relname)"
+        "   from present p join pg_catalog.pg_depend d on d.refobjid = p.oid and d.deptype = 'a'"
+        "    and d.refclassid = 'pg_catalog.pg_class'::regclass and d.classid = 'pg_catalog.pg_class'::regclass"
+        "   join pg_catalog.pg_class s on s.oid = d.objid"
+        "   where case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') end)"
+        " select 'grant ' || what || ' to ' || quote_ident(current_user) || ';' from lacking order by place, what"};
     Params params;
-    params.literal(schema).literal(quoted(schema) + ".outbox_memory").literal(quoted(schema) + ".outbox_audit");
+    params.literal(schema);
     auto result = ask(connection, kGrants, params);
     if (!result) return Failure(std::move(result.error()));
     std::string missing;
     for (int row = 0; row < PQntuples(result->get()); ++row) {
-        missing += (missing.empty() ? "" : "; ") + ("grant " + cell(*result, row, 0));
+        missing += (missing.empty() ? "" : " ") + cell(*result, row, 0);
     }
     return missing;
 }
@@ -69,8 +78,11 @@ Finding finding(std::string check, bool ok, std::string good, std::string bad) {
 Result<std::vector<Finding>> inspect(Connection& connection, const std::string& schema) {
     auto facts = facts_of(connection);
     if (!facts) return Failure(std::move(facts.error()));
+    auto missing = missing_grants(connection, schema);
+    if (!missing) return Failure(std::move(missing.error()));
     auto report = schema_report(connection, schema);
-    if (!report) return Failure(std::move(report.error()));
+    // Without the right to look at the schema the grants are the finding.
+    if (!report && missing->empty()) return Failure(std::move(report.error()));
 
     std::vector<Finding> findings;
     findings.push_back(finding("server version", connection.server_version() >= kOldestServerVersion,
@@ -85,14 +97,15 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
                                "synchronous_commit is " + facts->synchronous_commit,
                                "synchronous_commit is off: after a crash settled messages may be sent again; "
                                "set it to on for this user"));
-    const bool current = report->state == SchemaState::current;
-    findings.push_back(
-        finding("schema", current, "schema version " + std::to_string(report->found_version), report->advice));
-    if (!current) return findings;
-    auto missing = missing_grants(connection, schema);
-    if (!missing) return Failure(std::move(missing.error()));
-    findings.push_back(finding("privileges", missing->empty(), "the user may do all that is needed",
-                               "the user lacks privileges: " + *missing));
+    const bool current = report && report->state == SchemaState::current;
+    if (report) {
+        findings.push_back(
+            finding("schema", current, "schema version " + std::to_string(report->found_version), report->advice));
+    }
+    if (current || !missing->empty()) {
+        findings.push_back(finding("privileges", missing->empty(), "the user may do all that is needed",
+                                   "the user lacks privileges; run as the owner of the tables: " + *missing));
+    }
     return findings;
 }
 
