@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "store/postgres/postgres.h"
+
 namespace deliverd::app {
 
 namespace {
@@ -31,10 +33,15 @@ Result<DatabaseTarget> database_target(const Values& values) {
         }
         return DatabaseTarget{DatabaseTarget::Kind::postgres, conninfo_from_keys(values)};
     }
-    auto target = parse_database_url(values.text("database.url"), values.text("database.password"));
-    if (target) return target;
     const std::string name = url == nullptr || url_in_file ? std::string("database.url") : url->origin;
-    return permanent("bad_url", fmt::format("{}: {}", name, target.error().message));
+    auto target = parse_database_url(values.text("database.url"), values.text("database.password"));
+    if (!target) return permanent("bad_url", fmt::format("{}: {}", name, target.error().message));
+    if (target->kind == DatabaseTarget::Kind::postgres) {
+        if (const auto readable = store::check_conninfo(target->target); !readable) {
+            return permanent("bad_url", fmt::format("{}: {}", name, readable.error().message));
+        }
+    }
+    return target;
 }
 
 std::function<std::string()> conninfo_refresher(const Values& values) {
@@ -50,7 +57,8 @@ std::function<std::string()> conninfo_refresher(const Values& values) {
             const Value* value = values.find(path);
             if (value == nullptr || value->file.empty()) continue;
             Value changed = *value;
-            if (auto text = read_secret_file(value->file)) changed.text = std::move(*text);
+            auto text = read_secret_file(value->file);
+            if (text && !text->empty()) changed.text = std::move(*text);  // empty: it is being written
             fresh.set(path, std::move(changed));
         }
         auto target = database_target(fresh);

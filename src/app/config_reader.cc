@@ -155,6 +155,9 @@ private:
         if (!name) return;
         const auto content = read_secret_file(*name);
         if (!content) return problem(member.line, fmt::format("{}: {}", path, content.error().message));
+        if (content->empty()) {
+            return problem(member.line, fmt::format("{}: {} is empty; put the secret there", path, *name));
+        }
         const std::string target = path.substr(0, path.size() - std::string_view("_file").size());
         store(target, *content, member.line, setting, fmt::format("{}:{}, file {}", file_, member.line, *name), *name);
     }

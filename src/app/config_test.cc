@@ -181,6 +181,23 @@ TEST_F(FileTest, ASecretFileIsReadAgainForEachConnection) {
         load("database: { url: \"postgres://app@db/app\", password: x }").config.database.postgres.refresh_conninfo);
 }
 
+TEST_F(FileTest, AnEmptySecretFileIsNamed) {
+    const std::string secret = write("password", "\n");
+    EXPECT_THAT(problems("database:\n  url: postgres://app@db/app\n  password_file: " + secret + "\n"),
+                ElementsAre("deliverd.yaml:3: database.password_file: " + secret + " is empty; put the secret there"));
+}
+
+TEST_F(ConfigTest, WhatLibpqWouldRefuseUnaskedIsReportedWithItsLine) {
+    EXPECT_THAT(problems("database:\n  url: postgres://app@db/app?sslmode=bogus\n"),
+                ElementsAre(HasSubstr("deliverd.yaml:2: database.url: sslmode \"bogus\" does not exist")));
+    EXPECT_THAT(problems("database:\n  url: postgres://app@db:abc/app\n"),
+                ElementsAre(testing::AllOf(HasSubstr("deliverd.yaml:2: database.url: "), HasSubstr("port is not"),
+                                           testing::Not(HasSubstr("abc")))));
+    EXPECT_THAT(problems("database:\n  url: postgres://app@db/app?no_such=1\n"),
+                ElementsAre(HasSubstr("cannot be read")));
+    EXPECT_THAT(problems("database:\n  url: postgres://app@a:5432,b:5433/app?sslmode=require\n"), IsEmpty());
+}
+
 TEST_F(FileTest, WhichFileIsRead) {
     const std::string one = write("one.yaml", "app: { name: one }\n");
     const std::string two = write("two.yaml", "app: { name: two }\n");

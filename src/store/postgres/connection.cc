@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "store/postgres/refusal.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -44,6 +45,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo
     if (raw == nullptr) return retryable("db_unreachable", "PostgreSQL: out of memory while connecting");
     std::unique_ptr<Connection> connection(new Connection(raw, settings));
     PQsetNoticeReceiver(raw, drop_notice, nullptr);
+    PQsetErrorVerbosity(raw, kConnectingVerbosity);
     if (auto done = connection->finish_connecting(deadline); !done) return Failure(std::move(done.error()));
     if (auto done = connection->set_up_session(deadline); !done) return Failure(std::move(done.error()));
     return connection;
@@ -61,12 +63,8 @@ Result<void> Connection::finish_connecting(Deadline deadline) {
         }
         state = PQconnectPoll(raw);
     }
-    if (state == PGRES_POLLING_FAILED) {
-        const std::string said = "PostgreSQL: " + client::trimmed_line(PQerrorMessage(raw));
-        // libpq shows no SQLSTATE for a refused connection; a wrong name or password is refused again and again,
-        // but people mend that on the server too, so it is worth asking again.
-        return retryable("db_unreachable", said);
-    }
+    if (state == PGRES_POLLING_FAILED) return Failure(refusal_of(raw));
+    PQsetErrorVerbosity(raw, PQERRORS_DEFAULT);
     PQsetnonblocking(raw, 1);
     if (PQenterPipelineMode(raw) != 1) return retryable("db_unreachable", "PostgreSQL: no pipeline mode");
     return {};

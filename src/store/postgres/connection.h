@@ -49,8 +49,8 @@ inline constexpr Duration kAnswerGrace = std::chrono::seconds(5);
 class Connection {
 public:
     /// Connects and sets the session up; blocks until `deadline` at most, except that libpq looks host names
-    /// up without one. Failure: `db_unreachable` (retryable), or permanent where the server refused the user,
-    /// password or database.
+    /// up without one. Failure: `db_unreachable`, retryable also where the server refused the user, password or
+    /// database: a lane must outlive a password that is being changed. The message says what to do.
     [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
                                                                   const SessionSettings& settings, Deadline deadline);
 

@@ -1,13 +1,12 @@
 #include "store/postgres/postgres.h"
 
-#include <libpq-fe.h>
-
 #include <utility>
 
 #include "store/postgres/lease_session.h"
 #include "store/postgres/migrator.h"
 #include "store/postgres/outbox.h"
 #include "store/postgres/pool.h"
+#include "store/postgres/refusal.h"
 
 namespace deliverd::store {
 namespace {
@@ -70,16 +69,12 @@ private:
 
 }  // namespace
 
+Result<void> check_conninfo(const std::string& conninfo) {
+    return postgres::check_readable(conninfo);
+}
+
 Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log) {
-    char* fault = nullptr;
-    PQconninfoOption* parsed = PQconninfoParse(options.conninfo.c_str(), &fault);
-    PQfreemem(fault);  // it may quote a password
-    if (parsed == nullptr) {
-        return permanent("bad_argument",
-                         "the database URL cannot be read: write postgres://user@host:5432/name, with special "
-                         "characters percent-encoded");
-    }
-    PQconninfoFree(parsed);
+    if (auto readable = check_conninfo(options.conninfo); !readable) return Failure(std::move(readable.error()));
     if (options.schema.empty() || options.schema == "deliverd") {
         return permanent("bad_argument", "database.schema must name a schema other than deliverd's own");
     }

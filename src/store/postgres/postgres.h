@@ -26,8 +26,12 @@ struct PostgresOptions {
     std::int64_t max_payload_bytes = kDefaultMaxPayloadBytes;
 };
 
+/// What open_postgres() refuses about a conninfo (permanent, `bad_argument`), for a configuration's check: it
+/// cannot be read, or its port or sslmode cannot be. Connects to nothing; never repeats a password.
+[[nodiscard]] Result<void> check_conninfo(const std::string& conninfo);
+
 /// Opens lazily: an unreachable server is reported by the first call, and every later call tries again
-/// (with backoff), so that a lane outlives its database. Fails only for a conninfo that cannot be read.
+/// (with backoff), so that a lane outlives its database. Fails only for options that cannot be used.
 [[nodiscard]] Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log);
 
 }  // namespace deliverd::store

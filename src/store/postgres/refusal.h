@@ -1,0 +1,25 @@
+// What a connection that could not be made tells people.
+#pragma once
+
+#include <libpq-fe.h>
+
+#include <string>
+#include <string_view>
+
+#include "deliverd/result.h"
+
+namespace deliverd::store::postgres {
+
+/// libpq keeps the SQLSTATE of a refused connection to itself, except in its verbose messages: to be asked for
+/// before the first PQconnectPoll().
+inline constexpr PGVerbosity kConnectingVerbosity = PQERRORS_VERBOSE;
+
+/// The error for a connection that failed, with what to do about it: `db_unreachable`, retryable whatever the
+/// cause. A wrong password, role or database is mended on the server or in a file while the program runs.
+[[nodiscard]] Error refusal_of(const PGconn* connection);
+
+/// What is wrong with a conninfo as far as it shows without connecting (permanent, `bad_argument`): what cannot
+/// be read, a port that is none, an sslmode that does not exist. Never repeats a password.
+[[nodiscard]] Result<void> check_readable(const std::string& conninfo);
+
+}  // namespace deliverd::store::postgres
