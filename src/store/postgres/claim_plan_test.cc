@@ -110,7 +110,7 @@ protected:
         const OutboxStatements sql("public");
         const SessionSettings settings{std::chrono::seconds(30), std::chrono::seconds(5), std::chrono::seconds(30)};
         const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        auto connection = conformance::must(Connection::open(store_->server().conninfo(), settings, deadline));
+        auto connection = conformance::must(Connection::open(store_->server().conninfo(), settings, deadline, limit_));
         const Statement explain{"explain", "explain (analyze, buffers, format json) " + sql.claim.sql};
         Params params;
         params.text("w").int32(kLimit).float64(60);
@@ -120,6 +120,7 @@ protected:
         return json::parse(PQgetvalue(result.get(), 0, 0)).as_array().at(0).as_object().at("Plan").as_object();
     }
 
+    const WaitLimit limit_;
     std::unique_ptr<PostgresTestStore> store_;
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -34,16 +33,21 @@ bool ends_session(std::string_view sqlstate) {
            std::find(kStates.begin(), kStates.end(), sqlstate) != kStates.end();
 }
 
+/// Not even begun: a statement whose answer nobody waits for would leave its outcome unknown.
+Error too_late() {
+    return Error{ErrorClass::retryable, "db_timeout", "PostgreSQL was not asked: deliverd is stopping"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo, const SessionSettings& settings,
-                                                     Deadline deadline) {
+                                                     Deadline deadline, const WaitLimit& limit) {
     // The conninfo is expanded in place of dbname; what follows it overrides, except for the fallback.
     const std::array<const char*, 4> names = {"dbname", "fallback_application_name", "client_encoding", nullptr};
     const std::array<const char*, 4> values = {conninfo.c_str(), kFallbackApplicationName, "UTF8", nullptr};
     PGconn* raw = PQconnectStartParams(names.data(), values.data(), 1);
     if (raw == nullptr) return retryable("db_unreachable", "PostgreSQL: out of memory while connecting");
-    std::unique_ptr<Connection> connection(new Connection(raw, settings));
+    std::unique_ptr<Connection> connection(new Connection(raw, settings, limit));
     PQsetNoticeReceiver(raw, drop_notice, nullptr);
     PQsetErrorVerbosity(raw, kConnectingVerbosity);
     if (auto done = connection->finish_connecting(deadline); !done) return Failure(std::move(done.error()));
@@ -96,11 +100,11 @@ Deadline Connection::statement_deadline() const {
 
 bool Connection::wait(short events, Deadline deadline) const {
     for (;;) {
-        const auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-        if (left <= 0) return false;
+        const auto left = limit_.cap(deadline) - std::chrono::steady_clock::now();
+        if (left <= left.zero()) return false;
+        const auto slice = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, kWaitSlice));
         pollfd entry{PQsocket(connection_.get()), events, 0};
-        const int ready = ::poll(&entry, 1, static_cast<int>(std::min<long long>(left, INT_MAX)));
+        const int ready = ::poll(&entry, 1, static_cast<int>(slice.count()));
         if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) return true;  // libpq will find the same fault and name it
     }
@@ -135,6 +139,7 @@ Result<PgResult> Connection::run(const Step& step, Effect effect, Deadline deadl
 }
 
 Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect, Deadline deadline) {
+    if (limit_.passed()) return Failure(too_late());
     std::vector<const Statement*> expected;
     if (!queue(steps, expected)) return Failure(lost(effect, false));
     if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
@@ -230,6 +235,7 @@ Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> 
 }
 
 Result<void> Connection::script(const std::string& sql, Effect effect, Deadline deadline) {
+    if (limit_.passed()) return Failure(too_late());
     PGconn* raw = connection_.get();
     if (PQexitPipelineMode(raw) != 1 || PQsendQuery(raw, sql.c_str()) != 1) return Failure(lost(effect, false));
     if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));

@@ -14,6 +14,7 @@
 #include "client/postgres_call.h"
 #include "deliverd/result.h"
 #include "store/postgres/params.h"
+#include "store/wait_limit.h"
 
 namespace deliverd::store::postgres {
 
@@ -50,9 +51,11 @@ class Connection {
 public:
     /// Connects and sets the session up; blocks until `deadline` at most, except that libpq looks host names
     /// up without one. Failure: `db_unreachable`, retryable also where the server refused the user, password or
-    /// database: a lane must outlive a password that is being changed. The message says what to do.
+    /// database: a lane must outlive a password that is being changed. The message says what to do. `limit` ends
+    /// this and every later wait, also one under way; it outlives the connection.
     [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
-                                                                  const SessionSettings& settings, Deadline deadline);
+                                                                  const SessionSettings& settings, Deadline deadline,
+                                                                  const WaitLimit& limit);
 
     /// All steps in one round trip and, unless a transaction is open, one transaction: all or nothing.
     Result<std::vector<PgResult>> run(std::span<const Step> steps, Effect effect, Deadline deadline);
@@ -80,7 +83,8 @@ private:
         std::string message;
     };
 
-    Connection(PGconn* connection, const SessionSettings& settings) : connection_(connection), settings_(settings) {}
+    Connection(PGconn* connection, const SessionSettings& settings, const WaitLimit& limit)
+        : connection_(connection), settings_(settings), limit_(limit) {}
 
     Result<void> finish_connecting(Deadline deadline);
     Result<void> set_up_session(Deadline deadline);
@@ -88,13 +92,14 @@ private:
     Result<void> flush(Effect effect, Deadline deadline);
     Result<PgResult> next_result(Effect effect, Deadline deadline);
     Result<std::vector<PgResult>> collect(std::vector<const Statement*> preparing, Effect effect, Deadline deadline);
-    /// Waits until the socket is ready for one of `events`; false when the deadline passed.
+    /// Waits until the socket is ready for one of `events`; false when the deadline or the limit passed.
     [[nodiscard]] bool wait(short events, Deadline deadline) const;
     Error lost(Effect effect, bool sent);
     Error timed_out(Effect effect, bool sent);
 
     std::unique_ptr<PGconn, Finish> connection_;
     SessionSettings settings_;
+    const WaitLimit& limit_;
     std::set<std::string, std::less<>> prepared_;
     bool broken_ = false;
 };

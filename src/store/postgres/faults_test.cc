@@ -80,7 +80,7 @@ TEST_F(PostgresFaults, AConnectionCutWhileIdleIsReplacedUnnoticed) {
 TEST_F(PostgresFaults, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe) {
     const auto outbox = store_.database().memory_outbox();
     const std::int64_t id = enqueue_and_claim(*outbox);
-    store_.execute("begin; select 1 from outbox_memory for update");
+    store_.execute("begin; lock table outbox_memory in exclusive mode");
     Result<std::vector<SettleAnswer>> answer = retryable("", "");
     std::thread settling([&] { answer = settle(*outbox, id); });
     PlainConnection other(store_.server().conninfo());
@@ -106,7 +106,7 @@ TEST_F(PostgresFaults, AStatementThatTakesTooLongIsATimeout) {
         });
         const auto outbox = database->memory_outbox();
         const std::int64_t id = enqueue_and_claim(*outbox);
-        store_.execute("begin; select 1 from outbox_memory for update");
+        store_.execute("begin; lock table outbox_memory in exclusive mode");
         const auto answer = settle(*outbox, id);
         store_.execute("rollback");
         ASSERT_FALSE(answer);
@@ -124,13 +124,58 @@ TEST_F(PostgresFaults, AClaimDoesNotWaitForLockedRows) {
     store_.execute("rollback");
 }
 
+/// Someone looks at a row in psql, or locks it in a transaction left open: the other rows do not suffer for it.
+TEST_F(PostgresFaults, ARowLockedElsewhereIsLeftOutAndNobodyWaits) {
+    const auto database = open([](PostgresOptions& options) { options.lock_timeout = std::chrono::hours(1); });
+    const auto outbox = database->memory_outbox();
+    store_.execute(
+        "insert into outbox_memory (target_space, payload_md, payload_sha)"
+        " select 's', 'p', 'sha' || n from generate_series(1, 11) as n");
+    std::vector<std::int64_t> ids;
+    std::vector<Settlement> settlements;
+    for (const Claimed& row : must(outbox->claim({"w", 10, seconds(60), std::nullopt})).rows) {
+        ids.push_back(row.message.id);
+        settlements.push_back({row.message.id, SettleKind::sent, 0});
+    }
+    ASSERT_EQ(ids.size(), 10U);
+    store_.execute("begin; select 1 from outbox_memory where outbox_id = 4 for update");
+
+    const RenewAnswer renewed = must(outbox->renew("w", ids));
+    EXPECT_THAT(renewed.renewed, ::testing::UnorderedElementsAre(1, 2, 3, 5, 6, 7, 8, 9, 10));
+    EXPECT_THAT(renewed.lost, ::testing::IsEmpty());
+
+    const auto answers = must(outbox->settle("w", settlements));
+    for (const SettleAnswer& answer : answers) EXPECT_EQ(answer.applied, answer.id != 4) << answer.id;
+    const RowState left = answers.at(3).row.value();
+    EXPECT_EQ(left.status, "pending");
+    EXPECT_EQ(left.locked_by, "w");
+    EXPECT_EQ(left.failures, 0);
+
+    EXPECT_EQ(must(outbox->release("w", ids)), 0);
+    EXPECT_EQ(must(outbox->counts()).sent, 9);
+    store_.execute("rollback");
+    EXPECT_THAT(must(outbox->renew("w", ids)).renewed, ::testing::ElementsAre(4));
+    EXPECT_TRUE(must(settle(*outbox, 4)).at(0).applied);
+    EXPECT_EQ(store_.value("select count(*) from outbox_audit"), "10");
+}
+
+/// A foreign key's check locks the row it points to, but not against a settle.
+TEST_F(PostgresFaults, ARowReferredToCanBeSettled) {
+    const auto outbox = store_.database().memory_outbox();
+    const std::int64_t id = enqueue_and_claim(*outbox);
+    store_.execute("begin; select 1 from outbox_memory for key share");
+    EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
+    store_.execute("rollback");
+}
+
 TEST_F(PostgresFaults, AServerThatDoesNotAnswerCostsTheDeadline) {
     const SessionSettings settings{seconds(30), seconds(30), seconds(30)};
     const Statement slow{"slow", "select pg_sleep(60)"};
     const Params none;
+    const WaitLimit limit;
     for (const Effect effect : {Effect::read, Effect::write}) {
-        auto connection =
-            must(Connection::open(store_.server().conninfo(), settings, std::chrono::steady_clock::now() + kPatience));
+        auto connection = must(Connection::open(store_.server().conninfo(), settings,
+                                                std::chrono::steady_clock::now() + kPatience, limit));
         const auto answer =
             connection->run(Step{&slow, &none}, effect, std::chrono::steady_clock::now() + milliseconds(100));
         ASSERT_FALSE(answer);
@@ -180,7 +225,7 @@ TEST_F(PostgresFaults, ThePoolIsBoundedAndItsWaitToo) {
     });
     const auto outbox = database->memory_outbox();
     const std::int64_t id = enqueue_and_claim(*outbox);
-    store_.execute("begin; select 1 from outbox_memory for update");
+    store_.execute("begin; lock table outbox_memory in exclusive mode");
     std::thread settling([&] { EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied); });
     PlainConnection other(store_.server().conninfo());
     EXPECT_TRUE(wait_until([&] {

@@ -54,9 +54,11 @@ Result<std::int64_t> due_micros(const Cursor& cursor) {
     return micros;
 }
 
+/// In the order of the primary key, each once.
 std::vector<std::int64_t> sorted(std::span<const std::int64_t> ids) {
     std::vector<std::int64_t> out(ids.begin(), ids.end());
     std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
 }
 
@@ -180,27 +182,30 @@ Result<void> PostgresOutbox::describe_rest(Connection& connection, std::vector<S
     return {};
 }
 
-Result<std::vector<std::int64_t>> PostgresOutbox::run_on_ids(const Statement& statement, std::string_view worker_id,
-                                                             std::span<const std::int64_t> ids) {
+Result<PgResult> PostgresOutbox::run_on_ids(const Statement& statement, std::string_view worker_id,
+                                            std::span<const std::int64_t> ids) {
     if (auto ok = client::check_worker(worker_id); !ok) return Failure(ok.error());
-    std::vector<std::int64_t> changed;
-    if (ids.empty()) return changed;
+    if (ids.empty()) return PgResult();
     Params params;
     params.text(worker_id).int64_array(sorted(ids));
-    auto result = run(statement, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
-    for (int row = 0; row < PQntuples(result->get()); ++row) changed.push_back(int64_at(result->get(), row, 0));
-    return changed;
+    return run(statement, params, Effect::write);
 }
 
-Result<std::vector<std::int64_t>> PostgresOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
-    return run_on_ids(sql_.renew, worker_id, ids);
+Result<RenewAnswer> PostgresOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
+    auto result = run_on_ids(sql_.renew, worker_id, ids);
+    if (!result) return Failure(std::move(result.error()));
+    RenewAnswer answer;
+    for (int row = 0; row < PQntuples(result->get()); ++row) {
+        const bool renewed = *PQgetvalue(result->get(), row, 1) != 0;
+        (renewed ? answer.renewed : answer.lost).push_back(int64_at(result->get(), row, 0));
+    }
+    return answer;
 }
 
 Result<std::int64_t> PostgresOutbox::release(std::string_view worker_id, std::span<const std::int64_t> ids) {
     auto released = run_on_ids(sql_.release, worker_id, ids);
     if (!released) return Failure(std::move(released.error()));
-    return static_cast<std::int64_t>(released->size());
+    return PQntuples(released->get());
 }
 
 Result<void> PostgresOutbox::audit(std::string_view worker_id, std::span<const AuditNote> notes) {

@@ -15,7 +15,7 @@ public:
     Result<ClaimBatch> claim(const ClaimRequest& request) override;
     Result<std::vector<SettleAnswer>> settle(std::string_view worker_id,
                                              std::span<const Settlement> settlements) override;
-    Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) override;
     Result<double> lag_seconds() override;
@@ -25,9 +25,10 @@ public:
 private:
     /// Borrows a connection and runs one statement.
     Result<PgResult> run(const Statement& statement, const Params& params, Effect effect);
-    /// Ids the statement (worker, ids) answers.
-    Result<std::vector<std::int64_t>> run_on_ids(const Statement& statement, std::string_view worker_id,
-                                                 std::span<const std::int64_t> ids);
+    /// The same for a statement that takes worker and ids; without ids a null result, which libpq takes for an empty
+    /// one.
+    Result<PgResult> run_on_ids(const Statement& statement, std::string_view worker_id,
+                                std::span<const std::int64_t> ids);
     Result<void> describe_rest(Connection& connection, std::vector<SettleAnswer>& answers);
 
     Pool& pool_;

@@ -10,7 +10,8 @@ std::string replaced(std::string text, std::string_view what, std::string_view w
     return text;
 }
 
-/// @memory and @audit stand for the tables, @after for the condition of a claim with a position.
+/// @memory and @audit stand for the tables, @after for the condition of a claim with a position, @held for what a
+/// batch works on.
 constexpr std::string_view kClaim = R"(
 with picked as materialized (
     select p.outbox_id
@@ -46,19 +47,33 @@ order by t.next_attempt_at, t.outbox_id)";
 
 constexpr std::string_view kAfter = "and (p.next_attempt_at, p.outbox_id) > ($4::timestamptz, $5::bigint)";
 
-/// Ids come sorted and the join keeps their order: batches that overlap lock their rows in the same order.
-constexpr std::string_view kSettle = R"(
-with done as (
+/// The rows of @input that this worker holds, except those that someone has locked at this moment. The lock is the
+/// one an update takes anyway, so that a foreign key that points here is in nobody's way.
+constexpr std::string_view kHeld = R"(
+with held as materialized (
+    select o.outbox_id, i.*
+    from @input
+    join @memory o on o.outbox_id = i.id
+    where o.status = 'pending' and o.locked_by = $1::text @fence
+    for no key update of o skip locked
+))";
+
+constexpr std::string_view kIds = "unnest($2::bigint[]) as i (id)";
+
+constexpr std::string_view kSettlements =
+    "unnest($2::bigint[], $3::int[], $4::text[], $5::float8[], $6::int[])"
+    " as i (id, kind, note, delay_seconds, failures)";
+
+constexpr std::string_view kSettle = R"(@held, done as (
     update @memory o
-    set status = case i.kind when 2 then 'pending' when 3 then 'dead' else 'sent' end,
-        retry_count = o.retry_count + case when i.kind >= 2 then 1 else 0 end,
-        next_attempt_at = case i.kind when 2 then now() + i.delay_seconds * interval '1 second'
+    set status = case h.kind when 2 then 'pending' when 3 then 'dead' else 'sent' end,
+        retry_count = o.retry_count + case when h.kind >= 2 then 1 else 0 end,
+        next_attempt_at = case h.kind when 2 then now() + h.delay_seconds * interval '1 second'
                                       else o.next_attempt_at end,
-        locked_at = null, locked_by = null, last_error = i.note, updated_at = now()
-    from unnest($2::bigint[], $3::int[], $4::text[], $5::float8[], $6::int[])
-         as i (id, kind, note, delay_seconds, failures)
-    where o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text and o.retry_count = i.failures
-    returning o.outbox_id, o.status, o.retry_count, o.last_error, i.kind
+        locked_at = null, locked_by = null, last_error = h.note, updated_at = now()
+    from held h
+    where o.outbox_id = h.outbox_id
+    returning o.outbox_id, o.status, o.retry_count, o.last_error, h.kind
 ), trail as (
     insert into @audit (outbox, outbox_id, reason, status_from, status_to, retry_count, last_error, worker, actor)
     select 'memory', d.outbox_id,
@@ -72,18 +87,26 @@ select outbox_id from done)";
 constexpr std::string_view kRowStates = R"(
 select outbox_id, status, retry_count, locked_by, last_error from @memory where outbox_id = any ($1::bigint[]))";
 
-constexpr std::string_view kRenew = R"(
-update @memory o
-set locked_at = now(), updated_at = now()
+/// Lost is what was so when the statement began. What changes hands beside it is in neither list, as if locked.
+constexpr std::string_view kRenew = R"(@held, renewed as (
+    update @memory o
+    set locked_at = now(), updated_at = now()
+    from held h
+    where o.outbox_id = h.outbox_id
+    returning o.outbox_id
+)
+select outbox_id, true from renewed
+union all
+select i.id, false
 from unnest($2::bigint[]) as i (id)
-where o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text
-returning o.outbox_id)";
+left join @memory o on o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text
+where o.outbox_id is null)";
 
-constexpr std::string_view kRelease = R"(
+constexpr std::string_view kRelease = R"(@held
 update @memory o
 set locked_at = null, locked_by = null, updated_at = now()
-from unnest($2::bigint[]) as i (id)
-where o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text
+from held h
+where o.outbox_id = h.outbox_id
 returning o.outbox_id)";
 
 constexpr std::string_view kAudit = R"(
@@ -114,6 +137,9 @@ std::string quoted(std::string_view name) {
 
 OutboxStatements::OutboxStatements(std::string_view schema) {
     const std::string prefix = quoted(schema) + ".";
+    const auto on_held = [](std::string_view sql, std::string_view input, std::string_view fence) {
+        return replaced(replaced(replaced(std::string(sql), "@held", kHeld), "@input", input), "@fence", fence);
+    };
     const auto statement = [&](std::string name, std::string sql) {
         sql = replaced(std::move(sql), "@memory", prefix + "outbox_memory");
         return Statement{"memory_" + std::move(name), replaced(std::move(sql), "@audit", prefix + "outbox_audit")};
@@ -121,10 +147,10 @@ OutboxStatements::OutboxStatements(std::string_view schema) {
     relax_commit = statement("relax_commit", "select set_config('synchronous_commit', 'off', true)");
     claim = statement("claim", replaced(std::string(kClaim), "@after", ""));
     claim_after = statement("claim_after", replaced(std::string(kClaim), "@after", kAfter));
-    settle = statement("settle", std::string(kSettle));
+    settle = statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
     row_states = statement("row_states", std::string(kRowStates));
-    renew = statement("renew", std::string(kRenew));
-    release = statement("release", std::string(kRelease));
+    renew = statement("renew", on_held(kRenew, kIds, ""));
+    release = statement("release", on_held(kRelease, kIds, ""));
     audit = statement("audit", std::string(kAudit));
     lag = statement("lag", std::string(kLag));
     counts = statement("counts", std::string(kCounts));

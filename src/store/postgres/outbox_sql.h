@@ -34,7 +34,7 @@ struct OutboxStatements {
     Statement claim_after;  // … and the position: due time, id
     Statement settle;       // worker, ids, kinds (SettleKind), notes, delays in seconds, failures before
     Statement row_states;   // ids
-    Statement renew;        // worker, ids
+    Statement renew;        // worker, ids; answers id, renewed (else lost)
     Statement release;      // worker, ids
     Statement audit;        // worker, ids, reasons, details, counts
     Statement lag;

@@ -9,9 +9,12 @@ Borrowed::~Borrowed() {
     if (connection_ != nullptr) pool_->give_back(std::move(connection_));
 }
 
-Result<Borrowed> Pool::borrow(Deadline deadline) {
+Result<Borrowed> Pool::borrow(Deadline patience) {
     std::unique_lock lock(mutex_);
     for (;;) {
+        if (limit_.passed())
+            return retryable("db_timeout", "no database connection was asked for: deliverd is stopping");
+        const Deadline deadline = limit_.cap(patience);
         if (auto connection = take_idle()) return Borrowed(*this, std::move(connection));
         const auto now = std::chrono::steady_clock::now();
         const bool down = last_failure_.has_value();
@@ -46,7 +49,7 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
     lock.unlock();
     const auto limit = std::min(deadline, std::chrono::steady_clock::now() + options_.connect_timeout);
     const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
-    auto connection = Connection::open(conninfo, options_.session, limit);
+    auto connection = Connection::open(conninfo, options_.session, limit, limit_);
     lock.lock();
     if (probe) probing_ = false;
     if (connection) {
@@ -78,6 +81,12 @@ void Pool::give_back(std::unique_ptr<Connection> connection) {
         --open_;
     }
     changed_.notify_one();
+}
+
+void Pool::limit_waits(Duration at_most) {
+    const std::lock_guard lock(mutex_);  // no caller is between looking at the limit and waiting
+    limit_.set(at_most);
+    changed_.notify_all();
 }
 
 int Pool::server_version() const {

@@ -58,6 +58,9 @@ public:
     Result<Borrowed> borrow() { return borrow(std::chrono::steady_clock::now() + options_.wait); }
     Result<Borrowed> borrow(Deadline deadline);
 
+    /// Ends every wait, for connections and on them, `at_most` from now; those under way as well.
+    void limit_waits(Duration at_most);
+
     /// Of the last server reached, as libpq numbers it; 0 before that.
     [[nodiscard]] int server_version() const;
 
@@ -70,6 +73,7 @@ private:
 
     const PoolOptions options_;
     Log& log_;
+    WaitLimit limit_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<std::unique_ptr<Connection>> idle_;

@@ -54,6 +54,8 @@ public:
 
     Result<void> ping(Duration deadline) override { return postgres::PostgresOutbox(pool_, "").ping(deadline); }
 
+    void limit_waits(Duration at_most) override { pool_.limit_waits(at_most); }
+
 private:
     postgres::PoolOptions pool_options() const {
         return {

@@ -1,7 +1,7 @@
 #include "store/sqlite/file.h"
 
 #include <algorithm>
-#include <climits>
+#include <array>
 #include <utility>
 
 namespace deliverd::store::sqlite {
@@ -32,15 +32,28 @@ Error open_error(const std::string& path, sqlite3* connection, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration busy_timeout) {
+int Handle::on_busy(void* self, int tries) {
+    // SQLite's own pauses: short at first, since most locks are held for less than a millisecond.
+    constexpr std::array<int, 8> kPausesMs = {1, 2, 5, 10, 15, 20, 25, 50};
+    Handle& handle = *static_cast<Handle*>(self);
+    const auto now = std::chrono::steady_clock::now();
+    if (tries == 0) handle.busy_until_ = now + handle.busy_timeout_;
+    const auto left = handle.limit_.cap(handle.busy_until_) - now;
+    if (left <= left.zero()) return 0;
+    const auto pause = kPausesMs[std::min(static_cast<std::size_t>(tries), kPausesMs.size() - 1)];
+    sqlite3_sleep(
+        static_cast<int>(std::min<long long>(pause, std::chrono::ceil<std::chrono::milliseconds>(left).count())));
+    return 1;
+}
+
+Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration busy_timeout, const WaitLimit& limit) {
     sqlite3* raw = nullptr;
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     const int opened = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
     if (raw == nullptr) return retryable("db_error", "SQLite " + path + ": out of memory");
-    std::unique_ptr<Handle> handle(new Handle(raw));
+    std::unique_ptr<Handle> handle(new Handle(raw, busy_timeout, limit));
     if (opened != SQLITE_OK) return Failure(open_error(path, raw, opened));
-    const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(busy_timeout).count();
-    sqlite3_busy_timeout(raw, static_cast<int>(std::min<long long>(timeout, INT_MAX)));
+    sqlite3_busy_handler(raw, &Handle::on_busy, handle.get());
     // Reading the version touches the file for the first time: here a file that is no database shows itself.
     for (const char* sql : {"pragma schema_version", "pragma journal_mode = wal", "pragma synchronous = full",
                             "pragma foreign_keys = on"}) {
@@ -70,19 +83,22 @@ Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_
     }
     std::unique_ptr<File> file(new File(path, busy_timeout));
     for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_}) {
-        auto handle = Handle::open(path, busy_timeout);
+        auto handle = Handle::open(path, busy_timeout, file->limit_);
         if (!handle) return Failure(std::move(handle.error()));
         *slot = std::move(*handle);
     }
     return file;
 }
 
-Result<LockedHandle> File::lock(std::timed_mutex& mutex, Handle& handle, Duration patience) {
+Result<LockedHandle> File::lock(std::timed_mutex& mutex, Handle& handle, Duration patience) const {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
     std::unique_lock lock(mutex, std::defer_lock);
-    if (!lock.try_lock_for(patience)) {
-        return retryable("db_timeout", "SQLite: other threads kept the connection busy, try again");
+    for (;;) {
+        const auto until = limit_.cap(deadline);
+        const auto now = std::chrono::steady_clock::now();
+        if (lock.try_lock_until(std::min(until, now + kWaitSlice))) return LockedHandle(std::move(lock), handle);
+        if (now >= until) return retryable("db_timeout", "SQLite: other threads kept the connection busy, try again");
     }
-    return LockedHandle(std::move(lock), handle);
 }
 
 Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {

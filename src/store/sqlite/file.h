@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "client/sqlite_statement.h"
 #include "deliverd/result.h"
+#include "store/wait_limit.h"
 
 namespace deliverd::store::sqlite {
 
@@ -19,7 +20,9 @@ using client::SqliteStatement;
 /// A connection and the statements it has prepared. One thread at a time: hold the File's lock.
 class Handle {
 public:
-    [[nodiscard]] static Result<std::unique_ptr<Handle>> open(const std::string& path, Duration busy_timeout);
+    /// Waits for other processes for the busy timeout at most, and not beyond `limit`, which outlives the handle.
+    [[nodiscard]] static Result<std::unique_ptr<Handle>> open(const std::string& path, Duration busy_timeout,
+                                                              const WaitLimit& limit);
 
     /// Prepared once, reset and ready to be bound.
     Result<SqliteStatement*> prepared(std::string_view sql);
@@ -31,9 +34,15 @@ private:
     struct Close {
         void operator()(sqlite3* connection) const { sqlite3_close_v2(connection); }
     };
-    explicit Handle(sqlite3* connection) : connection_(connection) {}
+    Handle(sqlite3* connection, Duration busy_timeout, const WaitLimit& limit)
+        : connection_(connection), busy_timeout_(busy_timeout), limit_(limit) {}
+    /// SQLite asks it whether to try once more, `tries` times so far; it answers after a pause.
+    static int on_busy(void* self, int tries);
 
     std::unique_ptr<sqlite3, Close> connection_;
+    const Duration busy_timeout_;
+    const WaitLimit& limit_;
+    std::chrono::steady_clock::time_point busy_until_;
     std::map<std::string, SqliteStatement, std::less<>> statements_;
 };
 
@@ -61,14 +70,18 @@ public:
     Result<LockedHandle> reader() { return lock(reader_mutex_, *reader_, busy_timeout_); }
     Result<LockedHandle> reader(Duration patience) { return lock(reader_mutex_, *reader_, patience); }
 
+    /// Ends every wait for other threads and processes `at_most` from now; those under way as well.
+    void limit_waits(Duration at_most) { limit_.set(at_most); }
+
     [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
     File(std::string path, Duration busy_timeout) : path_(std::move(path)), busy_timeout_(busy_timeout) {}
-    static Result<LockedHandle> lock(std::timed_mutex& mutex, Handle& handle, Duration patience);
+    Result<LockedHandle> lock(std::timed_mutex& mutex, Handle& handle, Duration patience) const;
 
     const std::string path_;
     const Duration busy_timeout_;
+    WaitLimit limit_;
     std::timed_mutex writer_mutex_;
     std::timed_mutex reader_mutex_;
     std::unique_ptr<Handle> writer_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -184,8 +186,15 @@ Result<std::vector<std::int64_t>> SqliteOutbox::run_on_ids(std::string_view sql,
     return changed;
 }
 
-Result<std::vector<std::int64_t>> SqliteOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
-    return run_on_ids(protocol::kRenewBatch, worker_id, ids);
+/// A row is locked by nobody while this transaction runs: what was not renewed is lost.
+Result<RenewAnswer> SqliteOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
+    auto renewed = run_on_ids(protocol::kRenewBatch, worker_id, ids);
+    if (!renewed) return Failure(std::move(renewed.error()));
+    const std::unordered_set<std::int64_t> kept(renewed->begin(), renewed->end());
+    RenewAnswer answer{std::move(*renewed), {}};
+    std::copy_if(ids.begin(), ids.end(), std::back_inserter(answer.lost),
+                 [&](std::int64_t id) { return !kept.contains(id); });
+    return answer;
 }
 
 Result<std::int64_t> SqliteOutbox::release(std::string_view worker_id, std::span<const std::int64_t> ids) {

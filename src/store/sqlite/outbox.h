@@ -14,7 +14,7 @@ public:
     Result<ClaimBatch> claim(const ClaimRequest& request) override;
     Result<std::vector<SettleAnswer>> settle(std::string_view worker_id,
                                              std::span<const Settlement> settlements) override;
-    Result<std::vector<std::int64_t>> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) override;
     Result<double> lag_seconds() override;

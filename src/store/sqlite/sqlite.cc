@@ -84,6 +84,8 @@ public:
 
     Result<void> ping(Duration deadline) override { return sqlite::SqliteOutbox(*file_).ping(deadline); }
 
+    void limit_waits(Duration at_most) override { file_->limit_waits(at_most); }
+
 private:
     std::unique_ptr<File> file_;
     const std::int64_t max_payload_bytes_;
