@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "client/decimal.h"
 
 namespace deliverd::client {
 namespace {
@@ -36,7 +37,7 @@ Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double 
         return refused("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
     }
     if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused too
-        return refused("lease_seconds is " + std::to_string(lease_seconds) +
+        return refused("lease_seconds is " + decimal(lease_seconds) +
                        ": between 0 and 1000000000 seconds are possible");
     }
     return {};

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/decimal.h"
 #include "client/lease_arguments.h"
 
 namespace deliverd::client {
@@ -82,8 +83,7 @@ public:
                                                 double lease_seconds) override {
         if (auto ok = check_claim(worker_id, limit, lease_seconds); !ok) return Failure(ok.error());
         static const std::string kSql = std::string(kRowColumns) + "deliverd.claim_outbox($1, $2, $3)";
-        auto result =
-            write(kSql.c_str(), {std::string(worker_id), std::to_string(limit), std::to_string(lease_seconds)});
+        auto result = write(kSql.c_str(), {std::string(worker_id), std::to_string(limit), decimal(lease_seconds)});
         if (!result) return Failure(std::move(result.error()));
         std::vector<MemoryRow> rows;
         const int count = PQntuples(result->get());

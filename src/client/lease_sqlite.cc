@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cstdio>
 #include <tuple>
 #include <utility>
 
 #include "base/sha256.h"
 #include "base/text.h"
+#include "client/decimal.h"
 #include "client/lease_arguments.h"
 #include "client/sqlite_protocol.h"
 #include "client/sqlite_rows.h"
@@ -31,9 +31,7 @@ MemoryRow memory_row(const SqliteStatement& statement) {
 }
 
 std::string lease_modifier(double lease_seconds) {
-    char text[48];
-    std::snprintf(text, sizeof text, "-%.3f seconds", lease_seconds);
-    return text;
+    return "-" + decimal(lease_seconds, 3) + " seconds";
 }
 
 std::string json_ids(std::span<const std::int64_t> ids) {

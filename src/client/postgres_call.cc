@@ -28,8 +28,9 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
         const bool unknown = sent && effect == Effect::write;
         return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_unreachable", said);
     }
-    // Cancelled, lock not to be had, thrown out while idle: certainly rolled back.
-    if (one_of(sqlstate, {"57014", "55P03", "25P03"})) return error_of(ErrorClass::retryable, "db_timeout", said);
+    // Cancelled, lock not to be had, gave way in a deadlock, thrown out while idle: certainly rolled back.
+    if (one_of(sqlstate, {"57014", "55P03", "40P01", "25P03"}))
+        return error_of(ErrorClass::retryable, "db_timeout", said);
     if (one_of(sqlstate, {"22023", "22021", "22P05"})) {
         return error_of(ErrorClass::permanent, "bad_argument", trimmed_line(message));
     }

@@ -17,11 +17,13 @@ Error sqlite_error(sqlite3* connection, int code) {
         case SQLITE_LOCKED:
             return {ErrorClass::retryable, "db_timeout", where + ": another connection holds it, try again"};
         case SQLITE_INTERRUPT:
+        case SQLITE_PROTOCOL:  // lost too many races for the write-ahead log's locks
             return {ErrorClass::retryable, "db_timeout", where};
         case SQLITE_FULL:
             return {ErrorClass::retryable, "db_error", where + ": make room on the disk"};
         case SQLITE_IOERR:
         case SQLITE_NOMEM:
+        case SQLITE_SCHEMA:  // somebody kept changing the schema while the statement was prepared
             return {ErrorClass::retryable, "db_error", where};
         case SQLITE_READONLY:
         case SQLITE_PERM:
