@@ -61,20 +61,34 @@ def test_a_payload_of_exactly_the_limit_is_kept(store, programs, tmp_path):
     assert len(row(store, int(done.stdout))["payload_md"]) == MEBIBYTE
 
 
-@pytest.mark.parametrize("text, arrives", [("x'61ff62'", "a\ufffdb"), ("x'610062'", "a\x00b")],
-                         ids=["invalid UTF-8", "NUL"])
-def test_a_row_that_is_not_text_does_not_stop_the_others(sqlite, receiver, programs, tmp_path, text, arrives):
-    """SQLite lets an INSERT store bytes that no JSON can carry: those are replaced (U+FFFD), and the digest,
-    which is sent as it was stored, shows that they were. The rows around it arrive."""
-    fill(sqlite, 1)
-    sqlite.query("INSERT INTO outbox_memory (target_space, payload_md, payload_sha)"
-                 f" VALUES ('s', CAST({text} AS TEXT), 'unknown')")
-    fill(sqlite, 1, start=2)
+def insert_bytes(store, hex_bytes):
+    """A row between two others, as a program that knows nothing of deliverd's library may write it."""
+    fill(store, 1)
+    store.query("INSERT INTO outbox_memory (target_space, payload_md, payload_sha)"
+                f" VALUES ('s', CAST(x'{hex_bytes}' AS TEXT), 'unknown')")
+    fill(store, 1, start=2)
+
+
+def test_a_row_that_is_not_text_is_dead_and_does_not_stop_the_others(sqlite, receiver, programs, tmp_path):
+    """SQLite lets an INSERT store bytes that no JSON can carry. Sending others in their place would be a lie."""
+    insert_bytes(sqlite, "61ff62")
+    config = write_config(tmp_path, sqlite, receiver)
+    programs.run("worker", "--lane", "memories", "--once", "--config", config)
+    assert by_status(sqlite) == {"sent": 2, "dead": 1}
+    assert sorted(receiver.times()) == ["memory-1", "memory-3"]
+    (dead,) = sqlite.query("SELECT last_error FROM outbox_memory WHERE outbox_id = 2")
+    assert "payload_md is not valid UTF-8" in dead["last_error"]
+    assert sqlite.query("SELECT reason, status_to FROM outbox_audit WHERE outbox_id = 2") == [
+        {"reason": "outbox_flush_dead", "status_to": "dead"}]
+
+
+def test_a_nul_byte_arrives(sqlite, receiver, programs, tmp_path):
+    insert_bytes(sqlite, "610062")
     config = write_config(tmp_path, sqlite, receiver)
     programs.run("worker", "--lane", "memories", "--once", "--config", config).ok()
     assert by_status(sqlite) == {"sent": 3}
     (call,) = [call for call in receiver.calls if call.key == "memory-2"]
-    assert (call.body["payload_md"], call.body["payload_sha"]) == (arrives, "unknown")
+    assert (call.body["payload_md"], call.body["payload_sha"]) == ("a\x00b", "unknown")
 
 
 # ---- configuration ----

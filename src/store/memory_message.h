@@ -19,8 +19,8 @@ struct MemoryFields {
     std::int32_t retry_count = 0;
 };
 
-/// Body: {"outbox_id","item_id","target_space","payload_md","payload_sha"} in this order. Bytes that are not
-/// UTF-8 (only a foreign writer to SQLite can have stored some) become U+FFFD.
+/// Body: {"outbox_id","item_id","target_space","payload_md","payload_sha"} in this order. The stores
+/// hand in UTF-8; what is none would become U+FFFD, so that the body is JSON in any case.
 [[nodiscard]] Message memory_message(const MemoryFields& row);
 
 /// The longest last_error that is stored.

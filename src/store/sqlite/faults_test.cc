@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "client/sqlite_statement.h"
 #include "store/conformance.h"
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/test_folder.h"
@@ -94,21 +95,46 @@ TEST_F(SqliteFaults, AFullDiskIsSaidAndLeavesTheRowsAsTheyWere) {
     EXPECT_EQ(must(database->memory_outbox()->counts()).pending, 0);
 }
 
-/// What another writer put into the table past the client library is still sent as valid JSON.
-TEST_F(SqliteFaults, ForeignBytesBecomeValidText) {
+/// What another writer put into the table past the client library cannot be sent as it is, so it is not sent at all.
+TEST_F(SqliteFaults, BytesThatAreNoTextAreGivenUpInTheClaim) {
     const auto database = must(open_sqlite({.path = path("foreign.db")}, log_));
     must(database->migrate(false));
     sqlite3* other = nullptr;
     ASSERT_EQ(sqlite3_open(path("foreign.db").c_str(), &other), SQLITE_OK);
     ASSERT_EQ(sqlite3_exec(other,
-                           "insert into outbox_memory (target_space, payload_md, payload_sha)"
-                           " values ('s', cast(x'61ff62' as text), 'x')",
+                           "insert into outbox_memory (target_space, payload_md, payload_sha, retry_count) values"
+                           " ('s', 'good', 'a', 0), ('s', cast(x'61ff62' as text), 'b', 2),"
+                           " (cast(x'e9' as text), 'p', 'c', 0), ('s', 'p', cast(x'e9' as text), 0),"
+                           " ('s', cast(x'610062' as text), 'e', 0)",
                            nullptr, nullptr, nullptr),
               SQLITE_OK);
     sqlite3_close(other);
-    const auto batch = must(database->memory_outbox()->claim({"w", 1, seconds(60), std::nullopt}));
-    EXPECT_THAT(batch.rows.at(0).message.body, ::testing::HasSubstr("\"payload_md\":\"a\xEF\xBF\xBD"
-                                                                    "b\""));
+    const auto outbox = database->memory_outbox();
+    const auto batch = must(outbox->claim({"w", 10, seconds(60), std::nullopt}));
+    ASSERT_EQ(batch.rows.size(), 2U);
+    EXPECT_EQ(batch.rows[0].message.id, 1);
+    EXPECT_EQ(batch.rows[1].message.id, 5) << "a NUL byte is text, if odd";
+    EXPECT_THAT(batch.rows[1].message.body, ::testing::HasSubstr(R"("payload_md":"a\u0000b")"));
+
+    const auto lease = must(database->lease(std::nullopt));
+    const MemoryRow dead = must(lease->show(2)).value();
+    EXPECT_EQ(dead.status, "dead");
+    EXPECT_EQ(dead.retry_count, 2) << "nothing was tried";
+    EXPECT_FALSE(dead.locked_by);
+    EXPECT_THAT(dead.last_error.value(), ::testing::StartsWith("payload_md is not valid UTF-8 at offset 1"));
+    EXPECT_THAT(must(lease->show(3)).value().last_error.value(), ::testing::StartsWith("target_space is not valid"));
+    EXPECT_THAT(must(lease->show(4)).value().last_error.value(), ::testing::StartsWith("payload_sha is not valid"));
+    EXPECT_EQ(must(outbox->counts()).dead, 3);
+    ASSERT_EQ(sqlite3_open(path("foreign.db").c_str(), &other), SQLITE_OK);
+    {
+        auto audit = must(client::SqliteStatement::prepare(
+            other,
+            "select count(*) from outbox_audit where reason = 'outbox_flush_dead' and status_from = 'pending'"
+            " and status_to = 'dead' and worker = 'w' and outbox_id in (2, 3, 4)"));
+        must(audit.step());
+        EXPECT_EQ(audit.integer(0), 3);
+    }
+    sqlite3_close(other);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "store/sqlite/outbox.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
 #include <iterator>
 #include <tuple>
 #include <unordered_set>
@@ -9,6 +9,7 @@
 
 #include "base/failpoint.h"
 #include "base/text.h"
+#include "client/decimal.h"
 #include "client/lease_arguments.h"
 #include "client/sqlite_protocol.h"
 #include "client/sqlite_rows.h"
@@ -22,9 +23,7 @@ namespace {
 namespace protocol = client::sqlite_sql;
 
 std::string delay_modifier(double seconds) {
-    char text[48];
-    std::snprintf(text, sizeof text, "+%.3f seconds", seconds);
-    return text;
+    return "+" + client::decimal(seconds, 3) + " seconds";
 }
 
 Result<std::vector<MemoryRow>> claim_rows(Handle& handle, const ClaimRequest& request) {
@@ -68,6 +67,37 @@ Result<Claimed> claimed_of(Handle& handle, const MemoryRow& row) {
     return claimed;
 }
 
+/// What keeps the row from being sent as it is, if anything: an INSERT past the client library stores any bytes.
+std::optional<std::string> unsendable(const MemoryRow& row) {
+    const std::array<std::pair<const char*, const std::string*>, 3> texts = {
+        std::pair{"target_space", &row.target_space}, std::pair{"payload_md", &row.payload_md},
+        std::pair{"payload_sha", &row.payload_sha}};
+    for (const auto& [name, text] : texts) {
+        if (const auto at = find_invalid_utf8(*text)) {
+            return std::string(name) + " is not valid UTF-8 at offset " + std::to_string(*at) +
+                   ": no JSON can carry it; store it anew, encoded, for example as base64";
+        }
+    }
+    return std::nullopt;
+}
+
+Result<void> audit_transition(Handle& handle, std::int64_t id, std::string_view reason, std::string_view worker_id) {
+    auto statement = handle.prepared(kAuditRow);
+    if (!statement) return Failure(std::move(statement.error()));
+    (*statement)->bind(1, id).bind(2, reason);
+    (*statement)->bind(3, std::string_view("pending")).bind(4, worker_id).bind(5, worker_id);
+    return (*statement)->run();
+}
+
+/// Given up without an attempt, so the count stays.
+Result<void> bury(Handle& handle, const MemoryRow& row, std::string_view worker_id, const std::string& why) {
+    auto statement = handle.prepared(protocol::kMarkDead);
+    if (!statement) return Failure(std::move(statement.error()));
+    (*statement)->bind(1, row.outbox_id).bind(2, worker_id).bind(3, std::string_view(why));
+    if (auto done = (*statement)->run(); !done) return done;
+    return audit_transition(handle, row.outbox_id, settle_reason(SettleKind::dead), worker_id);
+}
+
 Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) {
     std::string_view sql = kSent;
     if (settlement.kind == SettleKind::retry) sql = kRetryAfter;
@@ -81,14 +111,6 @@ Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settle
     if (settlement.kind == SettleKind::retry) (*statement)->bind(5, std::string_view(delay));
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     return handle.changes() == 1;
-}
-
-Result<void> audit_settled(Handle& handle, std::string_view worker_id, const Settlement& settlement) {
-    auto statement = handle.prepared(kAuditRow);
-    if (!statement) return Failure(std::move(statement.error()));
-    (*statement)->bind(1, settlement.id).bind(2, settle_reason(settlement.kind));
-    (*statement)->bind(3, std::string_view("pending")).bind(4, worker_id).bind(5, worker_id);
-    return (*statement)->run();
 }
 
 Result<std::optional<RowState>> row_state(Handle& handle, std::int64_t id) {
@@ -109,7 +131,8 @@ Result<SettleAnswer> settle_one(Handle& handle, std::string_view worker_id, cons
     if (!applied) return Failure(std::move(applied.error()));
     SettleAnswer answer{settlement.id, *applied, std::nullopt};
     if (*applied) {
-        if (auto noted = audit_settled(handle, worker_id, settlement); !noted) return Failure(std::move(noted.error()));
+        auto noted = audit_transition(handle, settlement.id, settle_reason(settlement.kind), worker_id);
+        if (!noted) return Failure(std::move(noted.error()));
         return answer;
     }
     auto state = row_state(handle, settlement.id);
@@ -133,12 +156,17 @@ Result<ClaimBatch> SqliteOutbox::claim(const ClaimRequest& request) {
     ClaimBatch batch;
     batch.rows.reserve(rows->size());
     for (const MemoryRow& row : *rows) {
+        if (const auto why = unsendable(row)) {
+            if (auto done = bury(**handle, row, request.worker_id, *why); !done)
+                return Failure(std::move(done.error()));
+            continue;
+        }
         auto claimed = claimed_of(**handle, row);
         if (!claimed) return Failure(std::move(claimed.error()));
         batch.rows.push_back(std::move(*claimed));
     }
     if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
-    if (!rows->empty()) batch.last = Cursor{rows->back().next_attempt_at, rows->back().outbox_id};
+    if (!batch.rows.empty()) batch.last = Cursor{rows->back().next_attempt_at, rows->back().outbox_id};
     return batch;
 }
 
