@@ -45,8 +45,10 @@ create index outbox_memory_claim on ${schema}.outbox_memory (next_attempt_at, ou
     where status = 'pending';
 
 -- Every settle as sent inserts here, so the key is eight bytes instead of a space and 64 hex digits; readers
--- compare the columns themselves as well. outbox_id last: the first of many equal rows is one step away.
-create index outbox_memory_dedup on ${schema}.outbox_memory (hashtextextended(payload_sha, 0), outbox_id)
+-- compare the columns themselves as well. Space and payload both count, for one payload may go to many spaces.
+-- outbox_id last: the first of many equal rows is one step away.
+create index outbox_memory_dedup on ${schema}.outbox_memory
+    (hashtextextended(payload_sha, hashtextextended(target_space, 0)), outbox_id)
     where status = 'sent';
 
 create table ${schema}.outbox_audit (
@@ -171,6 +173,10 @@ begin
     if fail_retry.next_attempt_at is null then
         raise exception 'next_attempt_at is null: the worker says when to try again' using errcode = '22023';
     end if;
+    if not isfinite(fail_retry.next_attempt_at) then
+        raise exception 'next_attempt_at is %: name a moment, or use mark_dead_by_worker to give up',
+            fail_retry.next_attempt_at using errcode = '22023';
+    end if;
     update ${schema}.outbox_memory o
     set retry_count = o.retry_count + 1, next_attempt_at = fail_retry.next_attempt_at,
         last_error = fail_retry.error, locked_at = null, locked_by = null, updated_at = now()
@@ -253,7 +259,8 @@ as $$
            case when o.last_error like 'memory\_id=%' then substr(o.last_error, length('memory_id=') + 1) end
     from ${schema}.outbox_memory o
     where o.status = 'sent'
-      and hashtextextended(o.payload_sha, 0) = hashtextextended(check_dedup.payload_sha, 0)
+      and hashtextextended(o.payload_sha, hashtextextended(o.target_space, 0))
+          = hashtextextended(check_dedup.payload_sha, hashtextextended(check_dedup.target_space, 0))
       and o.payload_sha = check_dedup.payload_sha
       and o.target_space = check_dedup.target_space
     order by o.outbox_id

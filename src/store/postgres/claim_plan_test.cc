@@ -1,17 +1,13 @@
 // Claiming from a table of a million rows, nearly all of them settled, touches only what it returns: shown by the
-// plans PostgreSQL really ran, with and without statistics, for the SQL function and for the store's statement.
+// plans PostgreSQL really ran, with and without statistics, for the SQL function and for the store's statement. The
+// same for what is done with the rows that were claimed.
 #include <gtest/gtest.h>
 
-#include <boost/json.hpp>
-#include <functional>
-
 #include "store/postgres/outbox_sql.h"
-#include "store/postgres/test_server.h"
+#include "store/postgres/test_plan.h"
 
 namespace deliverd::store::postgres {
 namespace {
-
-namespace json = boost::json;
 
 constexpr int kRows = 1'000'000;
 constexpr int kPendingEvery = 500;  // one row in so many is open
@@ -21,27 +17,9 @@ constexpr int kLimit = 100;
 /// than 20,000 pages.
 constexpr int kPagesPerRow = 30;
 
-std::string text_of(const json::object& node, std::string_view name) {
-    const json::value* value = node.if_contains(name);
-    return value != nullptr && value->is_string() ? std::string(value->as_string()) : "";
-}
-
-std::int64_t number_of(const json::object& node, std::string_view name) {
-    const json::value* value = node.if_contains(name);
-    return value == nullptr ? 0 : value->to_number<std::int64_t>();
-}
-
-void walk(const json::object& node, const std::function<void(const json::object&)>& visit) {
-    visit(node);
-    const json::value* below = node.if_contains("Plans");
-    if (below == nullptr) return;
-    for (const json::value& child : below->as_array()) walk(child.as_object(), visit);
-}
-
 void expect_touches_only_what_it_returns(const json::object& root) {
     const std::string shown = json::serialize(root);
-    EXPECT_LE(number_of(root, "Shared Hit Blocks") + number_of(root, "Shared Read Blocks"), kLimit * kPagesPerRow)
-        << shown;
+    EXPECT_LE(pages_of(root), kLimit * kPagesPerRow) << shown;
     bool claim_index = false;
     bool picked = false;
     walk(root, [&](const json::object& node) {
@@ -59,6 +37,24 @@ void expect_touches_only_what_it_returns(const json::object& root) {
     });
     EXPECT_TRUE(claim_index) << shown;
     EXPECT_TRUE(picked) << shown;
+}
+
+/// Nested loops over the primary key, the rows asked for and no others.
+void expect_looks_rows_up(const json::object& root) {
+    const std::string shown = json::serialize(root);
+    EXPECT_LE(pages_of(root), kHeld * kPagesPerRow) << shown;
+    std::int64_t locked = 0;
+    walk(root, [&](const json::object& node) {
+        const std::string type = text_of(node, "Node Type");
+        for (const char* slow : {"Seq Scan", "Bitmap Heap Scan", "Sort", "Hash", "Hash Join", "Merge Join"}) {
+            EXPECT_NE(type, slow) << shown;
+        }
+        if (type == "Index Scan") {
+            EXPECT_EQ(text_of(node, "Index Name"), "outbox_memory_pkey") << shown;
+        }
+        if (type == "LockRows") locked = number_of(node, "Actual Rows");
+    });
+    EXPECT_EQ(locked, kHeld) << shown;
 }
 
 class ClaimPlan : public ::testing::Test {
@@ -87,40 +83,35 @@ protected:
             std::to_string(kHeld) + ")");
     }
 
-    /// The plan of the statement inside deliverd.claim_outbox, as auto_explain saw it run. Rolled back.
     json::object plan_of_function() {
-        PlainConnection connection(store_->server().conninfo());
-        connection.column(
-            "load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_analyze = on;"
-            " set auto_explain.log_buffers = on; set auto_explain.log_nested_statements = on;"
-            " set auto_explain.log_format = json; set client_min_messages = log; begin");
-        connection.column("select * from deliverd.claim_outbox('w', " + std::to_string(kLimit) + ", 60)");
-        connection.column("rollback");
-        for (const std::string& message : connection.take_messages()) {
-            const std::size_t start = message.find('{');
-            if (message.find("with picked as") == std::string::npos || start == std::string::npos) continue;
-            return json::parse(message.substr(start)).as_object().at("Plan").as_object();
-        }
-        ADD_FAILURE() << "auto_explain did not show the function's statement";
-        return {};
+        const std::string call = "select * from deliverd.claim_outbox('w', " + std::to_string(kLimit) + ", 60)";
+        return plan_inside(store_->server().conninfo(), call, "with picked as");
     }
-
-    /// The plan of the store's own statement on a connection set up as the store's are. Rolled back.
     json::object plan_of_store() {
-        const OutboxStatements sql("public");
-        const SessionSettings settings{std::chrono::seconds(30), std::chrono::seconds(5), std::chrono::seconds(30)};
-        const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        auto connection = conformance::must(Connection::open(store_->server().conninfo(), settings, deadline, limit_));
-        const Statement explain{"explain", "explain (analyze, buffers, format json) " + sql.claim.sql};
         Params params;
         params.text("w").int32(kLimit).float64(60);
-        conformance::must(connection->script("begin", Effect::read, deadline));
-        auto result = conformance::must(connection->run(Step{&explain, &params, Format::text}, Effect::read, deadline));
-        conformance::must(connection->script("rollback", Effect::read, deadline));
-        return json::parse(PQgetvalue(result.get(), 0, 0)).as_array().at(0).as_object().at("Plan").as_object();
+        return plan_of(store_->server().conninfo(), sql_.claim, params);
+    }
+    /// Settle, renew and release of the rows that are held.
+    std::vector<json::object> plans_on_held() {
+        std::vector<std::int64_t> ids;
+        for (const std::string& id : store_->plain().column(
+                 "select outbox_id from outbox_memory where locked_by = 'other' order by outbox_id")) {
+            ids.push_back(std::stoll(id));
+        }
+        const std::vector<std::int32_t> zeros(ids.size(), 0);
+        Params on_ids;
+        on_ids.text("other").int64_array(ids);
+        Params settle;
+        settle.text("other").int64_array(ids).int32_array(zeros);
+        settle.text_array(std::vector<std::optional<std::string>>(ids.size(), "m"));
+        settle.float64_array(std::vector<double>(ids.size(), 0)).int32_array(zeros);
+        const std::string& conninfo = store_->server().conninfo();
+        return {plan_of(conninfo, sql_.settle, settle), plan_of(conninfo, sql_.renew, on_ids),
+                plan_of(conninfo, sql_.release, on_ids)};
     }
 
-    const WaitLimit limit_;
+    const OutboxStatements sql_{"public"};
     std::unique_ptr<PostgresTestStore> store_;
 };
 
@@ -129,12 +120,14 @@ TEST_F(ClaimPlan, TouchesOnlyWhatItReturns) {
         SCOPED_TRACE("without statistics");
         expect_touches_only_what_it_returns(plan_of_function());
         expect_touches_only_what_it_returns(plan_of_store());
+        for (const json::object& plan : plans_on_held()) expect_looks_rows_up(plan);
     }
     store_->execute("analyze outbox_memory");
     {
         SCOPED_TRACE("with statistics");
         expect_touches_only_what_it_returns(plan_of_function());
         expect_touches_only_what_it_returns(plan_of_store());
+        for (const json::object& plan : plans_on_held()) expect_looks_rows_up(plan);
     }
 }
 

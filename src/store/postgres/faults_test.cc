@@ -168,6 +168,28 @@ TEST_F(PostgresFaults, ARowReferredToCanBeSettled) {
     store_.execute("rollback");
 }
 
+/// An INSERT may say so, and means "at once".
+TEST_F(PostgresFaults, ARowDueSinceEverIsClaimedAndHasAFiniteAge) {
+    const auto outbox = store_.database().memory_outbox();
+    store_.execute(
+        "insert into outbox_memory (target_space, payload_md, payload_sha, next_attempt_at) values"
+        " ('s', 'p', 'a', 'infinity'), ('s', 'p', 'b', '-infinity'), ('s', 'p', 'c', '4713-01-01 BC'),"
+        " ('s', 'p', 'd', '-infinity')");
+    const double since_1970 =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    constexpr double kDay = 86'400;
+    EXPECT_NEAR(must(outbox->lag_seconds()), since_1970, kDay);
+    const ClaimBatch first = must(outbox->claim({"w", 1, seconds(60), std::nullopt}));
+    ASSERT_EQ(first.rows.size(), 1U);
+    EXPECT_EQ(first.rows[0].message.id, 2);
+    EXPECT_NEAR(first.rows[0].due_age_seconds, since_1970, kDay);
+    const ClaimBatch rest = must(outbox->claim({"w", 10, seconds(60), first.last}));
+    ASSERT_EQ(rest.rows.size(), 2U) << "what is due at infinity never is";
+    EXPECT_EQ(rest.rows[0].message.id, 4);
+    EXPECT_EQ(rest.rows[1].message.id, 3);
+    EXPECT_NEAR(rest.rows[1].due_age_seconds, since_1970, kDay);
+}
+
 TEST_F(PostgresFaults, AServerThatDoesNotAnswerCostsTheDeadline) {
     const SessionSettings settings{seconds(30), seconds(30), seconds(30)};
     const Statement slow{"slow", "select pg_sleep(60)"};
@@ -297,9 +319,10 @@ TEST_F(PostgresFaults, TheFunctionsRefuseBadArgumentsWithTheirSqlstate) {
     for (const char* call :
          {"claim_outbox('')", "claim_outbox(null)", "claim_outbox('w', 0)", "claim_outbox('w', null)",
           "claim_outbox('w', 1, -1)", "claim_outbox('w', 1, 'nan')", "ack_sent(1, '')", "ack_sent(1, null)",
-          "fail_retry(1, '', 'e', now())", "fail_retry(1, 'w', 'e', null)", "mark_dead_by_worker(1, null, 'e')",
-          "renew_lease(1, '')", "renew_lease_batch('{1}', null)", "enqueue_memory('s', null)",
-          "enqueue_memory('', 'p')", "enqueue_memory('s', repeat('ä', 3), null, 5)"}) {
+          "fail_retry(1, '', 'e', now())", "fail_retry(1, 'w', 'e', null)", "fail_retry(1, 'w', 'e', 'infinity')",
+          "fail_retry(1, 'w', 'e', '-infinity')", "mark_dead_by_worker(1, null, 'e')", "renew_lease(1, '')",
+          "renew_lease_batch('{1}', null)", "enqueue_memory('s', null)", "enqueue_memory('', 'p')",
+          "enqueue_memory('s', repeat('ä', 3), null, 5)"}) {
         const client::PgResult result(
             PQexec(store_.plain().raw(), ("select * from deliverd." + std::string(call)).c_str()));
         EXPECT_EQ(client::sqlstate_of(result.get()), "22023") << call << ": " << PQresultErrorMessage(result.get());

@@ -39,8 +39,8 @@ Claimed claimed_at(const PGresult* result, int row) {
 
     Claimed claimed;
     claimed.message = memory_message(fields);
-    const std::int64_t due_micros = int64_at(result, row, kClaimNow) - int64_at(result, row, kClaimDueAt);
-    claimed.due_age_seconds = static_cast<double>(due_micros) / 1e6;
+    const std::int64_t due_micros = std::max(int64_at(result, row, kClaimDueAt), kEarliestDueMicros);
+    claimed.due_age_seconds = static_cast<double>(int64_at(result, row, kClaimNow) - due_micros) / 1e6;
     claimed.duplicate = PQgetisnull(result, row, kClaimDuplicateOf) == 0;
     claimed.duplicate_receipt = optional_text_at(result, row, kClaimDuplicateReceipt);
     return claimed;

@@ -37,10 +37,11 @@ left join lateral (
                as memory_id
     from @memory s
     where s.status = 'sent'
-      and hashtextextended(s.payload_sha, 0) = hashtextextended(t.payload_sha, 0)
+      and hashtextextended(s.payload_sha, hashtextextended(s.target_space, 0))
+          = hashtextextended(t.payload_sha, hashtextextended(t.target_space, 0))
       and s.payload_sha = t.payload_sha
       and s.target_space = t.target_space
-    order by hashtextextended(s.payload_sha, 0), s.outbox_id
+    order by hashtextextended(s.payload_sha, hashtextextended(s.target_space, 0)), s.outbox_id
     limit 1
 ) d on true
 order by t.next_attempt_at, t.outbox_id)";
@@ -114,8 +115,9 @@ insert into @audit (outbox, outbox_id, reason, last_error, retry_count, worker, 
 select 'memory', i.id, i.reason, i.detail, i.retry_count, $1::text, $1::text
 from unnest($2::bigint[], $3::text[], $4::text[], $5::int[]) as i (id, reason, detail, retry_count))";
 
+/// -infinity, which an INSERT may say for "at once", is no time to count from: kEarliestDueMicros in its place.
 constexpr std::string_view kLag = R"(
-select date_part('epoch', now() - next_attempt_at)
+select date_part('epoch', now() - greatest(next_attempt_at, timestamptz '1970-01-01 00:00:00Z'))
 from @memory
 where status = 'pending' and next_attempt_at <= now()
 order by next_attempt_at, outbox_id

@@ -1,6 +1,7 @@
 // The lane's statements on outbox_memory and outbox_audit: one a batch.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,10 @@ enum ClaimColumn {
     kClaimDuplicateOf,
     kClaimDuplicateReceipt,
 };
+
+/// 1970, on the scale of kClaimDueAt: ages are counted from here where a row says it was due earlier, or since ever
+/// (-infinity).
+inline constexpr std::int64_t kEarliestDueMicros = -946'684'800'000'000;
 
 struct OutboxStatements {
     explicit OutboxStatements(std::string_view schema);
