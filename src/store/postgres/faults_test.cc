@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <thread>
 
 #include "store/outbox.h"
@@ -18,22 +17,6 @@ namespace {
 using conformance::must;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr seconds kPatience{20};
-
-/// Asks until `condition` holds; false when it did not in time.
-template <typename Condition>
-bool wait_until(Condition condition) {
-    std::mutex mutex;
-    std::condition_variable never;
-    std::unique_lock lock(mutex);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > deadline) return false;
-        never.wait_for(lock, milliseconds(10));
-    }
-    return true;
-}
 
 class PostgresFaults : public ::testing::Test {
 protected:

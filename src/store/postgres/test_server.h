@@ -3,7 +3,10 @@
 
 #include <libpq-fe.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,22 @@
 #include "store/postgres/postgres.h"
 
 namespace deliverd::store::postgres {
+
+inline constexpr std::chrono::seconds kPatience{20};
+
+/// Asks until `condition` holds; false when it did not in time.
+template <typename Condition>
+bool wait_until(Condition condition) {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > deadline) return false;
+        never.wait_for(lock, std::chrono::milliseconds(10));
+    }
+    return true;
+}
 
 /// A plain, blocking connection for what tests ask and do behind the store's back. Failures throw.
 class PlainConnection {

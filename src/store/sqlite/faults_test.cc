@@ -4,6 +4,9 @@
 #include <sqlite3.h>
 
 #include <fstream>
+#include <latch>
+#include <thread>
+#include <vector>
 
 #include "client/sqlite_statement.h"
 #include "store/conformance.h"
@@ -77,6 +80,37 @@ TEST_F(SqliteFaults, AFileHeldByAnotherProcessIsATimeout) {
     sqlite3_close(other);
 
     EXPECT_EQ(must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows.at(0).message.id, id);
+}
+
+/// The busy timeout is an hour: waits that are not cut never end.
+TEST_F(SqliteFaults, WaitsAreCutWhenTheProgramStops) {
+    const auto database = must(open_sqlite({.path = path("stop.db"), .busy_timeout = std::chrono::hours(1)}, log_));
+    must(database->migrate(false));
+    const auto outbox = database->memory_outbox();
+    sqlite3* other = nullptr;
+    ASSERT_EQ(sqlite3_open(path("stop.db").c_str(), &other), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(other, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);
+    // One waits for the file, the other for the first one's connection.
+    std::vector<Result<ClaimBatch>> answers(2, permanent("", "not run"));
+    std::latch started(3);
+    std::vector<std::thread> threads;
+    for (auto& answer : answers) {
+        threads.emplace_back([&] {
+            started.arrive_and_wait();
+            answer = outbox->claim({"w", 1, seconds(60), std::nullopt});
+        });
+    }
+    started.arrive_and_wait();
+    database->limit_waits(milliseconds(50));
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& answer : answers) {
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().code, "db_timeout");
+        EXPECT_EQ(answer.error().error_class, ErrorClass::retryable);
+    }
+    ASSERT_EQ(sqlite3_exec(other, "rollback", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(other);
+    EXPECT_TRUE(outbox->claim({"w", 1, seconds(60), std::nullopt})) << "what need not wait still works";
 }
 
 /// SQLite's own limit on the pages of a file stands for the disk's: it fails the same way.
