@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "base/text.h"
@@ -25,6 +26,18 @@ constexpr const char* kMainExamples =
     "Configuration: --config FILE, else CONFIG_PATH, else ./deliverd.yaml, else built-in defaults.\n"
     "Exit status: 0 done, 1 something failed, 2 wrong usage or configuration.";
 
+constexpr double kMostLeaseSeconds = 1e9;  // as the protocol has it
+
+/// What is in an optional; any other type itself.
+template <typename T>
+struct Inner {
+    using Type = T;
+};
+template <typename T>
+struct Inner<std::optional<T>> {
+    using Type = T;
+};
+
 /// Builds the command tree over one Arguments and keeps which action each leaf stands for.
 class CommandTree {
 public:
@@ -38,12 +51,19 @@ public:
 
     ParsedCommandLine parse(std::span<const std::string> words) {
         std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+        if (!reversed.empty() && reversed.back() == "help") {             // `help lease` is `lease --help`
+            reversed.pop_back();
+            reversed.insert(reversed.begin(), "--help");
+        }
         try {
             root_.parse(reversed);
         } catch (const CLI::Success& wanted) {
+            if (const auto unknown = unknown_word()) return wrong(*unknown);
             return told(wanted);
+        } catch (const CLI::ArgumentMismatch& error) {
+            return wrong(wrong_count(error));
         } catch (const CLI::ConversionError& error) {
-            return wrong(fmt::format("wrong value: {}", error.what()));
+            return wrong(value_of_a_flag(error));
         } catch (const CLI::ParseError& error) {
             return wrong(unknown_word().value_or(error.what()));
         }
@@ -70,6 +90,41 @@ private:
     }
     void with_json(App* app, const char* about) { app->add_flag("--json", arguments_.json, about); }
 
+    /// A number within bounds; what is not one is refused in our words, not CLI11's.
+    template <typename Number, typename Value>
+    static CLI::Option* bounded(App* app, const std::string& flag, Value& target,
+                                std::optional<Number> (*parse)(std::string_view), const char* kind, Number least,
+                                Number most, const std::string& about) {
+        return app
+            ->add_option_function<std::string>(
+                flag,
+                [=, &target](const std::string& text) {
+                    const std::optional<Number> number = parse(text);
+                    if (!number || *number < least || *number > most) {
+                        const bool any = least == std::numeric_limits<Number>::lowest();
+                        const std::string range = any ? "" : fmt::format(" from {} to {}", least, most);
+                        throw CLI::ValidationError(fmt::format("{} must be {}{}, not \"{}\"", flag, kind, range, text));
+                    }
+                    target = static_cast<typename Inner<Value>::Type>(*number);
+                },
+                about)
+            ->type_name("N");
+    }
+    template <typename Value>
+    static CLI::Option* whole(App* app, const std::string& flag, Value& target, std::int64_t least, std::int64_t most,
+                              const std::string& about) {
+        return bounded<std::int64_t>(app, flag, target, parse_integer, "a whole number", least, most, about);
+    }
+    static CLI::Option* seconds(App* app, const std::string& flag, double& target, double most,
+                                const std::string& about) {
+        return bounded<double>(app, flag, target, parse_seconds, "seconds (or 500ms, 5m)", 0, most, about);
+    }
+    template <typename Value>
+    static CLI::Option* any_whole(App* app, const std::string& flag, Value& target, const std::string& about) {
+        return whole(app, flag, target, std::numeric_limits<std::int64_t>::min(),
+                     std::numeric_limits<std::int64_t>::max(), about);
+    }
+
     void add_services() {
         App* serve = command(&root_, Action::serve, "serve", "Run the API and all lanes",
                              "  deliverd serve\n  deliverd serve --config /etc/deliverd.yaml\n"
@@ -78,14 +133,10 @@ private:
 
         App* demo = command(&root_, Action::demo, "demo", "Watch it work: throw-away database, unreliable receiver",
                             "  deliverd demo\n  deliverd demo --seconds 20 --rate 100");
-        demo->add_option("--seconds", arguments_.demo.seconds, "end by itself after so long")
-            ->type_name("N")
-            ->check(CLI::Range(0.0, 86400.0));
-        demo->add_option("--rate", arguments_.demo.rate, "memories enqueued a second")
-            ->type_name("N")
-            ->check(CLI::Range(0.1, 5000.0));
-        demo->add_option("--port", arguments_.demo.port, "of the API; without it 8080 if free, else any")
-            ->type_name("N");
+        seconds(demo, "--seconds", arguments_.demo.seconds, 86400, "end by itself after so long");
+        bounded<double>(demo, "--rate", arguments_.demo.rate, parse_number, "a number", 0.1, 5000,
+                        "memories enqueued a second");
+        whole(demo, "--port", arguments_.demo.port, 0, 65535, "of the API; without it 8080 if free, else any");
 
         App* worker = command(&root_, Action::worker, "worker", "Work one lane, without the API",
                               "  deliverd worker --lane memories --once\n"
@@ -119,6 +170,8 @@ private:
                        const std::string& examples) {
         App* app = command(parent, action, name, about, examples);
         with_config(app);
+        with_json(app, action == Action::lease_claim ? "one array instead of an object a line"
+                                                     : "accepted; the answer is JSON anyway");
         return app;
     }
 
@@ -126,7 +179,7 @@ private:
     App* settling(App* parent, Action action, const std::string& name, const std::string& about,
                   const std::string& examples) {
         App* app = lease_command(parent, action, name, about, examples + "\nPrints true (exit 0) or false (exit 1).");
-        app->add_option("--id", arguments_.lease.id, "outbox_id")->required();
+        any_whole(app, "--id", arguments_.lease.id, "outbox_id")->required();
         app->add_option("--worker", arguments_.lease.worker, "who claimed it")->required();
         return app;
     }
@@ -143,16 +196,17 @@ private:
                                  "  deliverd lease enqueue --space notes --payload @note.md\n"
                                  "  generate | deliverd lease enqueue --space notes --payload @-");
         app->add_option("--space", lease.space, "target_space")->required();
-        app->add_option("--payload", lease.payload, "text, or @FILE, or @- for standard input")->required();
-        app->add_option("--item-id", lease.item_id, "your own number for it");
+        app->add_option("--payload", lease.payload, "text, or @FILE, or @- for standard input; @@me is the text @me")
+            ->required();
+        any_whole(app, "--item-id", lease.item_id, "your own number for it");
 
         app = lease_command(parent, Action::lease_claim, "claim", "Take due rows; prints a JSON object a row",
                             "  deliverd lease claim --worker me --limit 10 --lease-seconds 60");
         app->add_option("--worker", lease.worker, "who takes them")->required();
-        app->add_option("--limit", lease.limit, "at most so many")->capture_default_str();
-        app->add_option("--lease-seconds", lease.lease_seconds, "rows locked longer ago are free again")
-            ->capture_default_str();
-        with_json(app, "one array instead of an object a line");
+        whole(app, "--limit", lease.limit, 1, std::numeric_limits<std::int32_t>::max(), "at most so many")
+            ->default_str(std::to_string(lease.limit));
+        seconds(app, "--lease-seconds", lease.lease_seconds, kMostLeaseSeconds, "rows locked longer ago are free again")
+            ->default_str(fmt::format("{}", lease.lease_seconds));
 
         app = settling(parent, Action::lease_ack, "ack", "It was sent", "  deliverd lease ack --id 1 --worker me");
         app->add_option("--memory-id", lease.memory_id, "what the receiver calls it");
@@ -177,8 +231,7 @@ private:
         app->add_option("--sha", lease.sha, "SHA-256 of the payload, hex")->required();
 
         app = lease_command(parent, Action::lease_show, "show", "One row as JSON", "  deliverd lease show --id 1");
-        app->add_option("--id", lease.id, "outbox_id")->required();
-        with_json(app, "accepted; the answer is JSON anyway");
+        any_whole(app, "--id", lease.id, "outbox_id")->required();
     }
 
     void add_tools() {
@@ -191,13 +244,15 @@ private:
 
         App* config = root_.add_subcommand("config", "Look at the configuration");
         config->footer("Examples:\n  deliverd config check\n  deliverd config show --json");
-        with_config(command(config, Action::config_check, "check", "Validate: every problem, with its line",
-                            "  deliverd config check --config deliverd.yaml"));
+        App* check = command(config, Action::config_check, "check", "Validate: every problem, with its line",
+                             "  deliverd config check --config deliverd.yaml");
+        with_config(check);
+        with_json(check, "an object: source, ok, lanes, problems");
         App* show = command(config, Action::config_show, "show", "The values in force and where each came from",
                             "  deliverd config show\n  deliverd config show --json");
         with_config(show);
         with_json(show, "an array of objects");
-        command(config, Action::config_docs, "docs", "The settings as Markdown", "  deliverd config docs")->group("");
+        command(config, Action::config_docs, "docs", "The settings as Markdown", "  deliverd config docs");
 
         App* doctor = command(&root_, Action::doctor, "doctor", "Check configuration, database, schema and sinks",
                               "  deliverd doctor\n  deliverd doctor --json");
@@ -208,12 +263,10 @@ private:
                              "  deliverd bench --database postgres:///scratch --rows 200000\n"
                              "The outbox table must be empty, or --existing says that its rows may be worked off.");
         with_config(bench);
-        bench->add_option("--rows", arguments_.bench.rows, "how many")
-            ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000'000}))
-            ->capture_default_str();
-        bench->add_option("--batch-size", arguments_.bench.batch_size, "rows a claim and a settle")
-            ->check(CLI::Range(1, 10000))
-            ->capture_default_str();
+        whole(bench, "--rows", arguments_.bench.rows, 1, 100'000'000, "how many")
+            ->default_str(std::to_string(arguments_.bench.rows));
+        whole(bench, "--batch-size", arguments_.bench.batch_size, 1, 10000, "rows a claim and a settle")
+            ->default_str(std::to_string(arguments_.bench.batch_size));
         bench->add_flag("--existing", arguments_.bench.existing, "work off the pending rows that are there");
         bench->add_option("--json", arguments_.bench.json_file, "also write the figures there")->type_name("FILE");
     }
@@ -245,11 +298,36 @@ private:
             }
         }
         const std::vector<std::string_view> views(known.begin(), known.end());
-        const auto meant = nearest(word, views);
+        const auto meant = meant_by(word, views);
         const std::string where = full_name(app);
         const std::string what = is_flag ? "flag" : known.empty() ? "word" : "command";
         return fmt::format("unknown {} \"{}\"{}; {}", what, word, app == &root_ ? "" : fmt::format(" for {}", where),
                            meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("try `{} --help`", where));
+    }
+
+    /// `enq` is too far from `enqueue` for nearest(), and yet nothing else begins with it.
+    static std::optional<std::string_view> meant_by(std::string_view word, std::span<const std::string_view> known) {
+        const auto begins = [word](std::string_view name) { return name.starts_with(word); };
+        if (std::ranges::count_if(known, begins) == 1) return *std::ranges::find_if(known, begins);
+        return nearest(word, known);
+    }
+
+    /// A flag without its value, or given twice.
+    std::string wrong_count(const CLI::ArgumentMismatch& error) {
+        for (const CLI::Option* option : deepest()->get_options()) {
+            if (option->get_expected_max() == 1 && option->count() > 1) {
+                return fmt::format("{} is there {} times; give it once", option->get_name(), option->count());
+            }
+        }
+        const std::string_view text = error.what();
+        return fmt::format("{} needs a value", text.substr(0, text.find(':')));
+    }
+
+    /// `--json=x`: numbers are read by bounded(), so that only flags are left to CLI11's own conversions.
+    static std::string value_of_a_flag(const CLI::ConversionError& error) {
+        const std::string_view text = error.what();
+        const std::string_view rest = text.substr(std::min(text.find('-'), text.size()));
+        return fmt::format("{} takes no value", rest.substr(0, rest.find(' ')));
     }
 
     static std::string full_name(const App* app) {
@@ -270,6 +348,8 @@ private:
         const auto found = std::ranges::find(actions_, app, &std::pair<App*, Action>::first);
         if (found == actions_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(app)));
         arguments_.action = found->second;
+        const CLI::Option* worker_name = app->get_option_no_throw("--worker");
+        if (worker_name != nullptr && arguments_.lease.worker.empty()) return wrong("--worker must not be empty");
         if (arguments_.action == Action::worker) {
             const WorkerArguments& worker = arguments_.worker;
             if (worker.once == worker.loop) return wrong("worker needs either --once or --loop");

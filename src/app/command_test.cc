@@ -88,6 +88,57 @@ TEST_F(CommandTest, UnknownWordsNameTheNearestRightOne) {
     expect({"--versoin"}, "deliverd: unknown flag \"--versoin\"; did you mean \"--version\"?\n");
     expect({}, "deliverd: which command? try `deliverd --help`\n");
     expect({"lease"}, "deliverd: which command? try `deliverd lease --help`\n");
+    expect({"lease", "enq"}, "deliverd: unknown command \"enq\" for deliverd lease; did you mean \"enqueue\"?\n");
+}
+
+TEST_F(CommandTest, HelpDoesNotExcuseUnknownWords) {
+    EXPECT_EQ(run({"lease", "bogus", "--help"}), 2);
+    EXPECT_THAT(err_, HasSubstr("unknown command \"bogus\""));
+    EXPECT_EQ(run({"serve", "--help", "--bogus"}), 2);
+    EXPECT_THAT(err_, HasSubstr("unknown flag \"--bogus\""));
+    EXPECT_EQ(run({"--version", "extra"}), 2);
+    EXPECT_THAT(err_, HasSubstr("\"extra\""));
+}
+
+TEST_F(CommandTest, HelpIsAWordToo) {
+    EXPECT_EQ(run({"--help"}), 0);
+    const std::string whole = out_;
+    EXPECT_EQ(run({"help"}), 0);
+    EXPECT_EQ(out_, whole);
+    EXPECT_EQ(run({"lease", "claim", "--help"}), 0);
+    const std::string claim = out_;
+    EXPECT_EQ(run({"help", "lease", "claim"}), 0);
+    EXPECT_EQ(out_, claim);
+    EXPECT_EQ(run({"config", "--help"}), 0);
+    EXPECT_THAT(out_, HasSubstr("\n  docs "));
+}
+
+TEST_F(CommandTest, WrongNumbersAreToldInPlainWords) {
+    const auto expect = [&](std::vector<std::string> words, const std::string& line) {
+        EXPECT_EQ(run(words), 2);
+        EXPECT_EQ(err_, "deliverd: " + line + "\n");
+    };
+    const std::vector<std::string> claim{"lease", "claim", "--worker", "w"};
+    const auto claim_with = [&](const std::string& flag, const std::string& text) {
+        std::vector<std::string> words = claim;
+        words.insert(words.end(), {flag, text});
+        return words;
+    };
+    expect(claim_with("--limit", "2147483648"),
+           "--limit must be a whole number from 1 to 2147483647, not \"2147483648\"");
+    expect(claim_with("--lease-seconds", "-1"),
+           "--lease-seconds must be seconds (or 500ms, 5m) from 0 to 1000000000, not \"-1\"");
+    expect(claim_with("--worker", "v"), "--worker is there 2 times; give it once");
+    expect({"lease", "claim", "--worker"}, "--worker needs a value");
+    expect({"lease", "claim", "--worker", ""}, "--worker must not be empty");
+    expect({"lease", "claim", "--worker", "w", "--json=x"}, "--json takes no value");
+    expect({"lease", "show", "--id", "x"}, "--id must be a whole number, not \"x\"");
+    expect({"lease", "enqueue", "--space", "s", "--payload", "p", "--item-id", "1.5"},
+           "--item-id must be a whole number, not \"1.5\"");
+    expect({"demo", "--port", "99999"}, "--port must be a whole number from 0 to 65535, not \"99999\"");
+    expect({"demo", "--seconds", "abc"}, "--seconds must be seconds (or 500ms, 5m) from 0 to 86400, not \"abc\"");
+    expect({"demo", "--rate", "0"}, "--rate must be a number from 0.1 to 5000, not \"0\"");
+    expect({"bench", "--rows", "0"}, "--rows must be a whole number from 1 to 100000000, not \"0\"");
 }
 
 TEST_F(CommandTest, WrongUsageIsTwo) {
