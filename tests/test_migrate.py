@@ -109,6 +109,7 @@ def test_auto_migrate_does_it_when_asked(programs, empty_database, receiver, tmp
 
 
 def test_sqlite_is_migrated_by_the_worker_itself(programs, receiver, tmp_path):
+    (tmp_path / "new.db").touch()  # one that is not there is taken for a mistyped path
     store = SqliteStore(tmp_path / "new.db")
     config = write_config(tmp_path, store, receiver)
     programs.run("worker", "--lane", "memories", "--once", "--config", config).ok()

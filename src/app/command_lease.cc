@@ -35,6 +35,7 @@ boost::json::object to_json(const MemoryRow& row) {
 }
 
 /// Reads one byte more than allowed at most, so that the refusal names a size without holding a huge input.
+/// A stream that breaks on the way is bad() afterwards.
 std::string read_bounded(std::istream& from, std::int64_t most) {
     std::string text(static_cast<std::size_t>(most) + 1, '\0');
     from.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -42,16 +43,27 @@ std::string read_bounded(std::istream& from, std::int64_t most) {
     return text;
 }
 
+Failure unreadable_payload(const std::string& payload) {
+    const std::string why = errno == 0 ? "it cannot be read" : std::strerror(errno);
+    return permanent("bad_argument", fmt::format("--payload {0}: {1}; after @ stands a file, write @{0} for a text "
+                                                 "that begins with @",
+                                                 payload, why));
+}
+
 Result<std::string> payload_text(const Context& context, const std::string& payload, std::int64_t most) {
     if (!payload.starts_with('@')) return payload;
+    if (payload.starts_with("@@")) return payload.substr(1);
     const std::string name = payload.substr(1);
     errno = 0;
     std::ifstream file;
     if (name != "-") {
         file.open(name, std::ios::binary);
-        if (!file) return permanent("bad_argument", fmt::format("--payload @{}: {}", name, std::strerror(errno)));
+        if (!file) return unreadable_payload(payload);
     }
-    std::string text = read_bounded(name == "-" ? context.in : file, most);
+    std::istream& from = name == "-" ? context.in : file;
+    errno = 0;
+    std::string text = read_bounded(from, most);
+    if (from.bad()) return unreadable_payload(payload);
     if (static_cast<std::int64_t>(text.size()) > most) {
         return permanent("bad_argument", fmt::format("--payload {}: longer than the {} bytes a payload may have "
                                                      "(lanes.NAME.max_payload_bytes)",
@@ -60,13 +72,25 @@ Result<std::string> payload_text(const Context& context, const std::string& payl
     return text;
 }
 
+/// The digest as the table has it, in lower case; none when it is not one.
+std::optional<std::string> sha256_digest(std::string text) {
+    constexpr std::size_t kHexDigits = 64;
+    for (char& c : text) {
+        if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) return std::nullopt;
+    }
+    return text.size() == kHexDigits ? std::optional(std::move(text)) : std::nullopt;
+}
+
 /// One lease command on an open database.
 class LeaseCommand {
 public:
-    LeaseCommand(const Context& context, const Arguments& arguments, Lease& lease, std::int64_t max_payload_bytes)
+    LeaseCommand(const Context& context, const Arguments& arguments, const store::Database& database, Lease& lease,
+                 std::int64_t max_payload_bytes)
         : context_(context),
           arguments_(arguments.lease),
           json_(arguments.json),
+          database_(database),
           lease_(lease),
           max_payload_bytes_(max_payload_bytes) {}
 
@@ -133,7 +157,13 @@ private:
     }
 
     int dedup() {
-        const auto hit = lease_.check_dedup(arguments_.space, arguments_.sha);
+        const auto sha = sha256_digest(arguments_.sha);
+        if (!sha) {
+            return complain(
+                context_, kWrongUsage,
+                fmt::format("--sha \"{}\" is not a SHA-256 digest: it has 64 hexadecimal digits", arguments_.sha));
+        }
+        const auto hit = lease_.check_dedup(arguments_.space, *sha);
         if (!hit) return complain(context_, hit.error());
         if (!*hit) {
             context_.out << "null\n";
@@ -147,7 +177,10 @@ private:
     int show() {
         const auto row = lease_.show(arguments_.id);
         if (!row) return complain(context_, row.error());
-        if (!*row) return complain(context_, kFailed, fmt::format("no row {} in outbox_memory", arguments_.id));
+        if (!*row) {
+            return complain(context_, kFailed,
+                            fmt::format("no row {} in outbox_memory of {}", arguments_.id, database_.describe()));
+        }
         context_.out << boost::json::serialize(to_json(**row)) << "\n";
         return kDone;
     }
@@ -155,6 +188,7 @@ private:
     const Context& context_;
     const LeaseArguments& arguments_;
     const bool json_;
+    const store::Database& database_;
     Lease& lease_;
     const std::int64_t max_payload_bytes_;
 };
@@ -163,6 +197,9 @@ private:
 
 int run_lease(const Context& context, const Config& config, const Arguments& arguments) {
     const auto log = make_stderr_log(LogLevel::error, config.log.format);
+    if (arguments.action != Action::lease_enqueue) {
+        if (const auto there = require_existing(config.database); !there) return complain(context, there.error());
+    }
     auto database = open_ready_database(config.database, *log);
     if (!database) return complain(context, database.error());
     auto lease = (*database)->lease(cli_actor());
@@ -170,7 +207,7 @@ int run_lease(const Context& context, const Config& config, const Arguments& arg
     const std::int64_t most = config.database.kind == DatabaseTarget::Kind::sqlite
                                   ? config.database.sqlite.max_payload_bytes
                                   : config.database.postgres.max_payload_bytes;
-    return LeaseCommand(context, arguments, **lease, most).run(arguments.action);
+    return LeaseCommand(context, arguments, **database, **lease, most).run(arguments.action);
 }
 
 }  // namespace deliverd::app

@@ -58,6 +58,9 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
     const LaneConfig* lane = config.find_lane(worker.lane);
     if (lane == nullptr) return no_such_lane(context, config, worker.lane);
 
+    if (worker.once) {
+        if (const auto there = require_existing(config.database); !there) return complain(context, there.error());
+    }
     StopSignals signals;
     const auto stderr_log = make_stderr_log(config.log.level, config.log.format);
     StartupLog log(*stderr_log);

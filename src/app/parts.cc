@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 #include "app/null_sink.h"
 #include "sink/console/console_sink.h"
@@ -18,6 +19,15 @@ namespace deliverd::app {
 Result<std::unique_ptr<store::Database>> open_database(const DatabaseConfig& config, Log& log) {
     if (config.kind == DatabaseTarget::Kind::sqlite) return store::open_sqlite(config.sqlite, log);
     return store::open_postgres(config.postgres, log);
+}
+
+Result<void> require_existing(const DatabaseConfig& config) {
+    if (config.kind != DatabaseTarget::Kind::sqlite) return {};
+    std::error_code fault;
+    if (std::filesystem::exists(config.sqlite.path, fault) || fault) return {};  // opening tells of other faults
+    return permanent("db_missing", fmt::format("there is no SQLite database {}; is the path right? "
+                                               "`deliverd migrate` makes a new one",
+                                               config.sqlite.path));
 }
 
 Result<void> require_schema(store::Database& database, const DatabaseConfig& config, Log& log) {

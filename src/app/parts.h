@@ -34,6 +34,10 @@ private:
 /// Opens lazily (see store/postgres/postgres.h): an unreachable server is the first call's error.
 [[nodiscard]] Result<std::unique_ptr<store::Database>> open_database(const DatabaseConfig& config, Log& log);
 
+/// For commands that only make sense on a database somebody made before: a SQLite file that is not there is an
+/// error that names it, so that a mistyped path does not become an empty database. PostgreSQL says so itself.
+[[nodiscard]] Result<void> require_existing(const DatabaseConfig& config);
+
 /// Makes sure the schema is the one this program knows: SQLite is upgraded, PostgreSQL only with
 /// `database.auto_migrate`. Otherwise an error that names the command to type.
 [[nodiscard]] Result<void> require_schema(store::Database& database, const DatabaseConfig& config, Log& log);
