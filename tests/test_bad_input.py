@@ -1,10 +1,13 @@
 """Bad input of every kind: one clear line, exit status 1 or 2, nothing lost."""
 
+import os
 import socket
+import subprocess
 
 import pytest
 
 from harness.postgres import free_port
+from harness.process import program
 from harness.stores import SqliteStore, by_status, fill, row, write_config
 
 MEBIBYTE = 1024 * 1024
@@ -89,6 +92,32 @@ def test_a_nul_byte_arrives(sqlite, receiver, programs, tmp_path):
     assert by_status(sqlite) == {"sent": 3}
     (call,) = [call for call in receiver.calls if call.key == "memory-2"]
     assert (call.body["payload_md"], call.body["payload_sha"]) == ("a\x00b", "unknown")
+
+
+def test_a_payload_that_is_a_folder_stores_nothing(store, programs, tmp_path):
+    refused(programs.run("lease", "enqueue", "--space", "s", "--payload", f"@{tmp_path}", "--database", store.url),
+            str(tmp_path), "directory", status=2)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        done = subprocess.run([program("deliverd"), "lease", "enqueue", "--space", "s", "--payload", "@-", "--database",
+                               store.url], stdin=folder, capture_output=True, text=True, cwd=tmp_path,
+                              env=programs.environment(), timeout=60)
+    finally:
+        os.close(folder)
+    assert (done.returncode, done.stdout) == (2, "") and "directory" in done.stderr
+    assert by_status(store) == {}
+
+
+@pytest.mark.parametrize("args", [("lease", "claim", "--worker", "w"), ("lease", "show", "--id", "1"),
+                                  ("config", "show"), ("config", "docs"), ("migrate", "--dry-run"), ("--help",),
+                                  ("demo", "--seconds", "30", "--port", "0")], ids=lambda args: " ".join(args))
+def test_an_answer_that_cannot_be_written_is_a_failure(sqlite, programs, tmp_path, args):
+    fill(sqlite, 1)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([program("deliverd"), *args], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                              env=programs.environment({"DATABASE_URL": sqlite.url}), timeout=60)
+    assert done.returncode == 1, done
+    assert "standard output" in done.stderr and done.stderr.count("\n") == 1
 
 
 # ---- configuration ----

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <cerrno>
+#include <cstring>
 
 #include "app/settings.h"
 
@@ -18,11 +21,22 @@ std::string as_one_line(std::string_view text) {
     return line;
 }
 
-int config_check(const Context& context, const LoadedConfig& loaded) {
-    std::string lanes;
-    for (const LaneConfig& lane : loaded.config.lanes) lanes += (lanes.empty() ? "" : ", ") + lane.options.name;
-    context.out << fmt::format("{}: ok; lanes: {}\n", loaded.source, lanes.empty() ? "none" : lanes);
-    return kDone;
+int config_check(const Context& context, const LoadedConfig& loaded, bool json) {
+    if (json) {
+        boost::json::array lanes;
+        for (const LaneConfig& lane : loaded.config.lanes) lanes.emplace_back(lane.options.name);
+        const boost::json::object answer{
+            {"source", loaded.source},
+            {"ok", loaded.problems.empty()},
+            {"lanes", std::move(lanes)},
+            {"problems", boost::json::array(loaded.problems.begin(), loaded.problems.end())}};
+        context.out << boost::json::serialize(answer) << "\n";
+    } else if (loaded.problems.empty()) {
+        std::string lanes;
+        for (const LaneConfig& lane : loaded.config.lanes) lanes += (lanes.empty() ? "" : ", ") + lane.options.name;
+        context.out << fmt::format("{}: ok; lanes: {}\n", loaded.source, lanes.empty() ? "none" : lanes);
+    }
+    return loaded.problems.empty() ? kDone : kWrongUsage;
 }
 
 int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments& arguments) {
@@ -33,8 +47,6 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
             return run_worker(context, loaded.config, arguments);
         case Action::migrate:
             return run_migrate(context, loaded.config, arguments);
-        case Action::config_check:
-            return config_check(context, loaded);
         case Action::config_show:
             return run_config_show(context, loaded, arguments.json);
         case Action::bench:
@@ -55,7 +67,20 @@ int complain(const Context& context, const Error& error) {
     return complain(context, error.code == "bad_argument" ? kWrongUsage : kFailed, error.message);
 }
 
-int run(std::span<const std::string> words, const Context& context) {
+namespace {
+
+/// What was written is out, or the command failed: a script must not take a lost answer for none.
+int with_output_written(const Context& context, int status) {
+    const bool broken_before = !context.out;
+    errno = 0;
+    context.out.flush();
+    if (context.out) return status;
+    const std::string why = broken_before || errno == 0 ? "" : fmt::format(": {}", std::strerror(errno));
+    complain(context, kFailed, fmt::format("cannot write the answer to standard output{}", why));
+    return status == kDone ? kFailed : status;
+}
+
+int run_command(std::span<const std::string> words, const Context& context) {
     const ParsedCommandLine parsed = parse_command_line(words);
     if (!parsed.arguments) {
         context.out << parsed.out;
@@ -71,8 +96,15 @@ int run(std::span<const std::string> words, const Context& context) {
     const LoadedConfig loaded = load_config(arguments.config, context.environment);
     if (arguments.action == Action::doctor) return run_doctor(context, loaded, arguments.json);
     for (const std::string& problem : loaded.problems) complain(context, kWrongUsage, problem);
+    if (arguments.action == Action::config_check) return config_check(context, loaded, arguments.json);
     if (!loaded.problems.empty()) return kWrongUsage;
     return dispatch(context, loaded, arguments);
+}
+
+}  // namespace
+
+int run(std::span<const std::string> words, const Context& context) {
+    return with_output_written(context, run_command(words, context));
 }
 
 }  // namespace deliverd::app

@@ -174,6 +174,9 @@ public:
         context_.out.flush();
     }
 
+    /// False once what was drawn could not be written: nobody is watching any more.
+    [[nodiscard]] bool seen() const { return context_.out.good(); }
+
 private:
     /// From the top left, each line's rest cleared as it is written: no flicker, as a cleared screen would have.
     static std::string redrawn(const std::string& frame) {
@@ -214,6 +217,7 @@ void watch(StopSignals& signals, Viewer& viewer, double seconds) {
         const Instant now = clock.now();
         if (now >= end) return;
         viewer.draw(viewer.look(), false);
+        if (!viewer.seen()) return;
         if (signals.wait_for(std::min(viewer.interval(), end - now))) return;
     }
 }

@@ -36,8 +36,9 @@ int run_migrate(const Context& context, const Config& config, const Arguments& a
     }
     const auto report = (*database)->schema();
     if (!report) return complain(context, report.error());
-    context.out << fmt::format("{}: {} at version {}\n", (*database)->describe(),
-                               steps->empty() ? "schema is up to date" : "schema upgraded", report->found_version);
+    context.out << fmt::format("{}: {} version {}\n", (*database)->describe(),
+                               steps->empty() ? "schema is up to date at" : "schema upgraded to",
+                               report->found_version);
     return kDone;
 }
 

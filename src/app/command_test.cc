@@ -208,7 +208,7 @@ TEST_F(CommandTest, LeaseFromTheShell) {
     EXPECT_EQ(run({"lease", "dedup", "--space", "other", "--sha", sha}), 0);
     EXPECT_EQ(out_, "null\n");
     EXPECT_EQ(run({"lease", "show", "--id", "4711"}), 1);
-    EXPECT_EQ(err_, "deliverd: no row 4711 in outbox_memory\n");
+    EXPECT_EQ(err_, "deliverd: no row 4711 in outbox_memory of SQLite " + (folder_ / "test.db").string() + "\n");
 }
 
 TEST_F(CommandTest, LeaseFailAndDead) {
@@ -235,6 +235,88 @@ TEST_F(CommandTest, PayloadsFromFilesAndStandardInputAreBounded) {
     EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@-"}, std::string(1024 * 1024 + 1, 'x')), 2);
     EXPECT_THAT(err_, HasSubstr("1048576 bytes"));
     EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@/no/such"}), 2);
+    EXPECT_THAT(err_, HasSubstr("No such file"));
+    EXPECT_THAT(err_, HasSubstr("write @@/no/such for a text"));
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@" + folder_.string()}), 2);
+    EXPECT_THAT(err_, HasSubstr("Is a directory"));
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "@@alice hi"}), 0);
+    EXPECT_EQ(out_, "3\n");
+    EXPECT_EQ(shown("3", "payload_md"), "\"@alice hi\"");
+}
+
+TEST_F(CommandTest, AMistypedSqliteFileIsNotMadeByCommandsThatNeedOne) {
+    const std::string typo = (folder_ / "typo.db").string();
+    const std::vector<std::vector<std::string>> commands{
+        {"lease", "claim", "--worker", "w"},
+        {"lease", "ack", "--id", "1", "--worker", "w"},
+        {"lease", "fail", "--id", "1", "--worker", "w", "--error", "e", "--next-attempt-at", "2020-01-01T00:00:00Z"},
+        {"lease", "dead", "--id", "1", "--worker", "w", "--error", "e"},
+        {"lease", "renew", "--id", "1", "--worker", "w"},
+        {"lease", "dedup", "--space", "s", "--sha", std::string(64, 'a')},
+        {"lease", "show", "--id", "1"},
+        {"worker", "--lane", "memories", "--once"}};
+    for (std::vector<std::string> words : commands) {
+        words.insert(words.end(), {"--database", "sqlite:" + typo});
+        EXPECT_EQ(run(words), 1);
+        EXPECT_THAT(err_, StartsWith("deliverd: there is no SQLite database " + typo)) << words[1];
+        EXPECT_FALSE(std::filesystem::exists(typo)) << words[1];
+    }
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "p", "--database", "sqlite:" + typo}), 0);
+}
+
+TEST_F(CommandTest, JsonIsAcceptedByEveryLeaseCommand) {
+    const auto answer = [&](std::vector<std::string> words) {
+        words.emplace_back("--json");
+        run(words);
+        EXPECT_EQ(err_, "") << words[1];
+        return boost::json::serialize(boost::json::parse(out_));
+    };
+    EXPECT_EQ(answer({"lease", "enqueue", "--space", "s", "--payload", "p"}), "1");
+    EXPECT_EQ(answer({"lease", "renew", "--id", "1", "--worker", "w"}), "false");
+    EXPECT_EQ(answer({"lease", "ack", "--id", "1", "--worker", "w"}), "false");
+    EXPECT_EQ(answer({"lease", "dead", "--id", "1", "--worker", "w", "--error", "e"}), "false");
+    EXPECT_EQ(answer({"lease", "dedup", "--space", "s", "--sha", std::string(64, '0')}), "null");
+}
+
+TEST_F(CommandTest, ADigestIsSixtyFourHexDigits) {
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "hello"}), 0);
+    EXPECT_EQ(run({"worker", "--lane", "memories", "--once"}), 0);
+    // printf hello | sha256sum
+    EXPECT_EQ(run({"lease", "dedup", "--space", "s", "--sha",
+                   "2CF24DBA5FB0A30E26E83B2AC5B9E29E1B161E5C1FA7425E73043362938B9824"}),
+              0);
+    EXPECT_THAT(out_, StartsWith("{\"outbox_id\":1,"));
+    for (const std::string& sha : {std::string("zz"), std::string(63, 'a'), std::string(64, 'g'), std::string()}) {
+        EXPECT_EQ(run({"lease", "dedup", "--space", "s", "--sha", sha}), 2) << sha;
+        EXPECT_THAT(err_, HasSubstr("64 hexadecimal digits"));
+    }
+}
+
+TEST_F(CommandTest, OutputThatCannotBeWrittenIsAFailure) {
+    EXPECT_EQ(run({"migrate"}), 0);
+    struct Full final : std::streambuf {};  // takes nothing
+    Full full;
+    std::istringstream in;
+    std::ostream out(&full);
+    std::ostringstream err;
+    const Context context{in, out, err, [this](const std::string& name) -> std::optional<std::string> {
+                              const auto found = variables_.find(name);
+                              return found == variables_.end() ? std::nullopt : std::optional(found->second);
+                          }};
+    EXPECT_EQ(app::run(std::vector<std::string>{"config", "show"}, context), 1);
+    EXPECT_EQ(err.str(), "deliverd: cannot write the answer to standard output\n");
+}
+
+TEST_F(CommandTest, ConfigCheckAsJson) {
+    EXPECT_EQ(run({"config", "check", "--json"}), 0);
+    EXPECT_EQ(boost::json::parse(out_).at("ok"), true);
+    EXPECT_EQ(boost::json::parse(out_).at("lanes"), boost::json::parse(R"(["memories"])"));
+    const std::string path = write("bad.yaml", "server:\n  prt: 1\n");
+    EXPECT_EQ(run({"config", "check", "--json", "--config", path}), 2);
+    const auto answer = boost::json::parse(out_);
+    EXPECT_EQ(answer.at("ok"), false);
+    ASSERT_EQ(answer.at("problems").as_array().size(), 1U);
+    EXPECT_EQ("deliverd: " + std::string(answer.at("problems").as_array()[0].as_string()) + "\n", err_);
 }
 
 TEST_F(CommandTest, MigrateSaysWhatItDid) {
@@ -243,8 +325,9 @@ TEST_F(CommandTest, MigrateSaysWhatItDid) {
     EXPECT_THAT(out_, HasSubstr("outbox_memory"));
     EXPECT_EQ(run({"migrate"}), 0);
     EXPECT_THAT(out_, StartsWith("applied 0001 "));
+    EXPECT_THAT(out_, HasSubstr(": schema upgraded to version "));
     EXPECT_EQ(run({"migrate"}), 0);
-    EXPECT_THAT(out_, HasSubstr("up to date"));
+    EXPECT_THAT(out_, HasSubstr(": schema is up to date at version "));
 }
 
 TEST_F(CommandTest, WorkerOnceDeliversABatch) {

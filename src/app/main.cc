@@ -10,6 +10,8 @@
 int main(int argc, char** argv) {
     // A reader that went away (`deliverd lease claim | head`) is an error of the write, not the end of the process.
     std::signal(SIGPIPE, SIG_IGN);
+    // With streams of their own, std::cin and std::cout tell of read and write errors (stdio's keep them back).
+    std::ios::sync_with_stdio(false);
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     const deliverd::app::Context context{
         std::cin, std::cout, std::cerr, [](const std::string& name) -> std::optional<std::string> {
