@@ -1,12 +1,15 @@
 """`demo`: what a newcomer sees first."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -54,6 +57,13 @@ def test_an_interrupt_ends_it_cleanly(programs, number):
     check_totals(last_line(demo.stdout))
 
 
+def test_a_high_rate_is_reached(programs):
+    """Each enqueue by itself waits for the disk; together they do not."""
+    done = programs.run("demo", "--seconds", "4", "--rate", "2000", "--port", "0").ok()
+    lanes = check_totals(last_line(done.stdout))
+    assert sum(lane["enqueued"] for lane in lanes.values()) >= 6000
+
+
 def test_it_leaves_no_files(programs, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -62,11 +72,13 @@ def test_it_leaves_no_files(programs, tmp_path):
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_on_a_terminal_it_draws_a_live_view(programs, tmp_path):
+def on_a_terminal(programs, folder, columns, rows):
+    """What `demo` writes to a terminal of that size, from its start to its end."""
     primary, secondary = pty.openpty()
+    fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     demo = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", program("deliverd"), "demo", "--seconds",
                              "3", "--rate", "100", "--port", "0"], stdin=secondary, stdout=secondary,
-                            stderr=secondary, cwd=tmp_path, env=programs.environment({"TERM": "xterm-256color"}))
+                            stderr=secondary, cwd=folder, env=programs.environment({"TERM": "xterm-256color"}))
     os.close(secondary)
     shown = b""
     end = time.monotonic() + 60
@@ -84,9 +96,30 @@ def test_on_a_terminal_it_draws_a_live_view(programs, tmp_path):
         demo.kill()
         demo.wait(10)
         os.close(primary)
-    text = shown.decode()
+    return shown.decode()
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
+
+
+def test_on_a_terminal_it_draws_a_live_view(programs, tmp_path):
+    text = on_a_terminal(programs, tmp_path, 100, 30)
     assert len(re.findall(r"\x1b\[[0-9;?]*[A-Za-z]", text)) > 5, "the view is redrawn in place"
-    for word in ("sent", "open", "dead", "lag"):
+    for word in ("sent", "open", "dead", "lag", "last failures"):
         assert word in text
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
-    check_totals(last_line(plain))
+    check_totals(last_line(plain(text)))
+
+
+@pytest.mark.parametrize("columns, rows", [(80, 24), (60, 15), (40, 8)])
+def test_the_live_view_fits_the_terminal_and_leaves_it_as_it_was(programs, tmp_path, columns, rows):
+    before, view = on_a_terminal(programs, tmp_path, columns, rows).split("\x1b[?1049h")
+    view, after = view.split("\x1b[?1049l")
+    assert "/metrics" in before and "\x1b[H" not in before
+    frames = [plain(frame).split("\n") for frame in view.split("\x1b[H")[1:]]
+    assert len(frames) > 2
+    for frame in frames:
+        assert len(frame) <= rows and max(map(len, frame)) <= columns, frame
+        assert any(line.startswith("  open ") for line in frame)
+    assert "\x1b" not in after
+    check_totals(last_line(plain(after)))

@@ -1,19 +1,20 @@
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "app/command.h"
 #include "app/demo_receiver.h"
 #include "app/demo_view.h"
 #include "app/service.h"
 #include "app/stop_signals.h"
+#include "app/temporary_folder.h"
 
 namespace deliverd::app {
 
@@ -25,25 +26,6 @@ constexpr Duration kRateWindow = std::chrono::seconds(3);
 constexpr Duration kDrainPatience = std::chrono::seconds(10);
 constexpr std::size_t kFailuresShown = 5;
 constexpr std::uint16_t kUsualPort = 8080;
-
-/// A folder of its own that goes with it.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "deliverd-demo-XXXXXX").string();
-        if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-private:
-    std::string path_;
-};
 
 /// Keeps the newest failures for the view.
 class LastFailures final : public lane::Observer {
@@ -85,19 +67,26 @@ public:
 private:
     static constexpr int kEqualEvery = 12;
 
+    /// A high rate is kept by storing what has become due together: a commit waits for the disk, however many
+    /// rows it has.
+    static constexpr std::int64_t kMostTogether = 500;
+
     void work() {
-        const auto lease = database_.lease("demo");
-        if (!lease) return;
         Instant next = SystemClock().now();
-        for (std::int64_t i = 1;; ++i) {
-            // Now and then the very same memory again: the lane must not send it a second time.
-            const std::string text =
-                i % kEqualEvery == 0 ? std::string("the kettle is on") : fmt::format("memory number {}", i);
-            if ((*lease)->enqueue_memory("demo", text, i)) ++enqueued_;
-            next += interval_;
+        for (std::int64_t number = 1;;) {
+            std::vector<store::NewMemory> due;
+            const Instant now = SystemClock().now();
+            for (; next <= now && std::ssize(due) < kMostTogether; next += interval_) due.push_back(memory(number++));
+            if (const auto ids = database_.enqueue_memories(due)) enqueued_ += std::ssize(*ids);
             std::unique_lock lock(mutex_);
             if (wake_.wait_until(lock, next, [this] { return ending_; })) return;
         }
+    }
+
+    /// Now and then the very same again: the lane must not send it a second time.
+    static store::NewMemory memory(std::int64_t number) {
+        const bool equal = number % kEqualEvery == 0;
+        return {"demo", equal ? std::string("the kettle is on") : fmt::format("memory number {}", number), number};
     }
 
     store::Database& database_;
@@ -147,6 +136,9 @@ public:
           terminal_(isatty(STDOUT_FILENO) == 1),
           colour_(terminal_ && !context.environment("NO_COLOR")),
           start_(clock_.now()) {}
+    ~Viewer() { leave(); }
+    Viewer(const Viewer&) = delete;
+    Viewer& operator=(const Viewer&) = delete;
 
     [[nodiscard]] Duration interval() const { return terminal_ ? kFrameInterval : kLineInterval; }
 
@@ -167,10 +159,17 @@ public:
     void draw(DemoState state, bool draining) {
         state.draining = draining;
         if (terminal_) {
-            context_.out << redrawn(render_frame(state, colour_));
+            if (!std::exchange(on_other_screen_, true)) context_.out << "\x1b[?1049h\x1b[?25l";
+            context_.out << redrawn(render_frame(state, colour_, screen_size()));
         } else {
             context_.out << render_line(state);
         }
+        context_.out.flush();
+    }
+
+    /// Back to the screen as it was, with the cursor: what is printed from here on stays.
+    void leave() {
+        if (std::exchange(on_other_screen_, false)) context_.out << "\x1b[?25h\x1b[?1049l";
         context_.out.flush();
     }
 
@@ -179,13 +178,25 @@ public:
 
 private:
     /// From the top left, each line's rest cleared as it is written: no flicker, as a cleared screen would have.
-    static std::string redrawn(const std::string& frame) {
+    /// Without a line break after the last one, which would scroll a screen that is full.
+    static std::string redrawn(std::string_view frame) {
         std::string out = "\x1b[H";
+        if (frame.ends_with('\n')) frame.remove_suffix(1);
         for (const char c : frame) {
             if (c == '\n') out += "\x1b[K";
             out += c;
         }
-        return out + "\x1b[J";
+        return out + "\x1b[K\x1b[J";
+    }
+
+    /// Asked each time: windows change. What a terminal does not tell is the usual size.
+    static ScreenSize screen_size() {
+        ScreenSize size;
+        winsize told{};
+        if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &told) != 0) return size;
+        if (told.ws_col > 0) size.columns = told.ws_col;
+        if (told.ws_row > 0) size.rows = told.ws_row;
+        return size;
     }
 
     double rate(std::int64_t sent) {
@@ -204,6 +215,7 @@ private:
     std::unique_ptr<store::Outbox> outbox_;
     const bool terminal_;
     const bool colour_;
+    bool on_other_screen_ = false;
     SystemClock clock_;
     const Instant start_;
     std::deque<std::pair<Instant, std::int64_t>> samples_;
@@ -226,7 +238,7 @@ void watch(StopSignals& signals, Viewer& viewer, double seconds) {
 
 int run_demo(const Context& context, const DemoArguments& arguments) {
     StopSignals signals;
-    const TemporaryFolder folder;
+    const TemporaryFolder folder("deliverd-demo");
     if (folder.path().empty()) return complain(context, kFailed, "cannot make a temporary folder; is TMPDIR right?");
     NullLog log;  // failures are what the demo shows, not news for a log
     auto receiver = DemoReceiver::start({}, SystemRandom().next());
@@ -247,6 +259,7 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     signals.clear_actions();
     (*receiver)->stop();
     const DemoState end = viewer.look();
+    viewer.leave();
     context.out << render_totals(end);
     context.out.flush();
     const bool adds_up = end.enqueued == end.counts.pending + end.counts.sent + end.counts.dead;

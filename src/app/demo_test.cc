@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <sstream>
 
 #include "app/demo_receiver.h"
 #include "app/demo_view.h"
+#include "base/text.h"
 
 namespace deliverd::app {
 namespace {
@@ -23,10 +26,60 @@ DemoState some_state() {
 }
 
 TEST(DemoView, ColourOnlyWhereItIsWanted) {
-    EXPECT_THAT(render_frame(some_state(), false), Not(HasSubstr("\x1b")));
-    EXPECT_THAT(render_frame(some_state(), true), HasSubstr("\x1b[32m"));
-    EXPECT_THAT(render_frame(some_state(), false), HasSubstr("http://127.0.0.1:8080/metrics"));
-    EXPECT_THAT(render_frame(some_state(), false), HasSubstr("memory-3 BROKER_5XX"));
+    EXPECT_THAT(render_frame(some_state(), false, {}), Not(HasSubstr("\x1b")));
+    EXPECT_THAT(render_frame(some_state(), true, {}), HasSubstr("\x1b[32m"));
+    EXPECT_THAT(render_frame(some_state(), false, {}), HasSubstr("http://127.0.0.1:8080/metrics"));
+    EXPECT_THAT(render_frame(some_state(), false, {}), HasSubstr("memory-3 BROKER_5XX"));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
+std::size_t characters(const std::string& line) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+TEST(DemoView, TheRowsAreNamedAsInTheTotals) {
+    for (const char* row : {"\n  sent            7  ", "\n  open            2  ", "\n  dead            1  "}) {
+        EXPECT_THAT(render_frame(some_state(), false, {}), HasSubstr(row));
+    }
+}
+
+TEST(DemoView, AFrameFitsItsScreen) {
+    DemoState state = some_state();
+    state.last_failures.assign(5, std::string(200, 'x'));
+    for (const ScreenSize screen : {ScreenSize{200, 50}, {80, 24}, {60, 15}, {40, 12}, {20, 5}, {1, 1}}) {
+        const auto lines = lines_of(render_frame(state, false, screen));
+        EXPECT_LE(lines.size(), screen.rows);
+        for (const std::string& line : lines) {
+            EXPECT_LT(characters(line), std::max<std::size_t>(screen.columns, 2)) << line;
+            EXPECT_FALSE(find_invalid_utf8(line)) << line;
+        }
+    }
+    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 17U);
+    EXPECT_THAT(render_frame(state, false, {60, 15}), HasSubstr("last failures\n  xx"));
+    EXPECT_THAT(render_frame(state, false, {60, 12}), Not(HasSubstr("last failures")));
+}
+
+TEST(DemoView, ACutLineEndsItsColour) {
+    const std::string cut = render_frame(some_state(), true, {25, 24});
+    for (const std::string& line : lines_of(cut)) {
+        if (line.find('\x1b') != std::string::npos) {
+            EXPECT_THAT(line.substr(line.rfind('\x1b')), testing::StartsWith("\x1b[0m")) << line;
+        }
+    }
+}
+
+TEST(DemoView, TheReceiversLineFitsEightyColumns) {
+    DemoState state = some_state();
+    state.receiver = {
+        .calls = 9999, .distinct = 8000, .duplicates = 0, .failed = 999, .limited = 999, .late = 999, .refused = 999};
+    EXPECT_THAT(render_frame(state, false, {80, 24}), HasSubstr("999 late\n"));
 }
 
 TEST(DemoView, TheLastLineIsTheTotalsAsJson) {

@@ -45,13 +45,48 @@ std::string state_row(const Paint& paint, const char* colour, const char* name, 
     return fmt::format("  {:<9}{:>8}  {}\n", name, rows, paint(colour, bar(rows, whole)));
 }
 
+/// The first `columns` characters of a line, with all of its colours: those take no room.
+std::string cut_line(std::string_view line, std::size_t columns) {
+    std::string out;
+    std::size_t used = 0;
+    bool in_colour = false;
+    bool taken = true;
+    for (const char c : line) {
+        if (c == '\x1b') in_colour = true;
+        if (in_colour) {
+            out += c;
+            if (c == 'm') in_colour = false;
+            continue;
+        }
+        const bool continued = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;  // of a UTF-8 character
+        if (!continued) taken = used++ < columns;
+        if (taken) out += c;
+    }
+    return out;
+}
+
+/// One column stays free: with the last one in use, terminals differ in where the cursor is.
+std::string fitted(std::string_view frame, ScreenSize screen) {
+    constexpr std::size_t kLinesBeforeFailures = 10;
+    constexpr std::size_t kLinesWithAFailure = kLinesBeforeFailures + 3;
+    const std::size_t lines =
+        screen.rows < kLinesWithAFailure ? std::min(screen.rows, kLinesBeforeFailures) : screen.rows;
+    std::string out;
+    for (std::size_t n = 0; n < lines && !frame.empty(); ++n) {
+        const std::size_t end = frame.find('\n');
+        out += cut_line(frame.substr(0, end), std::max<std::size_t>(screen.columns, 2) - 1) + "\n";
+        frame.remove_prefix(end + 1);
+    }
+    return out;
+}
+
 std::int64_t whole_of(const DemoState& s) {
     return s.counts.pending + s.counts.sent + s.counts.dead;
 }
 
 }  // namespace
 
-std::string render_frame(const DemoState& s, bool colour) {
+std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
     const Paint paint(colour);
     const std::int64_t whole = whole_of(s);
     std::string out = fmt::format("{}  {}  {}\n\n", paint(kBold, "deliverd demo"),
@@ -59,18 +94,18 @@ std::string render_frame(const DemoState& s, bool colour) {
                                   s.draining ? paint(kYellow, "draining") : paint(kDim, "Ctrl-C ends it"));
     out += fmt::format("  {:<9}{:>8}\n", "memories", s.enqueued);
     out += state_row(paint, kGreen, "sent", s.counts.sent, whole);
-    out += state_row(paint, kYellow, "pending", s.counts.pending, whole);
+    out += state_row(paint, kYellow, "open", s.counts.pending, whole);
     out += state_row(paint, kRed, "dead", s.counts.dead, whole);
     out += fmt::format("\n  {}  {:.1f}/s   {}  {:.2f} s   {}  {}   {}  {}\n", paint(kDim, "sent"), s.sent_per_second,
                        paint(kDim, "lag"), s.lag_seconds, paint(kDim, "retries"), s.totals.retried,
                        paint(kDim, "not sent twice"), s.totals.duplicates);
-    out += fmt::format("  {}  {} calls: {} taken, {} failed, {} refused, {} told to wait, {} answered late\n",
-                       paint(kDim, "receiver"), s.receiver.calls, s.receiver.distinct + s.receiver.duplicates,
-                       s.receiver.failed, s.receiver.refused, s.receiver.limited, s.receiver.late);
+    out += fmt::format("  {}  {} taken, {} failed, {} refused, {} to wait, {} late\n", paint(kDim, "receiver"),
+                       s.receiver.distinct + s.receiver.duplicates, s.receiver.failed, s.receiver.refused,
+                       s.receiver.limited, s.receiver.late);
     out += fmt::format("  {}  {}\n\n", paint(kDim, "metrics "), paint(kCyan, s.api_address + "/metrics"));
     out += fmt::format("  {}\n", paint(kDim, "last failures"));
     for (const std::string& failure : s.last_failures) out += fmt::format("  {}\n", shorten(failure, kFailureBytes));
-    return out;
+    return fitted(out, screen);
 }
 
 std::string render_line(const DemoState& s) {

@@ -1,6 +1,7 @@
 // What the demo shows, as text: pure, so that it can be tested.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,8 +26,14 @@ struct DemoState {
     bool draining = false;
 };
 
-/// A frame of several lines; with `colour`, ANSI colours.
-[[nodiscard]] std::string render_frame(const DemoState& state, bool colour);
+struct ScreenSize {
+    std::size_t columns = 80;
+    std::size_t rows = 24;
+};
+
+/// A frame of several lines, none as wide as the screen and never more than its rows: a low screen shows fewer
+/// of the last failures, then none. With `colour`, ANSI colours.
+[[nodiscard]] std::string render_frame(const DemoState& state, bool colour, ScreenSize screen);
 
 /// The same in one line, for output that is not a terminal.
 [[nodiscard]] std::string render_line(const DemoState& state);

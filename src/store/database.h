@@ -1,9 +1,12 @@
 // One database, whichever it is: what the program needs beside the outboxes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,6 +44,13 @@ struct Finding {
     std::string message;  // what was found, and what to do about it
 };
 
+/// A row to be stored.
+struct NewMemory {
+    std::string target_space;
+    std::string payload_md;
+    std::optional<std::int64_t> item_id;
+};
+
 /// Threads: every method may be called from several threads at once.
 /// Failure: as in store/outbox.h; `db_unreachable` names host (or path) and cause, never a password.
 class Database {
@@ -63,6 +73,14 @@ public:
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this
     /// Database's connections.
     virtual Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) = 0;
+
+    /// Stores all of them in one transaction, without audit lines; answers their ids, in the same order.
+    virtual Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) = 0;
+
+    /// Deletes the rows of `target_space` whose ids lie in first_id..last_id, and their audit lines, in one
+    /// transaction; answers how many rows. For those who made the rows for a purpose of their own.
+    virtual Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
+                                                 std::int64_t last_id) = 0;
 
     /// Version, privileges, settings: whatever a person should know before relying on it.
     virtual Result<std::vector<Finding>> inspect() = 0;

@@ -131,6 +131,37 @@ TEST_P(DatabaseConformance, AFailedAuditTakesTheChangeWithIt) {
     EXPECT_EQ(store_->value("select count(*) from outbox_memory"), "0");
 }
 
+TEST_P(DatabaseConformance, ManyAreStoredTogetherOrNotAtAll) {
+    must(database().migrate(false));
+    const std::vector<NewMemory> good{{"s", "one", 7}, {"t", "two", std::nullopt}};
+    const auto ids = must(database().enqueue_memories(good));
+    ASSERT_EQ(ids.size(), 2U);
+    EXPECT_EQ(store_->value("select target_space || ' ' || payload_md || ' ' || item_id from outbox_memory"
+                            " where outbox_id = " +
+                            std::to_string(ids[0])),
+              "s one 7");
+    EXPECT_EQ(store_->value("select payload_md from outbox_memory where outbox_id = " + std::to_string(ids[1])), "two");
+    const std::vector<NewMemory> bad{{"s", "three", std::nullopt}, {"", "four", std::nullopt}};
+    EXPECT_FALSE(database().enqueue_memories(bad));
+    EXPECT_EQ(store_->value("select count(*) from outbox_memory"), "2");
+}
+
+TEST_P(DatabaseConformance, RemovesRowsOfOneSpaceWithTheirTrail) {
+    must(database().migrate(false));
+    const auto lease = must(database().lease("cli:ann"));
+    std::vector<std::int64_t> ids;
+    for (const char* space : {"mine", "mine", "yours", "mine"}) {
+        ids.push_back(must(lease->enqueue_memory(space, "p", std::nullopt)));
+    }
+    EXPECT_EQ(must(database().remove_memories("mine", ids[1], ids[3])), 2);
+    EXPECT_EQ(store_->value("select count(*) from outbox_memory"), "2");
+    EXPECT_EQ(store_->value("select count(*) from outbox_memory where outbox_id in (" + std::to_string(ids[0]) + "," +
+                            std::to_string(ids[2]) + ")"),
+              "2");
+    EXPECT_EQ(store_->value("select count(*) from outbox_audit"), "2");
+    EXPECT_EQ(must(database().remove_memories("mine", ids[1], ids[3])), 0);
+}
+
 TEST_P(DatabaseConformance, InspectionFindsAFreshDatabaseGood) {
     const auto before = must(database().inspect());
     EXPECT_THAT(before, ::testing::Contains(::testing::AllOf(::testing::Field(&Finding::check, "schema"),

@@ -141,4 +141,18 @@ std::unique_ptr<Lease> make_session_lease(OpenSession open, std::optional<std::s
     return std::make_unique<SessionLease>(std::move(open), std::move(actor), max_payload_bytes);
 }
 
+Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session, std::span<const NewMemory> memories,
+                                                     std::int64_t max_payload_bytes) {
+    std::vector<std::int64_t> ids;
+    ids.reserve(memories.size());
+    for (const NewMemory& memory : memories) {
+        const auto id =
+            session.lease().enqueue_memory(memory.target_space, memory.payload_md, memory.item_id, max_payload_bytes);
+        if (!id) return Failure(id.error());
+        ids.push_back(*id);
+    }
+    if (auto done = session.commit(); !done) return Failure(std::move(done.error()));
+    return ids;
+}
+
 }  // namespace deliverd::store

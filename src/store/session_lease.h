@@ -9,9 +9,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "deliverd/lease.h"
 #include "deliverd/result.h"
+#include "store/database.h"
 
 namespace deliverd::store {
 
@@ -38,5 +40,10 @@ using OpenSession = std::function<Result<std::unique_ptr<LeaseSession>>()>;
 /// `max_payload_bytes` is the configured limit; a caller's own, smaller one still counts.
 [[nodiscard]] std::unique_ptr<Lease> make_session_lease(OpenSession open, std::optional<std::string> actor,
                                                         std::int64_t max_payload_bytes);
+
+/// Database::enqueue_memories on one session.
+[[nodiscard]] Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session,
+                                                                   std::span<const NewMemory> memories,
+                                                                   std::int64_t max_payload_bytes);
 
 }  // namespace deliverd::store

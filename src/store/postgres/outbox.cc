@@ -248,6 +248,15 @@ Result<OutboxCounts> PostgresOutbox::counts() {
     return counts;
 }
 
+Result<std::int64_t> PostgresOutbox::remove(std::string_view target_space, std::int64_t first_id,
+                                            std::int64_t last_id) {
+    Params params;
+    params.text(target_space).int64(first_id).int64(last_id);
+    auto result = run(sql_.remove, params, Effect::write);
+    if (!result) return Failure(std::move(result.error()));
+    return int64_at(result->get(), 0, 0);
+}
+
 Result<void> PostgresOutbox::ping(Duration deadline) {
     const Deadline until = std::chrono::steady_clock::now() + deadline;
     auto connection = pool_.borrow(until);

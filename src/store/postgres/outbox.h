@@ -22,6 +22,9 @@ public:
     Result<OutboxCounts> counts() override;
     Result<void> ping(Duration deadline) override;
 
+    /// Database::remove_memories.
+    Result<std::int64_t> remove(std::string_view target_space, std::int64_t first_id, std::int64_t last_id);
+
 private:
     /// Borrows a connection and runs one statement.
     Result<PgResult> run(const Statement& statement, const Params& params, Effect effect);

@@ -125,6 +125,14 @@ limit 1)";
 
 constexpr std::string_view kCounts = "select status, count(*) from @memory group by status";
 
+constexpr std::string_view kRemove = R"(
+with gone as (
+    delete from @memory where target_space = $1::text and outbox_id between $2::bigint and $3::bigint
+    returning outbox_id),
+trail as (
+    delete from @audit a using gone where a.outbox = 'memory' and a.outbox_id = gone.outbox_id)
+select count(*) from gone)";
+
 }  // namespace
 
 std::string quoted(std::string_view name) {
@@ -156,6 +164,7 @@ OutboxStatements::OutboxStatements(std::string_view schema) {
     audit = statement("audit", std::string(kAudit));
     lag = statement("lag", std::string(kLag));
     counts = statement("counts", std::string(kCounts));
+    remove = statement("remove", std::string(kRemove));
     ping = statement("ping", "select 1");
 }
 

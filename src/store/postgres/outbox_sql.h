@@ -44,6 +44,7 @@ struct OutboxStatements {
     Statement audit;        // worker, ids, reasons, details, counts
     Statement lag;
     Statement counts;
+    Statement remove;  // space, first id, last id
     Statement ping;
 };
 

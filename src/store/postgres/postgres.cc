@@ -46,6 +46,17 @@ public:
                                   std::move(audit_actor), options_.max_payload_bytes);
     }
 
+    Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
+        auto session = postgres::open_lease_session(pool_, options_.schema);
+        if (!session) return Failure(std::move(session.error()));
+        return enqueue_in_session(**session, memories, options_.max_payload_bytes);
+    }
+
+    Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
+                                         std::int64_t last_id) override {
+        return postgres::PostgresOutbox(pool_, options_.schema).remove(target_space, first_id, last_id);
+    }
+
     Result<std::vector<Finding>> inspect() override {
         auto connection = pool_.borrow();
         if (!connection) return Failure(std::move(connection.error()));

@@ -52,6 +52,13 @@ inline constexpr std::string_view kLag =
 
 inline constexpr std::string_view kCounts = "select status, count(*) from outbox_memory group by status";
 
+/// 1 space, 2 first id, 3 last id; the audit's lines before the rows that say which they are.
+inline constexpr std::string_view kRemoveAudit =
+    "delete from outbox_audit where outbox = 'memory' and outbox_id in (select outbox_id from outbox_memory"
+    " where target_space = ?1 and outbox_id between ?2 and ?3)";
+inline constexpr std::string_view kRemoveRows =
+    "delete from outbox_memory where target_space = ?1 and outbox_id between ?2 and ?3";
+
 #undef DELIVERD_HELD
 #undef DELIVERD_NOW
 

@@ -76,6 +76,30 @@ public:
         return make_session_lease([this] { return open_session(*file_); }, std::move(audit_actor), max_payload_bytes_);
     }
 
+    Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
+        auto session = open_session(*file_);
+        if (!session) return Failure(std::move(session.error()));
+        return enqueue_in_session(**session, memories, max_payload_bytes_);
+    }
+
+    Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
+                                         std::int64_t last_id) override {
+        auto handle = file_->writer();
+        if (!handle) return Failure(std::move(handle.error()));
+        auto transaction = Transaction::begin(**handle, Durability::full);
+        if (!transaction) return Failure(std::move(transaction.error()));
+        std::int64_t removed = 0;
+        for (const std::string_view sql : {sqlite::kRemoveAudit, sqlite::kRemoveRows}) {
+            auto statement = (*handle)->prepared(sql);
+            if (!statement) return Failure(std::move(statement.error()));
+            (*statement)->bind(1, target_space).bind(2, first_id).bind(3, last_id);
+            if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
+            removed = (*handle)->changes();
+        }
+        if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
+        return removed;
+    }
+
     Result<std::vector<Finding>> inspect() override {
         auto handle = file_->writer();
         if (!handle) return Failure(std::move(handle.error()));
