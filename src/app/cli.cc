@@ -259,9 +259,11 @@ private:
         with_config(doctor);
         with_json(doctor, "an array of findings");
 
-        App* bench = command(&root_, Action::bench, "bench", "Measure a lane with a sink that does nothing",
-                             "  deliverd bench --database postgres:///scratch --rows 200000\n"
-                             "The outbox table must be empty, or --existing says that its rows may be worked off.");
+        App* bench =
+            command(&root_, Action::bench, "bench", "Measure a lane with a sink that does nothing",
+                    "  deliverd bench --database postgres:///scratch --rows 200000\n"
+                    "Without a database it makes a throw-away SQLite file. Otherwise the outbox table must be empty,\n"
+                    "and its rows are removed at the end; --existing works off those that are there, and leaves them.");
         with_config(bench);
         whole(bench, "--rows", arguments_.bench.rows, 1, 100'000'000, "how many")
             ->default_str(std::to_string(arguments_.bench.rows));

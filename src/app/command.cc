@@ -50,7 +50,7 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::config_show:
             return run_config_show(context, loaded, arguments.json);
         case Action::bench:
-            return run_bench(context, loaded.config, arguments.bench);
+            return run_bench(context, loaded, arguments.bench);
         default:
             return run_lease(context, loaded.config, arguments);
     }

@@ -36,7 +36,7 @@ int run_migrate(const Context& context, const Config& config, const Arguments& a
 int run_lease(const Context& context, const Config& config, const Arguments& arguments);
 int run_config_show(const Context& context, const LoadedConfig& loaded, bool json);
 int run_doctor(const Context& context, const LoadedConfig& loaded, bool json);
-int run_bench(const Context& context, const Config& config, const BenchArguments& arguments);
+int run_bench(const Context& context, const LoadedConfig& loaded, const BenchArguments& arguments);
 
 /// Writes "deliverd: MESSAGE" as one line on the error stream; answers `status`.
 int complain(const Context& context, int status, std::string_view message);

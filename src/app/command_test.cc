@@ -387,11 +387,20 @@ TEST_F(CommandTest, BenchRefusesATableInUse) {
     std::ifstream file(json);
     const std::string text((std::istreambuf_iterator<char>(file)), {});
     EXPECT_EQ(boost::json::parse(text).at("rows"), 50);
+    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one more"}), 0);
+    const std::string id = out_.substr(0, out_.size() - 1);
     EXPECT_EQ(run({"bench", "--rows", "50"}), 2);
     EXPECT_THAT(err_, HasSubstr("not empty"));
-    EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "one more"}), 0);
     EXPECT_EQ(run({"bench", "--existing"}), 0) << err_;
     EXPECT_EQ(run({"bench", "--existing"}), 2);
+    EXPECT_EQ(shown(id, "status"), "\"sent\"");
+}
+
+TEST_F(CommandTest, BenchRemovesItsOwnRows) {
+    EXPECT_EQ(run({"bench", "--rows", "50", "--batch-size", "20"}), 0) << err_;
+    EXPECT_EQ(err_, "");
+    EXPECT_EQ(run({"lease", "show", "--id", "1"}), 1);
+    EXPECT_EQ(run({"bench", "--rows", "50", "--batch-size", "20"}), 0) << err_;
 }
 
 }  // namespace
