@@ -92,6 +92,7 @@ void Service::stop(Duration patience) {
     // Whoever reads "stopping" at /readyz may rely on it: nothing more is sent.
     for (RunningLane& lane : lanes_) lane.unit->lane().drain();
     if (stopping_.exchange(true)) return;
+    if (database_ == nullptr) return;  // it never got so far
     database_->limit_waits(patience + kDatabaseStopGrace);
     std::vector<std::thread> stoppers;
     for (RunningLane& lane : lanes_) {

@@ -21,9 +21,11 @@ using ::testing::Not;
 
 constexpr std::chrono::seconds kPatience{20};
 
+const WaitLimit kNoLimit;
+
 Result<std::unique_ptr<Connection>> connect(const std::string& conninfo) {
     const SessionSettings settings{kPatience, kPatience, kPatience};
-    return Connection::open(conninfo, settings, std::chrono::steady_clock::now() + kPatience);
+    return Connection::open(conninfo, settings, std::chrono::steady_clock::now() + kPatience, kNoLimit);
 }
 
 /// Speaks just enough of the protocol to ask one client for a password and refuse it.

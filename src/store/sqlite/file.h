@@ -28,6 +28,7 @@ public:
     Result<SqliteStatement*> prepared(std::string_view sql);
     Result<void> run(const std::string& sql) { return client::sqlite_run(connection_.get(), sql); }
     [[nodiscard]] sqlite3* raw() const { return connection_.get(); }
+    [[nodiscard]] Duration busy_timeout() const { return busy_timeout_; }
     [[nodiscard]] int changes() const { return sqlite3_changes(connection_.get()); }
 
 private:

@@ -1,5 +1,7 @@
 #include "store/sqlite/migrator.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "store/migration_plan.h"
@@ -77,8 +79,6 @@ Result<std::vector<Finding>> inspect(Handle& writer) {
     if (!report) return Failure(std::move(report.error()));
     auto journal = value_of(writer, "pragma journal_mode");
     if (!journal) return Failure(std::move(journal.error()));
-    auto busy = value_of(writer, "pragma busy_timeout");
-    if (!busy) return Failure(std::move(busy.error()));
 
     std::vector<Finding> findings;
     findings.push_back({"library version", true, std::string("SQLite ") + sqlite3_libversion()});
@@ -88,7 +88,8 @@ Result<std::vector<Finding>> inspect(Handle& writer) {
                             : "the journal is " + *journal +
                                   ", not WAL: readers and writers block each other; "
                                   "is the file on a network share?"});
-    findings.push_back({"busy timeout", true, "waits " + *busy + " ms for other processes"});
+    findings.push_back(
+        {"busy timeout", true, fmt::format("waits {} s for other processes", to_seconds(writer.busy_timeout()))});
     auto locked = Transaction::begin(writer, Durability::full);
     findings.push_back({"writable", locked.has_value(), locked ? "the file can be written" : locked.error().message});
     const bool current = report->state == SchemaState::current;
