@@ -87,7 +87,8 @@ public:
 
     virtual Result<void> ping(Duration deadline) = 0;
 
-    /// From here on no call waits longer than `at_most` from now, also those under way: for stopping.
+    /// From here on no call waits longer than `at_most` from now, also those under way: for stopping. A later call can
+    /// only bring that moment forward.
     virtual void limit_waits(Duration at_most) = 0;
 };
 

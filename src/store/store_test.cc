@@ -10,6 +10,7 @@
 #include "store/memory_message.h"
 #include "store/migration_plan.h"
 #include "store/settle_batch.h"
+#include "store/wait_limit.h"
 
 namespace deliverd::store {
 namespace {
@@ -55,6 +56,22 @@ TEST(SettleBatch, NotesAndDelaysAreBounded) {
     EXPECT_EQ(settle_delay_seconds(failed), kMaxDelaySeconds);
     EXPECT_EQ(settle_note({1, SettleKind::sent, 0}), std::nullopt);
     EXPECT_EQ(settle_note({1, SettleKind::duplicate, 0, "m"}), "memory_id=m");
+}
+
+TEST(WaitLimit, CapsDeadlinesAndIsOnlyEverBroughtForward) {
+    const auto now = std::chrono::steady_clock::now();
+    WaitLimit limit;
+    EXPECT_EQ(limit.cap(WaitLimit::Deadline::max()), WaitLimit::Deadline::max());
+    EXPECT_FALSE(limit.passed());
+    limit.set(Duration::max());
+    limit.set(std::chrono::hours(2));
+    EXPECT_FALSE(limit.passed());
+    EXPECT_LT(limit.cap(WaitLimit::Deadline::max()), now + std::chrono::hours(3));
+    EXPECT_EQ(limit.cap(now), now) << "an earlier deadline stands";
+    limit.set(Duration::min());
+    EXPECT_TRUE(limit.passed());
+    limit.set(std::chrono::hours(1));
+    EXPECT_TRUE(limit.passed()) << "a hurried stop stays hurried";
 }
 
 constexpr std::array<Migration, 3> kWanted = {Migration{1, "one", "create table ${schema}.a (); -- ${schema}"},

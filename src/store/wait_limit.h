@@ -12,7 +12,7 @@ namespace deliverd::store {
 /// A wait that nothing else wakes looks at the limit this often.
 inline constexpr std::chrono::milliseconds kWaitSlice{100};
 
-/// Thread-safe. Without a limit until one is set; the one set last counts.
+/// Thread-safe. Without a limit until one is set; the earliest one set counts, so that a hurried stop stays hurried.
 class WaitLimit {
 public:
     using Deadline = std::chrono::steady_clock::time_point;
@@ -20,7 +20,10 @@ public:
     void set(Duration at_most) {
         constexpr Duration kLongest = std::chrono::hours(24 * 365);  // keeps the sum finite
         const Duration span = std::clamp(at_most, Duration::zero(), kLongest);
-        end_.store((std::chrono::steady_clock::now() + span).time_since_epoch().count());
+        const Deadline::rep end = (std::chrono::steady_clock::now() + span).time_since_epoch().count();
+        Deadline::rep known = end_.load();
+        while (end < known && !end_.compare_exchange_weak(known, end)) {
+        }
     }
 
     /// The deadline, or the limit where that is earlier.
