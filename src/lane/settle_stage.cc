@@ -10,7 +10,7 @@ namespace deliverd::lane {
 
 namespace {
 
-constexpr Duration kFirstRetryWait = std::chrono::milliseconds(50);
+constexpr Duration kFirstRetryWait = std::chrono::milliseconds(10);  // most locks on a row are gone by then
 constexpr Duration kLongestRetryWait = std::chrono::seconds(5);
 constexpr std::size_t kMaxNotes = 10'000;  // further ones are only counted and logged
 
@@ -47,12 +47,17 @@ Instant SettleStage::wake_at(Instant now) const {
     return wake;
 }
 
-/// What was held back goes alone, so that it cannot spoil a batch.
+/// What someone had locked joins the batch again; what was refused goes alone, at its front.
 void SettleStage::take_back(Instant now) {
-    if (held_back_.empty() || held_back_.front().retry_at > now || one_by_one_ > 0 || failed_calls_ > 0) return;
-    batch_.insert(batch_.begin(), std::move(held_back_.front()));
-    held_back_.pop_front();
-    one_by_one_ = 1;
+    if (one_by_one_ > 0 || failed_calls_ > 0) return;
+    while (!held_back_.empty() && held_back_.front().retry_at <= now) {
+        const bool alone = held_back_.front().refused;
+        batch_.insert(alone ? batch_.begin() : batch_.end(), std::move(held_back_.front()));
+        held_back_.pop_front();
+        if (!alone) continue;
+        one_by_one_ = 1;
+        return;
+    }
 }
 
 bool SettleStage::worth_flushing(Instant now) const {
@@ -162,6 +167,7 @@ void SettleStage::on_failure(const Error& error, std::size_t rows, Instant now) 
     }
     if (refused) {
         SettleItem item = std::move(batch_.front());
+        item.refused = true;
         drop_from_batch(1);
         hold_back(std::move(item), now);
         return;

@@ -53,6 +53,7 @@ struct SettleItem {
     Instant first_try{};            // valid once tries > 0
     bool in_doubt = false;          // one of them may have taken effect
     Instant retry_at{};             // while it is held back
+    bool refused = false;           // for good: it goes alone, so that it cannot spoil a batch
 };
 
 /// What a stage's step did, and when it wants to be called again if nobody pokes it.

@@ -57,13 +57,23 @@ Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration b
     // Reading the version touches the file for the first time: here a file that is no database shows itself.
     for (const char* sql : {"pragma schema_version", "pragma journal_mode = wal", "pragma synchronous = full",
                             "pragma foreign_keys = on"}) {
-        const int code = sqlite3_exec(raw, sql, nullptr, nullptr, nullptr);
+        const int code = handle->set_up(sql);
         if (code != SQLITE_OK) return Failure(open_error(path, raw, code));
     }
     if (sqlite3_db_readonly(raw, "main") == 1) {
         return permanent("db_error", "SQLite " + path + ": opened read-only: it must be writable by this user");
     }
     return handle;
+}
+
+/// Two that open a new file at once both want to make its journal a WAL; SQLite answers one of them "busy" without
+/// asking the busy handler, since waiting inside a read could only end in a deadlock. Trying anew is right.
+int Handle::set_up(const char* sql) {
+    int code = sqlite3_exec(raw(), sql, nullptr, nullptr, nullptr);
+    for (int tries = 0; (code & 0xFF) == SQLITE_BUSY && on_busy(this, tries) == 1; ++tries) {
+        code = sqlite3_exec(raw(), sql, nullptr, nullptr, nullptr);
+    }
+    return code;
 }
 
 Result<SqliteStatement*> Handle::prepared(std::string_view sql) {

@@ -39,6 +39,7 @@ private:
         : connection_(connection), busy_timeout_(busy_timeout), limit_(limit) {}
     /// SQLite asks it whether to try once more, `tries` times so far; it answers after a pause.
     static int on_busy(void* self, int tries);
+    int set_up(const char* sql);
 
     std::unique_ptr<sqlite3, Close> connection_;
     const Duration busy_timeout_;
