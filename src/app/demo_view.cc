@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -34,7 +35,7 @@ constexpr const char* kCyan = "36";
 
 std::string bar(std::int64_t part, std::int64_t whole) {
     const double share = whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-    auto cells = static_cast<std::size_t>(share * static_cast<double>(kBarWidth) + 0.5);
+    auto cells = static_cast<std::size_t>(std::lround(share * static_cast<double>(kBarWidth)));
     if (part > 0) cells = std::max<std::size_t>(cells, 1);
     std::string out;
     for (std::size_t i = 0; i < kBarWidth; ++i) out += i < cells ? "█" : "·";

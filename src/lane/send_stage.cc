@@ -39,12 +39,12 @@ std::size_t SendStage::read_answers() {
     if (count > 0) failpoint("lane.after_send");
     for (const Answer& answer : answers_) {
         auto node = under_way_.extract(answer.id);
-        if (!node.empty()) finish(answer, std::move(node.mapped()));
+        if (!node.empty()) finish(answer, node.mapped());
     }
     return count;
 }
 
-void SendStage::finish(const Answer& answer, UnderWay under_way) {
+void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
     const Outcome& outcome = answer.outcome;
     const Message& message = under_way.row.message;
     const bool delivered = outcome.kind == OutcomeKind::delivered;

@@ -61,7 +61,7 @@ private:
     };
 
     std::size_t read_answers();
-    void finish(const Answer& answer, UnderWay under_way);
+    void finish(const Answer& answer, const UnderWay& under_way);
     void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
     bool hand_over();
