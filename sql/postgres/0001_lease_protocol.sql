@@ -52,7 +52,7 @@ create index outbox_memory_dedup on ${schema}.outbox_memory
     where status = 'sent';
 
 create table ${schema}.outbox_audit (
-    audit_id        bigserial primary key,
+    audit_id        bigserial,
     outbox          text not null,
     outbox_id       bigint not null,
     reason          text not null,
@@ -65,11 +65,10 @@ create table ${schema}.outbox_audit (
     broker_order_id text,
     worker          text,
     actor           text,
-    at              timestamptz not null default now()
+    at              timestamptz not null default now(),
+    -- One row's trail in order. The only index: every settle inserts here.
+    primary key (outbox_id, audit_id)
 );
-
--- One row's trail. The id alone: it grows with time, so inserts stay on the rightmost pages.
-create index outbox_audit_trail on ${schema}.outbox_audit (outbox_id);
 
 create function deliverd.enqueue_memory(
     target_space text, payload_md text, item_id bigint default null, max_payload_bytes bigint default 1048576)

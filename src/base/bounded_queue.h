@@ -32,6 +32,22 @@ public:
         return true;
     }
 
+    /// Moves in as many from the beginning of [first, last) as there is room for, all at once: nobody sees only some
+    /// of them. Answers how many; 0 when closed. Does not block.
+    template <typename Iterator>
+    std::size_t try_push_some(Iterator first, Iterator last) {
+        std::size_t count = 0;
+        {
+            const std::lock_guard lock(mutex_);
+            if (closed_) return 0;
+            count = std::min(capacity_ - items_.size(), static_cast<std::size_t>(std::distance(first, last)));
+            const auto end = std::next(first, static_cast<std::ptrdiff_t>(count));
+            items_.insert(items_.end(), std::make_move_iterator(first), std::make_move_iterator(end));
+        }
+        if (count > 0) not_empty_.notify_all();
+        return count;
+    }
+
     /// Waits for room until `deadline`; false (and `value` untouched) when there was none or it is closed.
     bool push_until(T& value, std::chrono::steady_clock::time_point deadline) {
         {

@@ -169,5 +169,19 @@ TEST(BoundedQueue, ManyThreadsLoseAndDoubleNothing) {
     EXPECT_FALSE(over_capacity);
 }
 
+TEST(BoundedQueue, TakesAsManyOfARangeAsFit) {
+    BoundedQueue<std::string> queue(3);
+    std::vector<std::string> items{"a", "b", "c", "d"};
+    EXPECT_EQ(queue.try_push_some(items.begin(), items.begin() + 1), 1U);
+    EXPECT_EQ(queue.try_push_some(items.begin() + 1, items.end()), 2U);
+    EXPECT_EQ(queue.try_push_some(items.begin() + 3, items.end()), 0U);
+    EXPECT_EQ(items[3], "d");
+    std::vector<std::string> out;
+    EXPECT_EQ(queue.try_pop(out, 10), 3U);
+    EXPECT_EQ(out, (std::vector<std::string>{"a", "b", "c"}));
+    queue.close();
+    EXPECT_EQ(queue.try_push_some(items.begin() + 3, items.end()), 0U);
+}
+
 }  // namespace
 }  // namespace deliverd

@@ -57,14 +57,15 @@ Instant FetchStage::refused_until() const {
 void FetchStage::take(store::ClaimBatch batch, Instant began) {
     shared_.tally.add(&LaneTotals::claimed, batch.rows.size());
     shared_.observer.on_claimed(batch.rows.size());
-    for (store::Claimed& row : batch.rows) {
+    std::erase_if(batch.rows, [&](const store::Claimed& row) {
         shared_.observer.on_lag(row.due_age_seconds);
-        // Our own lease ran out while the row was still under way here: it is not sent a second time.
         const std::size_t bytes = row.message.body.size();
         typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
-        if (!shared_.book.add(row.message.id, began, bytes)) continue;
-        shared_.claimed.try_push(row);  // room() left space for the whole batch, and nobody else pushes
-    }
+        // Our own lease ran out while the row was still under way here: it is not sent a second time.
+        return !shared_.book.add(row.message.id, began, bytes);
+    });
+    // room() left space for the whole batch, and nobody else pushes.
+    shared_.claimed.try_push_some(batch.rows.begin(), batch.rows.end());
     shared_.observer.on_queue_depth("claimed", shared_.claimed.size());
     shared_.send_signal.poke();
 }

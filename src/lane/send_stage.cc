@@ -91,12 +91,9 @@ void SendStage::queue_settlement(store::Settlement settlement, bool lost_before_
 }
 
 bool SendStage::hand_over() {
-    bool handed = false;
-    while (!ready_.empty() && shared_.settling.try_push(ready_.front())) {
-        ready_.pop_front();
-        handed = true;
-    }
-    if (handed) {
+    const std::size_t handed = shared_.settling.try_push_some(ready_.begin(), ready_.end());
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(handed));
+    if (handed > 0) {
         shared_.observer.on_queue_depth("settling", shared_.settling.size());
         shared_.settle_signal.poke();
     }
