@@ -35,7 +35,7 @@ public:
     /// Moves in as many from the beginning of [first, last) as there is room for, all at once: nobody sees only some
     /// of them. Answers how many; 0 when closed. Does not block.
     template <typename Iterator>
-    std::size_t try_push_some(Iterator first, Iterator last) {
+    std::size_t try_push_some(const Iterator& first, const Iterator& last) {
         std::size_t count = 0;
         {
             const std::lock_guard lock(mutex_);

@@ -56,7 +56,7 @@ public:
     /// Blocks for `wait` at most. Failure: `db_unreachable`, with the last attempt's cause, or `db_timeout` when
     /// all connections stayed in use.
     Result<Borrowed> borrow() { return borrow(std::chrono::steady_clock::now() + options_.wait); }
-    Result<Borrowed> borrow(Deadline deadline);
+    Result<Borrowed> borrow(Deadline patience);
 
     /// Ends every wait, for connections and on them, `at_most` from now; those under way as well.
     void limit_waits(Duration at_most);
