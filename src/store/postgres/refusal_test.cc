@@ -15,6 +15,7 @@
 namespace deliverd::store::postgres {
 namespace {
 
+using namespace std::string_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -60,7 +61,7 @@ private:
         const int client = ::accept(listener_, nullptr, nullptr);
         std::array<char, 1024> buffer{};
         constexpr std::string_view kAskPassword{"R\0\0\0\x08\0\0\0\x03", 9};
-        const std::string fields("SFATAL\0VFATAL\0C28P01\0Mno entry\0Fauth.c\0L1\0Rauth_failed\0\0", 58);
+        const std::string fields = "SFATAL\0VFATAL\0C28P01\0Mno entry\0Fauth.c\0L1\0Rauth_failed\0\0"s;
         const std::string refusal =
             std::string("E\0\0\0", 4) + static_cast<char>(fields.size() + sizeof(std::int32_t)) + fields;
         if (::recv(client, buffer.data(), buffer.size(), 0) > 0 &&
