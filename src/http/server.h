@@ -39,6 +39,22 @@ struct Response {
 /// Called on one of `handler_threads` threads; may block. An exception becomes a bare 500.
 using Handler = std::function<Response(const Request&)>;
 
+/// Answers one request: once, from any thread, also long after the handler has returned. Copies are the same reply; a
+/// second answer is ignored. When the last copy goes without an answer, the client gets a bare 500.
+class Reply {
+public:
+    explicit Reply(std::function<void(Response)> deliver);
+    void operator()(Response response) const;
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+/// As a Handler, but the answer may come later, so that a request that waits for something holds no thread. The request
+/// stays valid until it is answered.
+using DeferredHandler = std::function<void(const Request&, Reply)>;
+
 /// Makes the body of errors the server itself finds (malformed request, body too large, …), so that they
 /// look like everyone else's. Called on an I/O thread: must not block.
 using ErrorBody = std::function<Response(int status, std::string_view code, std::string_view message)>;
@@ -47,7 +63,9 @@ struct ServerOptions {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  // 0: any free one
     std::size_t handler_threads = 4;
-    std::size_t max_connections = 1024;      // further ones are answered 503 and closed
+    /// At the limit a new connection takes the place of the one that has waited longest without a whole request header;
+    /// when all are busy it is answered 503 and closed.
+    std::size_t max_connections = 1024;
     std::size_t max_queued_requests = 1024;  // waiting for a handler thread; further ones get 503
     std::size_t max_header_bytes = 16 * 1024;
     std::size_t max_body_bytes = 1024 * 1024;
@@ -63,6 +81,8 @@ public:
 
     /// Binds and starts serving on threads of its own. Failure: code `bind_failed`, naming address and cause.
     static Result<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler, ErrorBody error_body);
+    static Result<std::unique_ptr<Server>> start(const ServerOptions& options, DeferredHandler handler,
+                                                 ErrorBody error_body);
 
     /// The port in use, also when 0 was asked for.
     [[nodiscard]] virtual std::uint16_t port() const = 0;

@@ -13,9 +13,11 @@ Settlement decide(const Message& message, const Outcome& outcome, const RetryPol
     Settlement settlement;
     settlement.id = message.id;
     settlement.failures_before = message.failures;
+    settlement.code = outcome.code;
     if (outcome.kind == OutcomeKind::delivered) {
         settlement.kind = SettleKind::sent;
         settlement.receipt = outcome.receipt;
+        settlement.answer = outcome.answer;
         return settlement;
     }
     settlement.error = describe_failure(outcome);
@@ -52,18 +54,19 @@ bool took_effect_earlier(const Settlement& settlement, const store::RowState& ro
     switch (settlement.kind) {
         case SettleKind::sent:
         case SettleKind::duplicate:
-            return row.status == "sent";
+            return row.phase == store::RowPhase::sent;
         case SettleKind::dead:
-            return row.status == "dead" && row.failures == settlement.failures_before + 1;
+            return row.phase == store::RowPhase::dead && row.last_error == settlement.error;
         case SettleKind::retry:
-            return row.status == "pending" && row.failures == settlement.failures_before + 1 &&
+            return row.phase == store::RowPhase::open && row.failures == settlement.failures_before + 1 &&
                    row.last_error == settlement.error;
     }
     return false;
 }
 
 bool still_ours(const Settlement& settlement, const store::RowState& row, std::string_view worker_id) {
-    return row.status == "pending" && row.locked_by == worker_id && row.failures == settlement.failures_before;
+    return row.phase == store::RowPhase::open && row.locked_by == worker_id &&
+           row.failures == settlement.failures_before;
 }
 
 }  // namespace deliverd::lane

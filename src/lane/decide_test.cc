@@ -5,6 +5,7 @@
 namespace deliverd::lane {
 namespace {
 
+using store::RowPhase;
 using store::RowState;
 using store::SettleKind;
 using store::Settlement;
@@ -72,16 +73,16 @@ TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
     const Settlement retry{.id = 1, .kind = SettleKind::retry, .failures_before = 1, .error = "E"};
     const Settlement dead{.id = 1, .kind = SettleKind::dead, .failures_before = 1, .error = "E"};
 
-    EXPECT_TRUE(took_effect_earlier(sent, RowState{.status = "sent"}));
-    EXPECT_FALSE(took_effect_earlier(sent, RowState{.status = "pending"}));
-    EXPECT_TRUE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .last_error = "E"}));
-    EXPECT_FALSE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .last_error = "other"}));
-    EXPECT_FALSE(took_effect_earlier(retry, RowState{.status = "pending", .failures = 1, .last_error = "E"}));
+    EXPECT_TRUE(took_effect_earlier(sent, RowState{.phase = RowPhase::sent}));
+    EXPECT_FALSE(took_effect_earlier(sent, RowState{.phase = RowPhase::open}));
+    EXPECT_TRUE(took_effect_earlier(retry, RowState{.failures = 2, .last_error = "E"}));
+    EXPECT_FALSE(took_effect_earlier(retry, RowState{.failures = 2, .last_error = "other"}));
+    EXPECT_FALSE(took_effect_earlier(retry, RowState{.failures = 1, .last_error = "E"}));
     // Somebody has already claimed it again: it was recorded all the same.
-    EXPECT_TRUE(
-        took_effect_earlier(retry, RowState{.status = "pending", .failures = 2, .locked_by = "w2", .last_error = "E"}));
-    EXPECT_TRUE(took_effect_earlier(dead, RowState{.status = "dead", .failures = 2}));
-    EXPECT_FALSE(took_effect_earlier(dead, RowState{.status = "sent", .failures = 1}));
+    EXPECT_TRUE(took_effect_earlier(retry, RowState{.failures = 2, .locked_by = "w2", .last_error = "E"}));
+    EXPECT_TRUE(took_effect_earlier(dead, RowState{.phase = RowPhase::dead, .failures = 2, .last_error = "E"}));
+    EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::dead, .failures = 2, .last_error = "other"}));
+    EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::sent, .failures = 1, .last_error = "E"}));
 }
 
 }  // namespace

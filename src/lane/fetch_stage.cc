@@ -58,7 +58,7 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
     shared_.tally.add(&LaneTotals::claimed, batch.rows.size());
     shared_.observer.on_claimed(batch.rows.size());
     std::erase_if(batch.rows, [&](const store::Claimed& row) {
-        shared_.observer.on_lag(row.due_age_seconds);
+        shared_.observer.on_lag(row.age_seconds);
         const std::size_t bytes = row.message.body.size();
         typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
         // Our own lease ran out while the row was still under way here: it is not sent a second time.

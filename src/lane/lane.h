@@ -34,6 +34,8 @@ struct LaneOptions {
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
     Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is left to its lease
     Duration retry_after_cap = std::chrono::hours(1);       // a receiver cannot ask for more
+    bool throttle = false;                                  // RATE_LIMITED slows the whole lane down (throttle.h)
+    Duration rescue_interval{};                             // how often Outbox::rescue(lease) is called; 0: never
 };
 
 /// What a lane did since it was made.

@@ -107,7 +107,7 @@ public:
         auto answers = inner_.settle(worker, free);
         for (std::size_t i = 0; i < settlements.size(); ++i) {
             if (settlements[i].id != busy) continue;
-            store::RowState row{.status = "pending", .locked_by = std::string(worker)};
+            store::RowState row{.phase = store::RowPhase::open, .status = "pending", .locked_by = std::string(worker)};
             answers->insert(answers->begin() + static_cast<std::ptrdiff_t>(i), {busy, false, std::move(row)});
         }
         return answers;

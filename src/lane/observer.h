@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "message/message.h"
+#include "store/outbox.h"
 
 namespace deliverd::lane {
 
@@ -36,8 +37,10 @@ enum class Reason { success, retry, dead, conflict, dedup_hit, db_timeout, db_er
 class Observer {
 public:
     virtual ~Observer() = default;
-    virtual void on_claimed(std::size_t /*rows*/) {}
-    virtual void on_lag(double /*seconds*/) {}  // how long a row had been due when it was claimed
+    virtual void on_claimed(std::size_t /*rows*/) {}  // each look at the table, also one that found none
+    virtual void on_lag(double /*seconds*/) {}        // store::Claimed::age_seconds of each row claimed
+    virtual void on_settled(const store::Settlement& /*settled*/) {}  // each that took effect
+    virtual void on_send_rate(double /*per_second*/) {}               // the throttle's; 0 while there is none
     virtual void on_flush(Reason /*reason*/, std::size_t /*rows*/) {}
     virtual void on_database_call(std::string_view /*operation*/, Duration /*took*/, bool /*ok*/) {}
     virtual void on_outcome(OutcomeKind /*kind*/, std::string_view /*code*/, Duration /*took*/) {}

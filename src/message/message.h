@@ -46,13 +46,23 @@ enum class OutcomeKind {
     return "unknown";
 }
 
+/// What a receiver said, kept as proof of a delivery where its contract wants that.
+struct ReceiverAnswer {
+    std::string body;    // as it came
+    std::string digest;  // "sha256:…" of its canonical form, or kDigestFromConflict
+};
+
+/// In place of a digest: an earlier attempt was processed, and its answer never reached us.
+inline constexpr std::string_view kDigestFromConflict = "sha256:from-conflict";
+
 /// How one delivery attempt ended.
 struct Outcome {
     OutcomeKind kind = OutcomeKind::retryable;
-    std::string code{};                     // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
-    std::string detail{};                   // one line for people; never a secret, at most kMaxDetailBytes
-    std::optional<std::string> receipt{};   // what the receiver calls it (memory_id, broker order id)
-    std::optional<Duration> retry_after{};  // the receiver asked to wait at least this long
+    std::string code{};                      // BROKER_5XX, RATE_LIMITED, …; empty for a plain success
+    std::string detail{};                    // one line for people; never a secret, at most kMaxDetailBytes
+    std::optional<std::string> receipt{};    // what the receiver calls it (memory_id, broker order id)
+    std::optional<Duration> retry_after{};   // the receiver asked to wait at least this long
+    std::optional<ReceiverAnswer> answer{};  // delivered, under a contract that keeps answers
 };
 
 inline constexpr std::size_t kMaxDetailBytes = 512;

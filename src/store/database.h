@@ -12,7 +12,9 @@
 #include "base/clock.h"
 #include "deliverd/lease.h"
 #include "deliverd/result.h"
+#include "store/orders.h"
 #include "store/outbox.h"
+#include "store/upkeep.h"
 
 namespace deliverd::store {
 
@@ -68,6 +70,15 @@ public:
 
     /// The memory outbox (lease protocol) for lanes.
     virtual std::unique_ptr<Outbox> memory_outbox() = 0;
+
+    /// The order outbox, for lanes: claims turn due `failed` rows back to `queued` first; settlements write order,
+    /// ledger and audit together.
+    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& /*options*/) { return nullptr; }
+
+    /// Order intake.
+    virtual std::unique_ptr<Orders> orders(const OrdersOptions& /*options*/) { return nullptr; }
+
+    virtual std::unique_ptr<Upkeep> upkeep() { return nullptr; }
 
     /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this

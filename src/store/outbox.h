@@ -3,13 +3,13 @@
 //
 // Guarantees every implementation gives (store/outbox_conformance.h checks them):
 //   - a row is held by at most one worker at a time; the database's clock decides when a lease has run out;
-//   - a settlement takes effect only while the row is pending, held by that worker and has as many failures as
+//   - a settlement takes effect only while the row is open, held by that worker and has as many failures as
 //     when it was claimed, also after the lease has run out if nobody else took it; otherwise nothing changes
 //     and the answer says so. The count is the fence: a settle whose answer was lost may be repeated after the
 //     worker has claimed the row anew, and still counts once;
 //   - a settlement and its audit record are one transaction: both or neither, once;
 //   - settle and renew wait for nobody's row lock: a row that someone has locked at this moment is left out.
-//     A settlement that was left out so is not applied, and its RowState shows the row still pending, held by
+//     A settlement that was left out so is not applied, and its RowState shows the row still open, held by
 //     this worker, with the same count: try again.
 //
 // Threads: every method may be called from several threads at once; each call borrows a connection and
@@ -51,7 +51,7 @@ struct ClaimRequest {
 /// A row now held by the claiming worker.
 struct Claimed {
     Message message;
-    double due_age_seconds = 0;                    // how long it had been due when claimed, by the database's clock
+    double age_seconds = 0;                        // when claimed: since it was due (memory) or accepted (orders)
     bool duplicate = false;                        // a row with the same dedup_key was already sent …
     std::optional<std::string> duplicate_receipt;  // … and this is what its receiver called it
 };
@@ -71,18 +71,28 @@ enum class SettleKind {
 struct Settlement {
     std::int64_t id = 0;
     SettleKind kind = SettleKind::sent;
-    std::int32_t failures_before = 0;      // Message::failures, which must still stand in the row
-    std::optional<std::string> receipt{};  // sent, duplicate
-    std::string error{};                   // retry, dead: what is stored as last_error
-    Duration delay{};                      // retry: added to the database's now()
+    std::int32_t failures_before = 0;        // Message::failures, which must still stand in the row
+    std::optional<std::string> receipt{};    // sent, duplicate
+    std::string error{};                     // retry, dead: one line for people, "CODE: detail"
+    Duration delay{};                        // retry: added to the database's now()
+    std::string code{};                      // the outcome's: BROKER_5XX, CONFLICT_PROCESSED; empty for a plain success
+    std::optional<ReceiverAnswer> answer{};  // sent: what the receiver said, where its contract wants it kept
 };
+
+/// Where a row stands, whatever its table calls that.
+enum class RowPhase { open, sent, dead };
+
+[[nodiscard]] constexpr RowPhase phase_of(std::string_view status) noexcept {
+    return status == "sent" ? RowPhase::sent : status == "dead" ? RowPhase::dead : RowPhase::open;
+}
 
 /// A row as it is at this moment, whoever holds it.
 struct RowState {
-    std::string status{};
+    RowPhase phase = RowPhase::open;
+    std::string status{};  // the table's own word
     std::int32_t failures = 0;
     std::optional<std::string> locked_by{};
-    std::optional<std::string> last_error{};
+    std::optional<std::string> last_error{};  // Settlement::error of the last failure, as it was stored
 };
 
 struct SettleAnswer {
@@ -93,7 +103,7 @@ struct SettleAnswer {
 
 struct RenewAnswer {
     std::vector<std::int64_t> renewed;
-    std::vector<std::int64_t> lost;  // no longer pending, or no longer this worker's
+    std::vector<std::int64_t> lost;  // no longer open, or no longer this worker's
 };
 
 /// One extra line in outbox_audit, for what is not a transition: conflicts and database trouble.
@@ -105,7 +115,7 @@ struct AuditNote {
 };
 
 struct OutboxCounts {
-    std::int64_t pending = 0;
+    std::int64_t pending = 0;  // every open state
     std::int64_t sent = 0;
     std::int64_t dead = 0;
 };
@@ -128,7 +138,11 @@ public:
 
     virtual Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) = 0;
 
-    /// How long the oldest due, pending row has been due; 0 when none is.
+    /// Takes rows away from workers that have neither settled nor renewed them for `stuck_for`; answers how many.
+    /// Only for outboxes whose claim does not do so itself.
+    virtual Result<std::int64_t> rescue(std::string_view /*worker_id*/, Duration /*stuck_for*/) { return 0; }
+
+    /// How old the oldest due, open row is, as Claimed::age_seconds counts it; 0 when there is none.
     virtual Result<double> lag_seconds() = 0;
 
     /// Rows by state. Reads the whole table: for the demo, the tests and people, not for a loop.

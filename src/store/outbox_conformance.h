@@ -103,10 +103,10 @@ TEST_P(OutboxConformance, ClaimsInDueOrderWithTheirAge) {
     store_->set_due(b, -200);
     const ClaimBatch batch = claim();
     EXPECT_THAT(ids(batch), ElementsAre(b, a));
-    EXPECT_GE(batch.rows[0].due_age_seconds, 199.9);
-    EXPECT_LT(batch.rows[0].due_age_seconds, 300);
-    EXPECT_GE(batch.rows[1].due_age_seconds, 99.9);
-    EXPECT_LT(batch.rows[1].due_age_seconds, 199.9);
+    EXPECT_GE(batch.rows[0].age_seconds, 199.9);
+    EXPECT_LT(batch.rows[0].age_seconds, 300);
+    EXPECT_GE(batch.rows[1].age_seconds, 99.9);
+    EXPECT_LT(batch.rows[1].age_seconds, 199.9);
 }
 
 TEST_P(OutboxConformance, ACursorLooksOnlyBehindItself) {

@@ -46,8 +46,9 @@ Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle_free_rows(
     for (const store::Settlement& settlement : settlements) {
         const lane::FakeOutbox::Row& row = world_.outbox.rows().at(settlement.id);
         if (world_.happens(world_.faults.row_busy)) {
-            answers.push_back(
-                {settlement.id, false, store::RowState{row.status, row.failures, row.locked_by, row.last_error}});
+            answers.push_back({settlement.id, false,
+                               store::RowState{store::phase_of(row.status), row.status, row.failures, row.locked_by,
+                                               row.last_error}});
         } else {
             answers.push_back(world_.outbox.settle(worker_id, {&settlement, 1})->front());
         }

@@ -88,7 +88,9 @@ public:
                 row.status == "pending" && row.locked_by == worker_id && row.failures == settlement.failures_before;
             if (ours) apply(row, std::string(worker_id), settlement);
             std::optional<store::RowState> state;
-            if (!ours) state = store::RowState{row.status, row.failures, row.locked_by, row.last_error};
+            if (!ours)
+                state = store::RowState{store::phase_of(row.status), row.status, row.failures, row.locked_by,
+                                        row.last_error};
             answers.push_back({settlement.id, ours, std::move(state)});
         }
         return answers;
@@ -172,7 +174,7 @@ private:
         claimed.message.dedup_key = row.dedup_key;
         claimed.message.body = body;
         claimed.message.failures = row.failures;
-        claimed.due_age_seconds = to_seconds(now - row.due);
+        claimed.age_seconds = to_seconds(now - row.due);
         for (const auto& [other_id, other] : rows_) {
             if (row.dedup_key.empty() || other.status != "sent" || other.dedup_key != row.dedup_key) continue;
             claimed.duplicate = true;

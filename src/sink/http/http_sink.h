@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "message/broker_answer.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -28,6 +30,8 @@ struct HttpSinkOptions {
     std::size_t max_answer_bytes = 64 * 1024;  // of an answer's body; the rest is not read
     std::vector<std::string> receipt_fields;   // first of these found in a JSON answer is the receipt
     bool verify_tls = true;
+    std::string ca_file;                   // PEM; instead of the system's certificate authorities
+    std::optional<ProcessedMatch> broker;  // set: answers are read as an order broker's (message/broker_answer.h)
 };
 
 /// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. Neither repeats the

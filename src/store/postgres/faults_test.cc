@@ -165,12 +165,12 @@ TEST_F(PostgresFaults, ARowDueSinceEverIsClaimedAndHasAFiniteAge) {
     const ClaimBatch first = must(outbox->claim({"w", 1, seconds(60), std::nullopt}));
     ASSERT_EQ(first.rows.size(), 1U);
     EXPECT_EQ(first.rows[0].message.id, 2);
-    EXPECT_NEAR(first.rows[0].due_age_seconds, since_1970, kDay);
+    EXPECT_NEAR(first.rows[0].age_seconds, since_1970, kDay);
     const ClaimBatch rest = must(outbox->claim({"w", 10, seconds(60), first.last}));
     ASSERT_EQ(rest.rows.size(), 2U) << "what is due at infinity never is";
     EXPECT_EQ(rest.rows[0].message.id, 4);
     EXPECT_EQ(rest.rows[1].message.id, 3);
-    EXPECT_NEAR(rest.rows[1].due_age_seconds, since_1970, kDay);
+    EXPECT_NEAR(rest.rows[1].age_seconds, since_1970, kDay);
 }
 
 TEST_F(PostgresFaults, AServerThatDoesNotAnswerCostsTheDeadline) {

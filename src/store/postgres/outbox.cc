@@ -40,7 +40,7 @@ Claimed claimed_at(const PGresult* result, int row) {
     Claimed claimed;
     claimed.message = memory_message(fields);
     const std::int64_t due_micros = std::max(int64_at(result, row, kClaimDueAt), kEarliestDueMicros);
-    claimed.due_age_seconds = static_cast<double>(int64_at(result, row, kClaimNow) - due_micros) / 1e6;
+    claimed.age_seconds = static_cast<double>(int64_at(result, row, kClaimNow) - due_micros) / 1e6;
     claimed.duplicate = PQgetisnull(result, row, kClaimDuplicateOf) == 0;
     claimed.duplicate_receipt = optional_text_at(result, row, kClaimDuplicateReceipt);
     return claimed;
@@ -172,8 +172,9 @@ Result<void> PostgresOutbox::describe_rest(Connection& connection, std::vector<S
     std::unordered_map<std::int64_t, RowState> states;
     for (int row = 0; row < PQntuples(result->get()); ++row) {
         const PGresult* r = result->get();
-        states[int64_at(r, row, 0)] = RowState{std::string(text_at(r, row, 1)), read_int32(PQgetvalue(r, row, 2)),
-                                               optional_text_at(r, row, 3), optional_text_at(r, row, 4)};
+        states[int64_at(r, row, 0)] =
+            RowState{phase_of(text_at(r, row, 1)), std::string(text_at(r, row, 1)), read_int32(PQgetvalue(r, row, 2)),
+                     optional_text_at(r, row, 3), optional_text_at(r, row, 4)};
     }
     for (SettleAnswer& answer : answers) {
         const auto found = states.find(answer.id);

@@ -54,7 +54,7 @@ Result<Claimed> claimed_of(Handle& handle, const MemoryRow& row) {
         {row.outbox_id, row.item_id, row.target_space, row.payload_md, row.payload_sha, row.retry_count});
     const auto due = parse_rfc3339(row.next_attempt_at);
     const auto now = parse_rfc3339(row.locked_at.value_or(""));  // the claim has just written it
-    if (due && now) claimed.due_age_seconds = std::chrono::duration<double>(*now - *due).count();
+    if (due && now) claimed.age_seconds = std::chrono::duration<double>(*now - *due).count();
 
     auto dedup = handle.prepared(protocol::kCheckDedup);
     if (!dedup) return Failure(std::move(dedup.error()));
@@ -120,8 +120,8 @@ Result<std::optional<RowState>> row_state(Handle& handle, std::int64_t id) {
     auto found = row.bind(1, id).step();
     if (!found) return Failure(std::move(found.error()));
     if (!*found) return std::nullopt;
-    RowState state{std::string(row.text(0)), static_cast<std::int32_t>(row.integer(1)), row.optional_text(2),
-                   row.optional_text(3)};
+    RowState state{phase_of(row.text(0)), std::string(row.text(0)), static_cast<std::int32_t>(row.integer(1)),
+                   row.optional_text(2), row.optional_text(3)};
     row.reset();
     return state;
 }

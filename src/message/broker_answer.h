@@ -1,0 +1,32 @@
+// How an order broker's HTTP answer becomes an outcome: the table of docs/orders.md as pure code.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "message/http_answer.h"
+#include "message/message.h"
+
+namespace deliverd {
+
+/// How a 409 says that the order was processed before: one of `fields` of its JSON object has the value `value`, or
+/// the body contains `text`. Capitals do not matter; an empty `value` or `text` matches nothing.
+struct ProcessedMatch {
+    std::vector<std::string> fields{"code", "status"};
+    std::string value = "already_processed";
+    std::string text = "already processed";
+};
+
+/// As classify_http_answer(), and beyond it:
+///   - a 2xx is a delivery only when its body is a JSON object whose `idempotency_key` is ours; without one, with
+///   another
+///     one or unreadable it is ambiguous, `UNKNOWN`: the broker may have the order;
+///   - a delivery keeps the broker's answer with the digest of its canonical form (of its bytes where that cannot be
+///     had: numbers no double holds), a processed conflict with kDigestFromConflict;
+///   - a 409 is read by `match`.
+/// The receipt is the answer's `broker_order_id`, else `id`. `body_cut`: the answer was longer than what was read.
+[[nodiscard]] Outcome classify_broker_answer(const HttpAnswer& answer, bool body_cut, std::string_view idempotency_key,
+                                             const ProcessedMatch& match, WallTime now);
+
+}  // namespace deliverd
