@@ -1,0 +1,92 @@
+#include "lane/upkeep.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::lane {
+
+Upkeep::Upkeep(std::vector<Chore> chores, store::Upkeep& store, std::string owner, const Clock& clock, Log& log)
+    : chores_(std::move(chores)), store_(store), owner_(std::move(owner)), clock_(clock), log_(log) {}
+
+Upkeep::~Upkeep() {
+    stop();
+}
+
+void Upkeep::start() {
+    thread_ = std::thread([this] {
+        std::unique_lock lock(mutex_);
+        while (!ending_) {
+            lock.unlock();
+            run_due();
+            lock.lock();
+            wake_.wait_for(lock, wait_between_looks(), [this] { return ending_; });
+        }
+    });
+}
+
+void Upkeep::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+bool Upkeep::ending() {
+    const std::lock_guard lock(mutex_);
+    return ending_;
+}
+
+Duration Upkeep::wait_between_looks() const {
+    Duration wait = kLongestBetweenLooks;
+    for (const Chore& chore : chores_) wait = std::min(wait, chore.interval);
+    return wait;
+}
+
+std::int64_t Upkeep::run_due() {
+    std::int64_t rows = 0;
+    for (const Chore& chore : chores_) {
+        if (ending()) break;
+        rows += run(chore);
+    }
+    return rows;
+}
+
+std::int64_t Upkeep::run(const Chore& chore) {
+    const Result<bool> begun = store_.begin(chore.name, owner_, chore.interval, kLease);
+    if (!begun) complain(chore, begun.error());
+    if (!begun || !*begun) return 0;
+    std::int64_t rows = 0;
+    const bool finished = work_off(chore, rows);
+    if (const auto ended = store_.end(chore.name, owner_, finished); !ended) complain(chore, ended.error());
+    if (rows > 0) log_.info("upkeep done", {{"chore", chore.name}, {"rows", rows}, {"finished", finished}});
+    return rows;
+}
+
+bool Upkeep::work_off(const Chore& chore, std::int64_t& rows) {
+    Instant kept = clock_.now();
+    while (!ending()) {
+        if (clock_.now() - kept >= kKeepAfter) {
+            const Result<bool> ours = store_.keep(owner_, kLease);
+            if (!ours) complain(chore, ours.error());
+            if (!ours || !*ours) return false;
+            kept = clock_.now();
+        }
+        const Result<std::int64_t> done = chore.work(chore.piece);
+        if (!done) {
+            complain(chore, done.error());
+            return false;
+        }
+        rows += *done;
+        if (*done < chore.piece) return true;
+    }
+    return false;
+}
+
+void Upkeep::complain(const Chore& chore, const Error& error) {
+    log_.warn("upkeep failed; it is tried again",
+              {{"chore", chore.name}, {"code", error.code}, {"error", error.message}});
+}
+
+}  // namespace deliverd::lane
