@@ -20,6 +20,20 @@ constexpr std::array kKinds{OutcomeKind::delivered, OutcomeKind::retryable, Outc
 static_assert(kReasons[static_cast<std::size_t>(Reason::db_error)] == Reason::db_error);
 static_assert(kKinds[static_cast<std::size_t>(OutcomeKind::ambiguous)] == OutcomeKind::ambiguous);
 
+constexpr std::string_view kConflictProcessed = "CONFLICT_PROCESSED";
+// NOLINTNEXTLINE(cert-err58-cpp): at worst the program does not start for want of a few bytes
+const std::vector<double> kRetryBounds{0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20};
+
+metrics::Counter dequeue_counter(metrics::Metrics& metrics, const std::string& lane, const char* result) {
+    return metrics.counter("outbox_dequeue_total", "Looks at the table, by whether they found rows.",
+                           {{"lane", lane}, {"result", result}});
+}
+
+metrics::Counter send_counter(metrics::Metrics& metrics, const std::string& lane, const char* outcome) {
+    return metrics.counter("outbox_send_total", "Sends whose end is recorded, by how they ended.",
+                           {{"lane", lane}, {"outcome", outcome}});
+}
+
 }  // namespace
 
 LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Observer* also)
@@ -27,10 +41,22 @@ LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Obse
       lane_(std::move(lane)),
       also_(also),
       claimed_(metrics.counter("outbox_claimed_total", "Rows claimed.", {{"lane", lane_}})),
+      looks_with_rows_(dequeue_counter(metrics, lane_, "success")),
+      empty_looks_(dequeue_counter(metrics, lane_, "empty")),
+      sent_(send_counter(metrics, lane_, "success")),
+      conflict_processed_(send_counter(metrics, lane_, "conflict_processed")),
+      retried_(send_counter(metrics, lane_, "retry")),
+      dead_(send_counter(metrics, lane_, "dead")),
+      retries_(metrics.histogram("outbox_retry_count", "Retries a message had needed when it was sent or given up.",
+                                 {{"lane", lane_}}, kRetryBounds)),
+      send_rate_(metrics.gauge("outbox_send_rate_limit",
+                               "Messages a second that the lane allows itself after a 429; 0 without a limit.",
+                               {{"lane", lane_}})),
       in_flight_(metrics.gauge("outbox_inflight", "Messages at the sink now.", {{"lane", lane_}})),
       oldest_due_(
           metrics.gauge("outbox_oldest_due_seconds", "How long the oldest due row has been due.", {{"lane", lane_}})),
-      lag_(metrics.histogram("outbox_lag_seconds", "How long a row had been due when it was claimed.",
+      lag_(metrics.histogram("outbox_lag_seconds",
+                             "How long a row had waited when it was claimed: since due, or accepted (orders).",
                              {{"lane", lane_}}, metrics::lag_bounds_seconds())) {
     for (const Reason reason : kReasons) {
         flushes_.push_back(metrics.counter("outbox_flush_total", "Rows settled, by reason.",
@@ -45,12 +71,36 @@ LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Obse
 
 void LaneMetrics::on_claimed(std::size_t rows) {
     claimed_.add(static_cast<double>(rows));
+    (rows > 0 ? looks_with_rows_ : empty_looks_).add(1);
     if (also_ != nullptr) also_->on_claimed(rows);
 }
 
 void LaneMetrics::on_lag(double seconds) {
     lag_.observe(seconds);
     if (also_ != nullptr) also_->on_lag(seconds);
+}
+
+void LaneMetrics::on_settled(const store::Settlement& settled) {
+    switch (settled.kind) {
+        case store::SettleKind::sent:
+            (settled.code == kConflictProcessed ? conflict_processed_ : sent_).add(1);
+            break;
+        case store::SettleKind::duplicate:
+            break;
+        case store::SettleKind::retry:
+            retried_.add(1);
+            break;
+        case store::SettleKind::dead:
+            dead_.add(1);
+            break;
+    }
+    if (settled.kind != store::SettleKind::retry) retries_.observe(settled.failures_before);
+    if (also_ != nullptr) also_->on_settled(settled);
+}
+
+void LaneMetrics::on_send_rate(double per_second) {
+    send_rate_.set(per_second);
+    if (also_ != nullptr) also_->on_send_rate(per_second);
 }
 
 void LaneMetrics::on_flush(Reason reason, std::size_t rows) {

@@ -16,6 +16,8 @@ public:
 
     void on_claimed(std::size_t rows) override;
     void on_lag(double seconds) override;
+    void on_settled(const store::Settlement& settled) override;
+    void on_send_rate(double per_second) override;
     void on_flush(lane::Reason reason, std::size_t rows) override;
     void on_database_call(std::string_view operation, Duration took, bool ok) override;
     void on_outcome(OutcomeKind kind, std::string_view code, Duration took) override;
@@ -31,6 +33,14 @@ private:
     const std::string lane_;
     lane::Observer* also_;
     metrics::Counter claimed_;
+    metrics::Counter looks_with_rows_;
+    metrics::Counter empty_looks_;
+    metrics::Counter sent_;
+    metrics::Counter conflict_processed_;
+    metrics::Counter retried_;
+    metrics::Counter dead_;
+    metrics::Histogram retries_;
+    metrics::Gauge send_rate_;
     metrics::Gauge in_flight_;
     metrics::Gauge oldest_due_;
     metrics::Histogram lag_;

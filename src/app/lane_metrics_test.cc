@@ -44,6 +44,46 @@ TEST_F(LaneMetricsTest, ObservationsBecomeSeries) {
     EXPECT_THAT(text, HasSubstr("outbox_oldest_due_seconds{lane=\"memories\"} 11"));
 }
 
+TEST_F(LaneMetricsTest, TheFamiliesOfTheOrderOutboxAreThereFromTheStart) {
+    const std::string text = metrics_.text();
+    for (const char* result : {"success", "empty"}) {
+        EXPECT_THAT(text,
+                    HasSubstr("outbox_dequeue_total{lane=\"memories\",result=\"" + std::string(result) + "\"} 0"));
+    }
+    for (const char* outcome : {"success", "retry", "dead", "conflict_processed"}) {
+        EXPECT_THAT(text, HasSubstr("outbox_send_total{lane=\"memories\",outcome=\"" + std::string(outcome) + "\"} 0"));
+    }
+    EXPECT_THAT(text, HasSubstr("outbox_inflight{lane=\"memories\"} 0"));
+    EXPECT_THAT(text, HasSubstr("outbox_lag_seconds_count{lane=\"memories\"} 0"));
+    EXPECT_THAT(text, HasSubstr("outbox_retry_count_count{lane=\"memories\"} 0"));
+}
+
+TEST_F(LaneMetricsTest, EachEndOfASendIsCountedAsWhatItWas) {
+    const auto settled = [&](store::SettleKind kind, std::int32_t failures, std::string code) {
+        store::Settlement settlement;
+        settlement.kind = kind;
+        settlement.failures_before = failures;
+        settlement.code = std::move(code);
+        observer_.on_settled(settlement);
+    };
+    settled(store::SettleKind::sent, 0, "");
+    settled(store::SettleKind::sent, 2, "CONFLICT_PROCESSED");
+    settled(store::SettleKind::retry, 0, "BROKER_5XX");
+    settled(store::SettleKind::dead, 8, "BROKER_5XX");
+    observer_.on_claimed(0);
+    observer_.on_claimed(0);
+    observer_.on_claimed(4);
+    const std::string text = metrics_.text();
+    EXPECT_THAT(text, HasSubstr("outbox_send_total{lane=\"memories\",outcome=\"success\"} 1"));
+    EXPECT_THAT(text, HasSubstr("outbox_send_total{lane=\"memories\",outcome=\"conflict_processed\"} 1"));
+    EXPECT_THAT(text, HasSubstr("outbox_send_total{lane=\"memories\",outcome=\"retry\"} 1"));
+    EXPECT_THAT(text, HasSubstr("outbox_send_total{lane=\"memories\",outcome=\"dead\"} 1"));
+    EXPECT_THAT(text, HasSubstr("outbox_retry_count_count{lane=\"memories\"} 3")) << "ends, not retries";
+    EXPECT_THAT(text, HasSubstr("outbox_retry_count_sum{lane=\"memories\"} 10"));
+    EXPECT_THAT(text, HasSubstr("outbox_dequeue_total{lane=\"memories\",result=\"empty\"} 2"));
+    EXPECT_THAT(text, HasSubstr("outbox_dequeue_total{lane=\"memories\",result=\"success\"} 1"));
+}
+
 TEST(LaneMetrics, TellsTheSecondObserverToo) {
     struct Counting final : lane::Observer {
         void on_flush(lane::Reason, std::size_t rows) override { flushed += rows; }
