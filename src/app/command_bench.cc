@@ -195,7 +195,7 @@ Result<Figures> measure(store::Database& database, std::int64_t rows, std::int32
     lane.sink.type = SinkConfig::Type::none;
     SettleCounter counter;
     SystemRandom random;
-    auto unit = LaneUnit::make(lane, make_worker_id(random), database, counter, log);
+    auto unit = LaneUnit::make(lane, {}, make_worker_id(random), database, counter, log);
     if (!unit) return tl::unexpected(unit.error());
 
     const double cpu_before = cpu_seconds(usage_now());

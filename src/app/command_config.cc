@@ -17,6 +17,11 @@ struct Row {
     std::string origin;
 };
 
+/// Whether the setting means anything in a lane with this outbox.
+bool applies(const Setting& setting, const std::string& outbox) {
+    return setting.only_outbox.empty() || outbox.empty() || outbox == setting.only_outbox;
+}
+
 void add_row(const Values& values, const std::string& path, const Setting& setting, std::vector<Row>& rows) {
     if (setting.type == SettingType::text_map) {
         for (const auto& [name, text] : values.text_map(path)) {
@@ -25,8 +30,8 @@ void add_row(const Values& values, const std::string& path, const Setting& setti
         }
     } else if (const Value* value = values.find(path)) {
         rows.push_back({path, shown_value(path, *value), value->origin});
-    } else if (!setting.fallback.empty()) {
-        rows.push_back({path, std::string(setting.fallback), "default"});
+    } else if (!setting.fallback.empty() && applies(setting, values.outbox_of(path))) {
+        rows.push_back({path, std::string(values.fallback_of(path)), "default"});
     }
 }
 

@@ -69,7 +69,7 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
     SystemRandom random;
     const std::string worker_id = worker.worker_id.value_or(make_worker_id(random));
     lane::Observer observer;
-    auto unit = LaneUnit::make(*lane, worker_id, **database, observer, log);
+    auto unit = LaneUnit::make(*lane, config.orders, worker_id, **database, observer, log);
     if (!unit) return complain(context, unit.error());
     log.open();
 

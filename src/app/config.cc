@@ -7,10 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <utility>
 
 #include "app/config_database.h"
+#include "app/config_lane.h"
 
 namespace deliverd::app {
 
@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "deliverd.yaml";
 constexpr std::size_t kSha256HexLength = 64;
+constexpr double kSecondsAnHour = 3600;
 
 template <typename Size = std::size_t>
 Size count_of(const Values& values, const std::string& path) {
@@ -71,8 +72,13 @@ public:
         config.log = make_log(values_);
         config.auth = auth();
         config.database = database();
-        for (const std::string& name : values_.names_below("lanes")) config.lanes.push_back(lane(name));
-        check_outboxes();
+        config.orders.ledger_ttl = from_seconds(values_.number("orders.ledger_ttl_hours") * kSecondsAnHour);
+        config.intake.max_waiting = count_of(values_, "orders.max_waiting");
+        config.intake.batch_size = count_of(values_, "orders.group_size");
+        config.intake.writers = count_of(values_, "orders.writers");
+        config.upkeep.ledger_purge_interval = values_.seconds("upkeep.ledger_purge_seconds");
+        config.upkeep.batch_size = count_of<std::int32_t>(values_, "upkeep.batch_size");
+        config.lanes = make_lanes(values_, problems_);
         std::int64_t most = 0;
         for (const std::string& name : values_.names_below("lanes")) {
             most = std::max(most, values_.integer("lanes." + name + ".max_payload_bytes"));
@@ -84,20 +90,6 @@ public:
 private:
     void problem(const std::string& where, std::string message) {
         problems_.push_back({values_.line_of(where), std::move(message)});
-    }
-
-    /// Lanes on one table would take each other's rows: which sink gets a message would be chance.
-    void check_outboxes() {
-        std::map<std::string, std::string> lane_of;
-        for (const std::string& name : values_.names_below("lanes")) {
-            const std::string path = "lanes." + name + ".outbox";
-            if (!values_.has(path)) continue;
-            const auto [first, fresh] = lane_of.emplace(values_.text(path), name);
-            if (fresh) continue;
-            problem(path, fmt::format("{}: lane \"{}\" has outbox {} already, and the two would take each other's "
-                                      "messages; keep one of them",
-                                      path, first->second, first->first));
-        }
     }
 
     api::AuthOptions auth() {
@@ -161,84 +153,6 @@ private:
         return database;
     }
 
-    LaneConfig lane(const std::string& name) {
-        const std::string path = "lanes." + name;
-        LaneConfig lane;
-        lane.options.name = name;
-        lane.options.batch_size = count_of<std::int32_t>(values_, path + ".batch_size");
-        lane.options.parallelism = count_of<std::int32_t>(values_, path + ".parallelism");
-        lane.options.lease = values_.seconds(path + ".lease_seconds");
-        lane.options.idle_poll = values_.seconds(path + ".loop_interval_seconds");
-        lane.options.busy_poll = std::min(lane.options.busy_poll, lane.options.idle_poll);
-        RetryPolicy& retry = lane.options.retry;
-        retry = RetryPolicy::leases(count_of<std::int32_t>(values_, path + ".retry.max"));
-        retry.base_seconds = to_seconds(values_.seconds(path + ".retry.base_seconds"));
-        retry.factor = values_.number(path + ".retry.factor");
-        retry.cap_seconds = to_seconds(values_.seconds(path + ".retry.cap_seconds"));
-        retry.jitter = values_.number(path + ".retry.jitter");
-        if (!values_.has(path + ".outbox") && !has_problem_at(path + ".outbox")) {
-            problem(path, fmt::format("{} needs an outbox, such as `outbox: memory`", path));
-        }
-        lane.sink = sink(path);
-        return lane;
-    }
-
-    /// A key that was given but refused has its own problem already; it is not missing on top of that.
-    bool has_problem_at(const std::string& path) const {
-        return std::ranges::any_of(problems_, [&](const Problem& p) { return p.message.starts_with(path); });
-    }
-
-    SinkConfig sink(const std::string& lane) {
-        const std::string path = lane + ".sink";
-        SinkConfig sink;
-        if (!values_.has(path + ".type")) {
-            if (!has_problem_at(path + ".type")) {
-                problem(values_.line_of(path) > 0 ? path : lane,
-                        fmt::format("{} needs a sink, such as `sink: {{ type: http, url: http://… }}`", lane));
-            }
-            return sink;
-        }
-        const std::string type = values_.text(path + ".type");
-        sink.type = type == "http"      ? SinkConfig::Type::http
-                    : type == "console" ? SinkConfig::Type::console
-                                        : SinkConfig::Type::none;
-        if (sink.type != SinkConfig::Type::http) return sink;
-        sink.http = http_sink(path);
-        return sink;
-    }
-
-    sink::HttpSinkOptions http_sink(const std::string& path) {
-        sink::HttpSinkOptions http;
-        http.url = values_.text(path + ".url");
-        const auto url = sink::check_http_url(http.url);
-        if (!url && !has_problem_at(path + ".url")) {
-            problem(values_.has(path + ".url") ? path + ".url" : path,
-                    fmt::format("{}.url {}", path, url.error().message));
-        }
-        http.headers = values_.text_map(path + ".headers");
-        for (const auto& [name, value] : http.headers) {
-            if (const auto good = sink::check_http_header(name, value); !good) {
-                problem(path + ".headers." + name, fmt::format("{}.headers: {}", path, good.error().message));
-            }
-        }
-        http.token_file = values_.text(path + ".token_file");
-        if (values_.has(path + ".token")) {
-            if (!http.token_file.empty()) problem(path, path + ": token and token_file are both given; keep one");
-            const std::string bearer = "Bearer " + values_.text(path + ".token");
-            if (!sink::check_http_header("Authorization", bearer)) {
-                problem(path + ".token", path + ".token has a line break or another control character");
-            }
-            http.headers.emplace_back("Authorization", bearer);
-        }
-        http.timeout = values_.millis(path + ".timeout_ms");
-        http.connect_timeout = values_.millis(path + ".connect_timeout_ms");
-        http.max_connections = count_of(values_, path + ".max_connections");
-        http.max_answer_bytes = count_of(values_, path + ".max_answer_bytes");
-        http.verify_tls = values_.boolean(path + ".verify_tls");
-        http.receipt_fields = {"memory_id", "id"};
-        return http;
-    }
-
     const Values& values_;
     std::vector<Problem>& problems_;
 };
@@ -274,6 +188,26 @@ void apply_overrides(Values& values, const ConfigRequest& request, std::vector<P
     }
 }
 
+/// OUTBOX_BATCH_SIZE and its like: for every lane of orders, over what the file says.
+void override_orders_lanes(Values& values, const Environment& environment, std::vector<Problem>& problems) {
+    for (const Setting& setting : settings()) {
+        if (setting.orders_environment.empty()) continue;
+        const std::string variable(setting.orders_environment);
+        const auto text = non_empty(environment(variable));
+        if (!text) continue;
+        if (const std::string wrong = check_text(setting, variable, *text); !wrong.empty()) {
+            problems.push_back({0, wrong});
+            continue;
+        }
+        for (const std::string& name : values.names_below("lanes")) {
+            const std::string lane = "lanes." + name;
+            if (values.outbox_of(lane + ".outbox") != "orders") continue;
+            const std::string path = lane + std::string(setting.path.substr(std::string_view("lanes.*").size()));
+            values.set(path, Value{*text, variable, values.line_of(path), &setting, {}});
+        }
+    }
+}
+
 void override_database(Values& values, const ConfigRequest& request, const Environment& environment) {
     const Setting* setting = find_setting("database.url");
     if (request.database_url) {
@@ -298,6 +232,7 @@ LoadedConfig load_config_text(const std::string& yaml, const std::string& file, 
     const Node root = parse_yaml(yaml, problems);
     loaded.values = read_values(root, file, environment, problems);
     override_database(loaded.values, request, environment);
+    override_orders_lanes(loaded.values, environment, problems);
     apply_overrides(loaded.values, request, problems);
     loaded.config = Builder(loaded.values, problems).build();
     std::ranges::sort(problems, {}, [](const Problem& problem) { return std::pair(problem.line, problem.message); });

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "http/server.h"
 #include "lane/lane.h"
+#include "orders/intake.h"
 #include "sink/http/http_sink.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
@@ -35,7 +36,10 @@ struct SinkConfig {
     sink::HttpSinkOptions http;  // when type is http
 };
 
+enum class OutboxKind { memory, orders };
+
 struct LaneConfig {
+    OutboxKind outbox = OutboxKind::memory;
     lane::LaneOptions options;  // without worker_id
     SinkConfig sink;
 };
@@ -43,6 +47,11 @@ struct LaneConfig {
 struct LogConfig {
     LogLevel level = LogLevel::info;
     LogFormat format = LogFormat::automatic;
+};
+
+struct UpkeepConfig {
+    Duration ledger_purge_interval{};
+    std::int32_t batch_size = 0;
 };
 
 struct Config {
@@ -53,6 +62,9 @@ struct Config {
     DatabaseConfig database;
     api::AuthOptions auth;
     LogConfig log;
+    store::OrdersOptions orders;
+    orders::IntakeOptions intake;
+    UpkeepConfig upkeep;
     std::vector<LaneConfig> lanes;
 
     [[nodiscard]] const LaneConfig* find_lane(std::string_view name) const;

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::size_t kMaxSecretBytes = 64 * 1024;
 
-std::string fallback_of(const std::string& path) {
-    const Setting* setting = find_setting(pattern_of(path));
-    return setting == nullptr ? std::string() : std::string(setting->fallback);
-}
-
 bool is_choice(std::string_view choices, std::string_view text) {
     while (true) {
         const std::size_t end = choices.find('|');
@@ -90,8 +85,8 @@ std::optional<double> parse_seconds(std::string_view text) {
 
 std::string check_text(const Setting& setting, std::string_view path, std::string_view text) {
     if (fits(setting, text)) return {};
-    if (setting.path == "lanes.*.outbox" && (text == "orders" || text == "events")) {
-        return fmt::format("{}: outbox \"{}\" is not in this version; it has \"memory\"", path, text);
+    if (setting.path == "lanes.*.outbox" && text == "events") {
+        return fmt::format("{}: outbox \"{}\" is not in this version; it has \"memory\" and \"orders\"", path, text);
     }
     if (setting.secret) return fmt::format("{} must be {}", path, describe_type(setting));
     return fmt::format("{} must be {}, not \"{}\"", path, describe_type(setting), text);
@@ -128,7 +123,21 @@ int Values::line_of(const std::string& path) const {
 
 std::string Values::text(const std::string& path) const {
     const Value* value = find(path);
-    return value != nullptr ? value->text : fallback_of(path);
+    return value != nullptr ? value->text : std::string(fallback_of(path));
+}
+
+std::string_view Values::fallback_of(const std::string& path) const {
+    const Setting* setting = find_setting(pattern_of(path));
+    if (setting == nullptr) return {};
+    return setting->orders_fallback.empty() || outbox_of(path) != "orders" ? setting->fallback
+                                                                           : setting->orders_fallback;
+}
+
+std::string Values::outbox_of(std::string_view path) const {
+    constexpr std::string_view kLanes = "lanes.";
+    if (!path.starts_with(kLanes)) return {};
+    const Value* outbox = find(std::string(path.substr(0, path.find('.', kLanes.size()))) + ".outbox");
+    return outbox == nullptr ? std::string() : outbox->text;
 }
 
 std::int64_t Values::integer(const std::string& path) const {

@@ -53,6 +53,11 @@ public:
     /// How many entries a list ("auth.tokens") has.
     [[nodiscard]] std::size_t entries(const std::string& list) const;
 
+    /// The outbox of the lane that `path` lies in; empty when it is in none, or that has none.
+    [[nodiscard]] std::string outbox_of(std::string_view path) const;
+    /// The default in force at `path`.
+    [[nodiscard]] std::string_view fallback_of(const std::string& path) const;
+
     [[nodiscard]] const std::map<std::string, Value>& all() const { return values_; }
 
 private:

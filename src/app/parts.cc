@@ -82,8 +82,9 @@ std::string cli_actor() {
     return fmt::format("cli:{}", geteuid());
 }
 
-Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, std::string worker_id,
-                                                 store::Database& database, lane::Observer& observer, Log& log) {
+Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const store::OrdersOptions& orders,
+                                                 std::string worker_id, store::Database& database,
+                                                 lane::Observer& observer, Log& log) {
     auto sink = make_sink(config.sink, log);
     if (!sink) {
         return tl::unexpected(Error{sink.error().error_class, sink.error().code,
@@ -91,7 +92,8 @@ Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, std::
     }
     lane::LaneOptions options = config.options;
     options.worker_id = std::move(worker_id);
-    return std::make_unique<LaneUnit>(std::move(options), database.memory_outbox(), std::move(*sink), observer, log);
+    auto outbox = config.outbox == OutboxKind::orders ? database.orders_outbox(orders) : database.memory_outbox();
+    return std::make_unique<LaneUnit>(std::move(options), std::move(outbox), std::move(*sink), observer, log);
 }
 
 LaneUnit::LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,

@@ -60,8 +60,9 @@ inline constexpr Duration kDatabaseStopGrace = std::chrono::seconds(3);
 class LaneUnit {
 public:
     /// `database`, `observer` and `log` outlive the unit.
-    static Result<std::unique_ptr<LaneUnit>> make(const LaneConfig& config, std::string worker_id,
-                                                  store::Database& database, lane::Observer& observer, Log& log);
+    static Result<std::unique_ptr<LaneUnit>> make(const LaneConfig& config, const store::OrdersOptions& orders,
+                                                  std::string worker_id, store::Database& database,
+                                                  lane::Observer& observer, Log& log);
 
     LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
              lane::Observer& observer, Log& log);

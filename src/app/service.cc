@@ -51,7 +51,8 @@ Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
     const std::string worker = make_worker_id(random);
     for (const LaneConfig& lane : config.lanes) {
         auto metrics = std::make_unique<LaneMetrics>(metrics_, lane.options.name, also);
-        auto unit = LaneUnit::make(lane, fmt::format("{}-{}", worker, lane.options.name), *database_, *metrics, log_);
+        auto unit = LaneUnit::make(lane, config.orders, fmt::format("{}-{}", worker, lane.options.name), *database_,
+                                   *metrics, log_);
         if (!unit) return tl::unexpected(unit.error());
         lanes_.push_back({std::move(metrics), std::move(*unit)});
     }

@@ -96,25 +96,117 @@ constexpr auto kSettings = std::to_array<Setting>({
      .doc = "auto: human on a terminal, JSON otherwise.",
      .choices = "auto|human|json"},
 
+    {"orders.ledger_ttl_hours", number, "48", "How long the ledger keeps a broker's answer for callers who ask again.",
+     0.0001, 24 * 3650},
+    {"orders.max_waiting", integer, "4096", "Orders waiting to be stored; further ones get 503.", 1, kMaxCount},
+    {"orders.group_size", integer, "64", "Orders stored with one commit at most.", 1, 10000},
+    {"orders.writers", integer, "2", "Commits on their way at once.", 1, 64},
+
+    {"upkeep.ledger_purge_seconds", seconds, "3600", "How often expired ledger rows are deleted.", 0.1, kDay, "", "s"},
+    {"upkeep.batch_size", integer, "1000", "Rows a delete takes, so that none holds locks for long.", 1, 100000},
+
     {.path = "lanes.*.outbox",
      .type = choice,
      .fallback = "",
-     .doc = "Required: where the messages come from. `memory` is the lease protocol's table `outbox_memory`.",
-     .choices = "memory"},
-    {"lanes.*.batch_size", integer, "100", "Rows a claim takes, and at most a settle.", 1, 10000},
-    {"lanes.*.parallelism", integer, "16", "Messages at the sink at once.", 1, 10000},
-    {"lanes.*.lease_seconds", seconds, "60", "How long a claimed row is this worker's without being renewed.", 0.1,
-     kDay, "", "s"},
-    {"lanes.*.loop_interval_seconds", seconds, "0.5", "Longest wait between looks at an empty table.", 0.001, kDay, "",
-     "s"},
-    {"lanes.*.max_payload_bytes", integer, "1048576", "Longer payloads are refused when they are enqueued.", 1,
-     kMaxBytes, "", "bytes"},
-    {"lanes.*.retry.max", integer, "5", "The failure with this number is the last: the row is dead.", 0, 10000},
-    {"lanes.*.retry.base_seconds", seconds, "60", "After n failures the wait is base · factor^n, in whole seconds.", 0,
-     kDay, "", "s"},
+     .doc = "Required: where the messages come from. `memory` is the lease protocol's table `outbox_memory`, `orders` "
+            "the order outbox.",
+     .choices = "memory|orders"},
+    {.path = "lanes.*.batch_size",
+     .type = integer,
+     .fallback = "100",
+     .doc = "Rows a claim takes, and at most a settle.",
+     .least = 1,
+     .most = 10000,
+     .orders_fallback = "32",
+     .orders_environment = "OUTBOX_BATCH_SIZE"},
+    {.path = "lanes.*.parallelism",
+     .type = integer,
+     .fallback = "16",
+     .doc = "Messages at the sink at once.",
+     .least = 1,
+     .most = 10000,
+     .orders_fallback = "4",
+     .orders_environment = "OUTBOX_PARALLELISM"},
+    {.path = "lanes.*.lease_seconds",
+     .type = seconds,
+     .fallback = "60",
+     .doc = "How long a claimed row is this worker's without being renewed.",
+     .least = 0.1,
+     .most = kDay,
+     .unit = "s",
+     .only_outbox = "memory"},
+    {.path = "lanes.*.loop_interval_seconds",
+     .type = seconds,
+     .fallback = "0.5",
+     .doc = "Longest wait between looks at an empty table.",
+     .least = 0.001,
+     .most = kDay,
+     .unit = "s",
+     .only_outbox = "memory"},
+    {.path = "lanes.*.max_payload_bytes",
+     .type = integer,
+     .fallback = "1048576",
+     .doc = "Longer payloads are refused when they are enqueued.",
+     .least = 1,
+     .most = kMaxBytes,
+     .unit = "bytes",
+     .only_outbox = "memory"},
+    {.path = "lanes.*.stuck_threshold_min",
+     .type = number,
+     .fallback = "10",
+     .doc =
+         "Minutes after which an order that is `sending`, and whose worker has not renewed it, goes back to the queue.",
+     .least = 0.005,
+     .most = 1440,
+     .orders_environment = "OUTBOX_STUCK_THRESHOLD_MIN",
+     .only_outbox = "orders"},
+    {.path = "lanes.*.idle_sleep_ms",
+     .type = integer,
+     .fallback = "200",
+     .doc = "Longest wait between looks at an empty table.",
+     .least = 1,
+     .most = 3'600'000,
+     .unit = "ms",
+     .orders_environment = "OUTBOX_IDLE_SLEEP_MS",
+     .only_outbox = "orders"},
+    {.path = "lanes.*.throttle",
+     .type = boolean,
+     .fallback = "false",
+     .doc = "A 429 pauses and slows the whole lane, not only its own message.",
+     .orders_fallback = "true"},
+    {.path = "lanes.*.retry.max",
+     .type = integer,
+     .fallback = "5",
+     .doc = "memory: the failure with this number is the last, and the row is dead. orders: so many retries, the "
+            "failure after the last one is dead.",
+     .least = 0,
+     .most = 10000,
+     .orders_fallback = "8",
+     .orders_environment = "OUTBOX_RETRY_MAX"},
+    {.path = "lanes.*.retry.base_seconds",
+     .type = seconds,
+     .fallback = "60",
+     .doc = "memory: after n failures the wait is base · factor^n, in whole seconds. orders: base · factor^(n-1).",
+     .least = 0,
+     .most = kDay,
+     .unit = "s",
+     .orders_fallback = "2"},
     {"lanes.*.retry.factor", number, "2", "See `base_seconds`.", 1, 100},
-    {"lanes.*.retry.cap_seconds", seconds, "3600", "No wait is longer, jitter aside.", 1, 30 * kDay, "", "s"},
-    {"lanes.*.retry.jitter", number, "0.3", "Each wait is spread by this fraction either way.", 0, 1},
+    {.path = "lanes.*.retry.cap_seconds",
+     .type = seconds,
+     .fallback = "3600",
+     .doc = "No wait is longer, jitter aside.",
+     .least = 1,
+     .most = 30 * kDay,
+     .unit = "s",
+     .orders_fallback = "256"},
+    {.path = "lanes.*.retry.jitter",
+     .type = number,
+     .fallback = "0.3",
+     .doc = "Each wait is spread by this fraction either way.",
+     .least = 0,
+     .most = 1,
+     .orders_fallback = "0.1"},
     {.path = "lanes.*.sink.type",
      .type = choice,
      .fallback = "",
@@ -135,6 +227,22 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"lanes.*.sink.max_answer_bytes", integer, "65536", "http: as much of an answer's body is read.", 0, kMaxBytes, "",
      "bytes"},
     {"lanes.*.sink.verify_tls", boolean, "true", "http: check the receiver's certificate."},
+    {"lanes.*.sink.ca_file", text, "", "http: PEM file of the authorities to trust, instead of the system's."},
+    {.path = "lanes.*.sink.processed_fields",
+     .type = text,
+     .fallback = "code,status",
+     .doc = "A 409 whose JSON has `processed_value` in one of these fields means that the order was processed before.",
+     .only_outbox = "orders"},
+    {.path = "lanes.*.sink.processed_value",
+     .type = text,
+     .fallback = "already_processed",
+     .doc = "See `processed_fields`; capitals do not matter.",
+     .only_outbox = "orders"},
+    {.path = "lanes.*.sink.processed_text",
+     .type = text,
+     .fallback = "already processed",
+     .doc = "A 409 whose body contains this means the same.",
+     .only_outbox = "orders"},
 });
 
 constexpr std::string_view kFileSuffix = "_file";
@@ -176,6 +284,22 @@ std::string table_type(const Setting& setting) {
             return "names and texts";
     }
     return "";
+}
+
+std::string table_default(const Setting& setting) {
+    std::string out = setting.fallback.empty() ? "–" : fmt::format("`{}`", setting.fallback);
+    if (!setting.orders_fallback.empty()) out += fmt::format(", orders `{}`", setting.orders_fallback);
+    return out;
+}
+
+std::string table_doc(const Setting& setting) {
+    std::string out(setting.doc);
+    if (setting.secret && setting.type == text) out += " Secret.";
+    if (!setting.only_outbox.empty()) out += fmt::format(" Only with `outbox: {}`.", setting.only_outbox);
+    if (!setting.orders_environment.empty()) {
+        out += fmt::format(" For orders `{}` wins over it.", setting.orders_environment);
+    }
+    return out;
 }
 
 }  // namespace
@@ -247,10 +371,8 @@ std::string settings_markdown() {
         }
         std::string name(setting.path);
         if (const std::size_t star = name.find('*'); star != std::string::npos) name.replace(star, 1, "NAME");
-        const std::string fallback = setting.fallback.empty() ? "–" : fmt::format("`{}`", setting.fallback);
-        const bool has_file_form = setting.secret && setting.type == text;
-        out += fmt::format("| `{}` | {} | {} | {}{} |\n", name, table_type(setting), fallback, setting.doc,
-                           has_file_form ? " Secret." : "");
+        out += fmt::format("| `{}` | {} | {} | {} |\n", name, table_type(setting), table_default(setting),
+                           table_doc(setting));
         const bool last = &setting == &kSettings.back();
         if (last || (&setting + 1)->path.substr(0, (&setting + 1)->path.find('.')) != section) out += "\n";
     }

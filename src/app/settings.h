@@ -29,7 +29,10 @@ struct Setting {
     double most = std::numeric_limits<double>::max();
     std::string_view choices = {};  // "a|b|c"
     std::string_view unit = {};
-    bool secret = false;  // masked wherever it is shown; also accepted as <name>_file
+    bool secret = false;                       // masked wherever it is shown; also accepted as <name>_file
+    std::string_view orders_fallback = {};     // in a lane with `outbox: orders`, where its default is another
+    std::string_view orders_environment = {};  // a variable that wins over the file in such a lane
+    std::string_view only_outbox = {};         // the one kind of outbox a lane's setting is for; empty: all
 };
 
 /// In the order of the documentation. Lives as long as the program.
