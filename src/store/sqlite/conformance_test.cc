@@ -2,6 +2,7 @@
 #include "store/lease_conformance.h"
 #include "store/outbox_conformance.h"
 #include "store/sqlite/test_store.h"
+#include "store/upkeep_conformance.h"
 
 namespace deliverd::store::conformance {
 namespace {
@@ -9,6 +10,8 @@ namespace {
 const StoreKind kSqlite{"SQLite", [] { return std::make_unique<sqlite::SqliteTestStore>(true); }};
 
 INSTANTIATE_TEST_SUITE_P(Sqlite, OutboxConformance, ::testing::Values(kSqlite));
+INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
+                         ::testing::Values(UpkeepKind{kSqlite, "deliverd_leases", "deliverd_chores"}));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

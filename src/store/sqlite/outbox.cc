@@ -9,22 +9,18 @@
 
 #include "base/failpoint.h"
 #include "base/text.h"
-#include "client/decimal.h"
 #include "client/lease_arguments.h"
 #include "client/sqlite_protocol.h"
 #include "client/sqlite_rows.h"
 #include "store/memory_message.h"
 #include "store/settle_batch.h"
 #include "store/sqlite/outbox_sql.h"
+#include "store/sqlite/time_modifier.h"
 
 namespace deliverd::store::sqlite {
 namespace {
 
 namespace protocol = client::sqlite_sql;
-
-std::string delay_modifier(double seconds) {
-    return "+" + client::decimal(seconds, 3) + " seconds";
-}
 
 Result<std::vector<MemoryRow>> claim_rows(Handle& handle, const ClaimRequest& request) {
     auto statement = handle.prepared(request.after ? protocol::kClaimAfter : protocol::kClaim);
@@ -105,7 +101,7 @@ Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settle
     auto statement = handle.prepared(sql);
     if (!statement) return Failure(std::move(statement.error()));
     const std::optional<std::string> note = settle_note(settlement);
-    const std::string delay = delay_modifier(settle_delay_seconds(settlement));
+    const std::string delay = time_ahead(settle_delay_seconds(settlement));
     (*statement)->bind(1, settlement.id).bind(2, worker_id).bind(3, note);
     (*statement)->bind(4, std::int64_t{settlement.failures_before});
     if (settlement.kind == SettleKind::retry) (*statement)->bind(5, std::string_view(delay));

@@ -7,6 +7,7 @@
 #include "store/sqlite/migrator.h"
 #include "store/sqlite/outbox.h"
 #include "store/sqlite/outbox_sql.h"
+#include "store/sqlite/upkeep.h"
 
 namespace deliverd::store {
 namespace {
@@ -71,6 +72,8 @@ public:
     }
 
     std::unique_ptr<Outbox> memory_outbox() override { return std::make_unique<sqlite::SqliteOutbox>(*file_); }
+
+    std::unique_ptr<Upkeep> upkeep() override { return std::make_unique<sqlite::SqliteUpkeep>(*file_); }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
         return make_session_lease([this] { return open_session(*file_); }, std::move(audit_actor), max_payload_bytes_);
