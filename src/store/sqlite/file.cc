@@ -118,6 +118,11 @@ Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {
     return Transaction(handle);
 }
 
+Result<Transaction> Transaction::begin_reading(Handle& handle) {
+    if (auto begun = handle.run("begin"); !begun) return Failure(std::move(begun.error()));
+    return Transaction(handle);
+}
+
 Transaction::~Transaction() {
     // Some failures have rolled back already, and then this one is refused, which is as good.
     if (handle_ != nullptr) static_cast<void>(handle_->run("rollback"));

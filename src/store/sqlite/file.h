@@ -7,6 +7,8 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "base/clock.h"
 #include "client/sqlite_statement.h"
@@ -99,6 +101,8 @@ enum class Durability {
 class Transaction {
 public:
     [[nodiscard]] static Result<Transaction> begin(Handle& handle, Durability durability);
+    /// Takes no lock: what is read in it is of one moment.
+    [[nodiscard]] static Result<Transaction> begin_reading(Handle& handle);
     ~Transaction();
     Transaction(Transaction&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     Transaction& operator=(Transaction&&) = delete;
@@ -109,5 +113,31 @@ private:
     explicit Transaction(Handle& handle) : handle_(&handle) {}
     Handle* handle_;
 };
+
+/// `work` (a Result from a Handle&) on the writing connection, in a transaction that commits when it succeeds.
+template <typename Work>
+[[nodiscard]] std::invoke_result_t<Work, Handle&> in_transaction(File& file, Durability durability, Work work) {
+    auto handle = file.writer();
+    if (!handle) return Failure(std::move(handle.error()));
+    auto transaction = Transaction::begin(**handle, durability);
+    if (!transaction) return Failure(std::move(transaction.error()));
+    auto answer = work(**handle);
+    if (!answer) return answer;
+    if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
+    return answer;
+}
+
+/// `read` for every row the bound statement answers; it is reset afterwards.
+template <typename Read>
+[[nodiscard]] Result<void> each_row(SqliteStatement& statement, Read read) {
+    for (;;) {
+        auto more = statement.step();
+        if (!more) return Failure(std::move(more.error()));
+        if (!*more) break;
+        read(statement);
+    }
+    statement.reset();
+    return {};
+}
 
 }  // namespace deliverd::store::sqlite

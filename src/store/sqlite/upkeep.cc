@@ -70,62 +70,44 @@ Result<bool> SqliteUpkeep::begin(std::string_view chore, std::string_view owner,
     if (auto ok = check_upkeep_name("owner", owner); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_span("interval", interval); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_span("lease", lease); !ok) return Failure(std::move(ok.error()));
-    auto handle = file_.writer();
-    if (!handle) return Failure(std::move(handle.error()));
-    auto transaction = Transaction::begin(**handle, Durability::relaxed);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto done = done_lately(**handle, chore, interval);
-    if (!done) return Failure(std::move(done.error()));
-    if (*done) return false;
-    auto held = hold(**handle, kTakeLease, owner, lease);
-    if (!held) return held;
-    if (auto committed = transaction->commit(); !committed) return Failure(std::move(committed.error()));
-    return held;
+    return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<bool> {
+        auto done = done_lately(handle, chore, interval);
+        if (!done) return done;
+        if (*done) return false;
+        return hold(handle, kTakeLease, owner, lease);
+    });
 }
 
 Result<bool> SqliteUpkeep::keep(std::string_view owner, Duration lease) {
     if (auto ok = check_upkeep_name("owner", owner); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_span("lease", lease); !ok) return Failure(std::move(ok.error()));
-    auto handle = file_.writer();
-    if (!handle) return Failure(std::move(handle.error()));
-    auto transaction = Transaction::begin(**handle, Durability::relaxed);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto held = hold(**handle, kKeepLease, owner, lease);
-    if (!held) return held;
-    if (auto committed = transaction->commit(); !committed) return Failure(std::move(committed.error()));
-    return held;
+    return in_transaction(file_, Durability::relaxed,
+                          [&](Handle& handle) { return hold(handle, kKeepLease, owner, lease); });
 }
 
 Result<void> SqliteUpkeep::end(std::string_view chore, std::string_view owner, bool finished) {
     if (auto ok = check_upkeep_name("chore", chore); !ok) return ok;
     if (auto ok = check_upkeep_name("owner", owner); !ok) return ok;
-    auto handle = file_.writer();
-    if (!handle) return Failure(std::move(handle.error()));
-    auto transaction = Transaction::begin(**handle, Durability::full);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto lease = (*handle)->prepared(kFreeLease);
-    if (!lease) return Failure(std::move(lease.error()));
-    if (auto freed = (*lease)->bind(1, kUpkeepLease).bind(2, owner).run(); !freed) return freed;
-    if (finished && (*handle)->changes() == 1) {
-        auto note = (*handle)->prepared(kNoteDone);
+    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<void> {
+        auto lease = handle.prepared(kFreeLease);
+        if (!lease) return Failure(std::move(lease.error()));
+        if (auto freed = (*lease)->bind(1, kUpkeepLease).bind(2, owner).run(); !freed) return freed;
+        if (!finished || handle.changes() != 1) return {};
+        auto note = handle.prepared(kNoteDone);
         if (!note) return Failure(std::move(note.error()));
-        if (auto noted = (*note)->bind(1, chore).run(); !noted) return noted;
-    }
-    return transaction->commit();
+        return (*note)->bind(1, chore).run();
+    });
 }
 
 Result<std::int64_t> SqliteUpkeep::purge_ledger(std::int32_t limit) {
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
-    auto handle = file_.writer();
-    if (!handle) return Failure(std::move(handle.error()));
-    auto transaction = Transaction::begin(**handle, Durability::relaxed);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto statement = (*handle)->prepared(kPurgeLedger);
-    if (!statement) return Failure(std::move(statement.error()));
-    if (auto done = (*statement)->bind(1, std::int64_t{limit}).run(); !done) return Failure(std::move(done.error()));
-    const std::int64_t purged = (*handle)->changes();
-    if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
-    return purged;
+    return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<std::int64_t> {
+        auto statement = handle.prepared(kPurgeLedger);
+        if (!statement) return Failure(std::move(statement.error()));
+        auto done = (*statement)->bind(1, std::int64_t{limit}).run();
+        if (!done) return Failure(std::move(done.error()));
+        return handle.changes();
+    });
 }
 
 }  // namespace deliverd::store::sqlite
