@@ -5,6 +5,8 @@
 #include "store/session_lease.h"
 #include "store/sqlite/file.h"
 #include "store/sqlite/migrator.h"
+#include "store/sqlite/orders.h"
+#include "store/sqlite/orders_outbox.h"
 #include "store/sqlite/outbox.h"
 #include "store/sqlite/outbox_sql.h"
 #include "store/sqlite/upkeep.h"
@@ -72,6 +74,14 @@ public:
     }
 
     std::unique_ptr<Outbox> memory_outbox() override { return std::make_unique<sqlite::SqliteOutbox>(*file_); }
+
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) override {
+        return std::make_unique<sqlite::SqliteOrdersOutbox>(*file_, options);
+    }
+
+    std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
+        return std::make_unique<sqlite::SqliteOrders>(*file_, options);
+    }
 
     std::unique_ptr<Upkeep> upkeep() override { return std::make_unique<sqlite::SqliteUpkeep>(*file_); }
 

@@ -1,0 +1,136 @@
+// The statements of order intake and of the order outbox on SQLite.
+#pragma once
+
+#include <string_view>
+
+namespace deliverd::store::sqlite::orders_sql {
+
+#define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+#define DELIVERD_NOW_AND(modifier) "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', " modifier ")"
+#define DELIVERD_ORDER                                                                                \
+    "o.id, o.idempotency_key, o.request_json, o.request_digest, o.trace_id, o.status, o.retry_count," \
+    " o.next_attempt_at, o.last_error, o.last_error_detail, o.broker_order_id, o.created_at, o.updated_at"
+#define DELIVERD_HELD " where id = ?1 and status = 'sending' and locked_by = ?2 and retry_count = ?3"
+#define DELIVERD_CLAIM_FROM                                                                             \
+    "update outbox_orders set status = 'sending', locked_by = ?1, updated_at = " DELIVERD_NOW           \
+    " where id in (select id from outbox_orders indexed by outbox_orders_claim where status = 'queued'" \
+    " and next_attempt_at <= " DELIVERD_NOW
+#define DELIVERD_CLAIM_ORDER                                                                         \
+    " order by next_attempt_at, id limit ?2) returning id, idempotency_key, request_json, trace_id," \
+    " retry_count, next_attempt_at, created_at, updated_at"
+
+/// 1 key, 2 request, 3 digest, 4 trace id. Answers nothing when the key is known.
+inline constexpr std::string_view kAccept =
+    "insert into outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at, created_at,"
+    " updated_at, trace_id) values (?1, ?2, ?3, 'queued', " DELIVERD_NOW ", " DELIVERD_NOW ", " DELIVERD_NOW
+    ", nullif(?4, '')) on conflict (idempotency_key) do nothing returning id, status, created_at, updated_at";
+
+/// 1 order id, 2 the time to live as a modifier, 3 digest and 4 text of the broker's answer, or NULL.
+inline constexpr std::string_view kLedger =
+    "insert into idempo_ledger (idempotency_key, request_digest, expires_at, result_digest, result_json)"
+    " select idempotency_key, request_digest, " DELIVERD_NOW_AND("?2") ", ?3, ?4 from outbox_orders where id = ?1"
+    " on conflict (idempotency_key) do update set request_digest = excluded.request_digest,"
+    " expires_at = excluded.expires_at, result_digest = excluded.result_digest, result_json = excluded.result_json";
+
+/// 1 ids as a JSON array, 2 reason, 3 status before or NULL, 4 worker or NULL, 5 actor; the rest from the rows as they
+/// are now. The detail is of the failure that the line tells of, not of an earlier one.
+inline constexpr std::string_view kAuditRows =
+    "insert into outbox_audit (outbox, outbox_id, reason, status_from, status_to, retry_count, last_error, detail,"
+    " idempotency_key, trace_id, broker_order_id, worker, actor)"
+    " select 'orders', o.id, ?2, ?3, o.status, o.retry_count, o.last_error,"
+    " case when o.status in ('failed', 'dead') then o.last_error_detail end, o.idempotency_key, o.trace_id, "
+    "o.broker_order_id, ?4, ?5 from json_each(?1) as given cross join outbox_orders o"
+    " on o.id = given.value";
+
+/// 1 key.
+inline constexpr std::string_view kFind =
+    "select " DELIVERD_ORDER
+    ", l.result_digest, l.result_json from outbox_orders o left join idempo_ledger l"
+    " on l.idempotency_key = o.idempotency_key where o.idempotency_key = ?1";
+
+/// 1 order id, 2 how many at most. Newest first.
+inline constexpr std::string_view kTrail =
+    "select at, reason, status_from, status_to, retry_count, last_error, detail, broker_order_id, worker, actor"
+    " from outbox_audit indexed by outbox_audit_trail where outbox_id = ?1 and outbox = 'orders'"
+    " order by audit_id desc limit ?2";
+
+/// 1 status or NULL, 2 below this id, 3 how many at most.
+inline constexpr std::string_view kList = "select " DELIVERD_ORDER
+                                          " from outbox_orders o where (?1 is null or o.status = ?1) and o.id < ?2"
+                                          " order by o.id desc limit ?3";
+
+/// 1 how many at most.
+inline constexpr std::string_view kRequeue =
+    "update outbox_orders set status = 'queued', updated_at = " DELIVERD_NOW
+    " where id in (select id from outbox_orders indexed by outbox_orders_failed where status = 'failed'"
+    " and next_attempt_at <= " DELIVERD_NOW " order by next_attempt_at, id limit ?1) returning id";
+
+/// 1 worker, 2 limit. Rows come back in any order.
+inline constexpr std::string_view kClaim = DELIVERD_CLAIM_FROM DELIVERD_CLAIM_ORDER;
+
+/// The same behind the position (3 due time, 4 id).
+inline constexpr std::string_view kClaimAfter =
+    DELIVERD_CLAIM_FROM " and (next_attempt_at, id) > (?3, ?4)" DELIVERD_CLAIM_ORDER;
+
+/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 the broker's name for it or NULL.
+inline constexpr std::string_view kSent =
+    "update outbox_orders set status = 'sent', locked_by = null, last_error = ?4, last_error_detail = null,"
+    " broker_order_id = ?5, updated_at = " DELIVERD_NOW DELIVERD_HELD;
+
+/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 the delay as a modifier.
+inline constexpr std::string_view kRetryAfter =
+    "update outbox_orders set status = 'failed', locked_by = null, retry_count = retry_count + 1,"
+    " next_attempt_at = " DELIVERD_NOW_AND("?6") ", last_error = ?4, last_error_detail = ?5,"
+    " updated_at = " DELIVERD_NOW DELIVERD_HELD;
+
+/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error. The count is that of retries: it stays.
+inline constexpr std::string_view kGiveUp =
+    "update outbox_orders set status = 'dead', locked_by = null, last_error = ?4, last_error_detail = ?5,"
+    " updated_at = " DELIVERD_NOW DELIVERD_HELD;
+
+/// 1 ids as a JSON array, 2 worker.
+inline constexpr std::string_view kRenew =
+    "update outbox_orders set updated_at = " DELIVERD_NOW
+    " where id in (select value from json_each(?1)) and status = 'sending' and locked_by = ?2 returning id";
+inline constexpr std::string_view kRelease =
+    "update outbox_orders set status = 'queued', locked_by = null, updated_at = " DELIVERD_NOW
+    " where id in (select value from json_each(?1)) and status = 'sending' and locked_by = ?2 returning id";
+
+/// 1 how long they must have been silent, as a modifier back in time.
+inline constexpr std::string_view kRescue =
+    "update outbox_orders indexed by outbox_orders_sending set status = 'queued', locked_by = null,"
+    " updated_at = " DELIVERD_NOW " where status = 'sending' and updated_at < " DELIVERD_NOW_AND("?1") " returning id";
+
+/// 1 id, 2 reason, 3 detail, 4 count, 5 worker and actor. The order may be gone.
+inline constexpr std::string_view kAuditNote =
+    "insert into outbox_audit (outbox, outbox_id, reason, detail, retry_count, worker, actor, idempotency_key,"
+    " trace_id) select 'orders', ?1, ?2, ?3, ?4, ?5, ?5, o.idempotency_key, o.trace_id"
+    " from (select 1) left join outbox_orders o on o.id = ?1";
+
+/// 1 id.
+inline constexpr std::string_view kRowState =
+    "select status, retry_count, locked_by, last_error_detail from outbox_orders where id = ?1";
+
+/// Of the thousand rows of each state that have been due for longest: the oldest is among them unless more retries than
+/// that are overdue, and a long queue is not read to its end.
+inline constexpr std::string_view kLag =
+    "select (julianday('now') - julianday(min(created_at))) * 86400.0 from ("
+    "select * from (select created_at from outbox_orders indexed by outbox_orders_claim where status = 'queued'"
+    " and next_attempt_at <= " DELIVERD_NOW
+    " order by next_attempt_at, id limit 1000) union all "
+    "select * from (select created_at from outbox_orders indexed by outbox_orders_failed where status = 'failed'"
+    " and next_attempt_at <= " DELIVERD_NOW
+    " order by next_attempt_at, id limit 1000) union all "
+    "select * from (select created_at from outbox_orders indexed by outbox_orders_sending where status = 'sending'"
+    " order by id limit 1000))";
+
+inline constexpr std::string_view kCounts = "select status, count(*) from outbox_orders group by status";
+
+#undef DELIVERD_CLAIM_ORDER
+#undef DELIVERD_CLAIM_FROM
+#undef DELIVERD_HELD
+#undef DELIVERD_ORDER
+#undef DELIVERD_NOW_AND
+#undef DELIVERD_NOW
+
+}  // namespace deliverd::store::sqlite::orders_sql
