@@ -1,4 +1,4 @@
-// What both conformance suites ask of a store under test. Only tests include this.
+// What the conformance suites ask of a store under test. Only tests include this.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,6 +36,14 @@ public:
     void set_due(std::int64_t id, int seconds_from_now) {
         execute("update outbox_memory set next_attempt_at = " + time_expression(seconds_from_now) +
                 " where outbox_id = " + std::to_string(id));
+    }
+    void set_order_due(std::int64_t id, int seconds_from_now) {
+        execute("update outbox_orders set next_attempt_at = " + time_expression(seconds_from_now) +
+                " where id = " + std::to_string(id));
+    }
+    /// As if `seconds` had passed since every claim and renewal.
+    void age_sending(int seconds) {
+        execute("update outbox_orders set updated_at = " + time_expression(-seconds) + " where status = 'sending'");
     }
 };
 
