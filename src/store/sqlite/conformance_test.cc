@@ -1,5 +1,8 @@
 #include "store/database_conformance.h"
 #include "store/lease_conformance.h"
+#include "store/orders_conformance.h"
+#include "store/orders_holding_conformance.h"
+#include "store/orders_outbox_conformance.h"
 #include "store/outbox_conformance.h"
 #include "store/sqlite/test_store.h"
 #include "store/upkeep_conformance.h"
@@ -10,6 +13,9 @@ namespace {
 const StoreKind kSqlite{"SQLite", [] { return std::make_unique<sqlite::SqliteTestStore>(true); }};
 
 INSTANTIATE_TEST_SUITE_P(Sqlite, OutboxConformance, ::testing::Values(kSqlite));
+INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersConformance, ::testing::Values(kSqlite));
+INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersOutboxConformance, ::testing::Values(kSqlite));
+INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersHoldingConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kSqlite, "deliverd_leases", "deliverd_chores"}));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
