@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "store/memory_message.h"
 #include "store/migration_plan.h"
+#include "store/order_row.h"
 #include "store/settle_batch.h"
 #include "store/wait_limit.h"
 
@@ -33,6 +34,32 @@ RC_GTEST_PROP(MemoryMessage, AnyBytesGiveABodyThatReadsBack, (std::string payloa
     RC_ASSERT(std::string(body.at("payload_md").as_string()) == valid_utf8(payload));
     RC_ASSERT(std::string(body.at("target_space").as_string()) == valid_utf8(space));
     RC_ASSERT(body.at("item_id").as_int64() == -5);
+}
+
+TEST(OrderRow, IsAMessageUnderItsKey) {
+    const Message message = order_message({7, "key-1", R"({"a":1e2})", "t-1", 3});
+    EXPECT_EQ(message.id, 7);
+    EXPECT_EQ(message.message_id, "key-1");
+    EXPECT_EQ(message.body, R"({"a":1e2})");
+    EXPECT_EQ(message.failures, 3);
+    EXPECT_THAT(message.headers, ElementsAre(::testing::Pair("X-Trace-Id", "t-1")));
+    EXPECT_TRUE(order_message({7, "key-1", "{}", "", 0}).headers.empty());
+}
+
+TEST(OrderRow, KeepsOfASettlementWhatItsKindHas) {
+    Settlement settlement{.id = 1, .kind = SettleKind::sent, .receipt = "B-1", .answer = ReceiverAnswer{"{}", "d"}};
+    EXPECT_EQ(order_settled(settlement).broker_order_id, "B-1");
+    EXPECT_EQ(order_settled(settlement).result_digest, "d");
+    EXPECT_EQ(order_settled(settlement).result_json, "{}");
+    EXPECT_FALSE(order_settled(settlement).last_error || order_settled(settlement).last_error_detail);
+    settlement.kind = SettleKind::retry;
+    settlement.code = "BROKER_5XX";
+    settlement.error = std::string(100'000, 'e');
+    const OrderSettled failed = order_settled(settlement);
+    EXPECT_FALSE(failed.broker_order_id || failed.result_digest || failed.result_json);
+    EXPECT_EQ(failed.last_error, "BROKER_5XX");
+    EXPECT_LE(failed.last_error_detail.value().size(), kMaxStoredErrorBytes);
+    EXPECT_EQ(order_settle_reason(SettleKind::duplicate), "outbox_flush_success");
 }
 
 RC_GTEST_PROP(Storable, IsAlwaysTextBothDatabasesTake, (std::string bytes)) {
