@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "client/lease_arguments.h"
 #include "client/sqlite_rows.h"
-#include "store/memory_message.h"
+#include "store/order_row.h"
 #include "store/settle_batch.h"
 #include "store/sqlite/orders.h"
 #include "store/sqlite/orders_sql.h"
@@ -83,25 +83,21 @@ std::optional<std::string> unsendable(const ClaimedOrder& row) {
     return std::nullopt;
 }
 
-Claimed claimed_of(ClaimedOrder row) {
+Claimed claimed_of(const ClaimedOrder& row) {
     Claimed claimed;
+    claimed.message = order_message({row.id, row.idempotency_key, row.request_json, row.trace_id, row.retry_count});
     const auto created = parse_rfc3339(row.created_at);
     const auto now = parse_rfc3339(row.claimed_at);
     if (created && now) claimed.age_seconds = std::chrono::duration<double>(*now - *created).count();
-    Message& message = claimed.message;
-    message.id = row.id;
-    message.message_id = row.idempotency_key;
-    message.key = std::move(row.idempotency_key);
-    message.body = std::move(row.request_json);
-    message.content_type = "application/json";
-    message.failures = row.retry_count;
-    if (!row.trace_id.empty()) message.headers.emplace_back("X-Trace-Id", std::move(row.trace_id));
     return claimed;
 }
 
-std::optional<std::string> text_or_null(std::string_view text) {
-    if (text.empty()) return std::nullopt;
-    return storable(text);
+/// Given up without an attempt.
+Settlement burial(const ClaimedOrder& row, std::string why) {
+    Settlement dead{row.id, SettleKind::dead, row.retry_count};
+    dead.code = "BAD_REQUEST";
+    dead.error = std::move(why);
+    return dead;
 }
 
 }  // namespace
@@ -127,20 +123,15 @@ Result<ClaimBatch> SqliteOrdersOutbox::claim(const ClaimRequest& request) {
         if (!rows) return Failure(std::move(rows.error()));
         ClaimBatch batch;
         batch.rows.reserve(rows->size());
-        for (ClaimedOrder& row : *rows) {
-            const Cursor position{row.next_attempt_at, row.id};
+        for (const ClaimedOrder& row : *rows) {
             if (auto why = unsendable(row)) {
-                // Given up without an attempt.
-                Settlement dead{row.id, SettleKind::dead, row.retry_count};
-                dead.code = "BAD_REQUEST";
-                dead.error = std::move(*why);
-                auto buried = settle_row(handle, request.worker_id, dead);
+                auto buried = settle_row(handle, request.worker_id, burial(row, std::move(*why)));
                 if (!buried) return Failure(std::move(buried.error()));
                 continue;
             }
-            batch.rows.push_back(claimed_of(std::move(row)));
-            batch.last = position;
+            batch.rows.push_back(claimed_of(row));
         }
+        if (!batch.rows.empty()) batch.last = Cursor{rows->back().next_attempt_at, rows->back().id};
         return batch;
     });
 }
@@ -150,24 +141,20 @@ Result<bool> SqliteOrdersOutbox::settle_row(Handle& handle, std::string_view wor
     const bool retry = settlement.kind == SettleKind::retry;
     auto statement = handle.prepared(sent ? orders_sql::kSent : retry ? orders_sql::kRetryAfter : orders_sql::kGiveUp);
     if (!statement) return Failure(std::move(statement.error()));
-    const std::optional<std::string> code = text_or_null(settlement.code);
-    const std::optional<std::string> fifth =
-        sent ? text_or_null(settlement.receipt.value_or("")) : settle_note(settlement);
+    const OrderSettled settled = order_settled(settlement);
     const std::string delay = time_ahead(settle_delay_seconds(settlement));
     (*statement)->bind(1, settlement.id).bind(2, worker_id).bind(3, std::int64_t{settlement.failures_before});
-    (*statement)->bind(4, code).bind(5, fifth);
+    (*statement)->bind(4, settled.last_error).bind(5, settled.last_error_detail);
+    if (sent) (*statement)->bind(5, settled.broker_order_id);
     if (retry) (*statement)->bind(6, std::string_view(delay));
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     if (handle.changes() != 1) return false;
     if (sent) {
-        std::optional<std::string> digest;
-        std::optional<std::string> body;
-        if (settlement.answer) digest = storable(settlement.answer->digest);
-        if (settlement.answer) body = storable(settlement.answer->body);
-        auto kept = write_ledger(handle, settlement.id, options_.ledger_ttl, digest, body);
+        auto kept =
+            write_ledger(handle, settlement.id, options_.ledger_ttl, settled.result_digest, settled.result_json);
         if (!kept) return Failure(std::move(kept.error()));
     }
-    const OrderStep step = step_of(settle_reason(settlement.kind), "sending", worker_id);
+    const OrderStep step = step_of(order_settle_reason(settlement.kind), "sending", worker_id);
     auto noted = audit_orders(handle, std::span(&settlement.id, 1), step);
     if (!noted) return Failure(std::move(noted.error()));
     return true;
