@@ -2,7 +2,6 @@
 
 #include "store/migration_plan.h"
 #include "store/postgres/migrator.h"
-#include "store/postgres/outbox_sql.h"
 
 namespace deliverd::store::postgres {
 namespace {

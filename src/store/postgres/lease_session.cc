@@ -4,7 +4,7 @@
 
 #include "base/sha256.h"
 #include "client/lease_postgres.h"
-#include "store/postgres/outbox_sql.h"
+#include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {

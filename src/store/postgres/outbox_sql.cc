@@ -1,14 +1,9 @@
 #include "store/postgres/outbox_sql.h"
 
+#include "store/postgres/sql_text.h"
+
 namespace deliverd::store::postgres {
 namespace {
-
-std::string replaced(std::string text, std::string_view what, std::string_view with) {
-    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
-        text.replace(at, what.size(), with);
-    }
-    return text;
-}
 
 /// @memory and @audit stand for the tables, @after for the condition of a claim with a position, @held for what a
 /// batch works on.
@@ -115,7 +110,7 @@ insert into @audit (outbox, outbox_id, reason, last_error, retry_count, worker, 
 select 'memory', i.id, i.reason, i.detail, i.retry_count, $1::text, $1::text
 from unnest($2::bigint[], $3::text[], $4::text[], $5::int[]) as i (id, reason, detail, retry_count))";
 
-/// -infinity, which an INSERT may say for "at once", is no time to count from: kEarliestDueMicros in its place.
+/// -infinity, which an INSERT may say for "at once", is no time to count from: kEarliestMicros in its place.
 constexpr std::string_view kLag = R"(
 select date_part('epoch', now() - greatest(next_attempt_at, timestamptz '1970-01-01 00:00:00Z'))
 from @memory
@@ -135,16 +130,6 @@ select count(*) from gone)";
 
 }  // namespace
 
-std::string quoted(std::string_view name) {
-    std::string out = "\"";
-    for (const char c : name) {
-        if (c == '"') out.push_back('"');
-        out.push_back(c);
-    }
-    out.push_back('"');
-    return out;
-}
-
 OutboxStatements::OutboxStatements(std::string_view schema) {
     const std::string prefix = quoted(schema) + ".";
     const auto on_held = [](std::string_view sql, std::string_view input, std::string_view fence) {
@@ -154,7 +139,6 @@ OutboxStatements::OutboxStatements(std::string_view schema) {
         sql = replaced(std::move(sql), "@memory", prefix + "outbox_memory");
         return Statement{"memory_" + std::move(name), replaced(std::move(sql), "@audit", prefix + "outbox_audit")};
     };
-    relax_commit = statement("relax_commit", "select set_config('synchronous_commit', 'off', true)");
     claim = statement("claim", replaced(std::string(kClaim), "@after", ""));
     claim_after = statement("claim_after", replaced(std::string(kClaim), "@after", kAfter));
     settle = statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
@@ -165,7 +149,6 @@ OutboxStatements::OutboxStatements(std::string_view schema) {
     lag = statement("lag", std::string(kLag));
     counts = statement("counts", std::string(kCounts));
     remove = statement("remove", std::string(kRemove));
-    ping = statement("ping", "select 1");
 }
 
 }  // namespace deliverd::store::postgres

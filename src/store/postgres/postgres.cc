@@ -63,7 +63,7 @@ public:
         return postgres::inspect(**connection, options_.schema);
     }
 
-    Result<void> ping(Duration deadline) override { return postgres::PostgresOutbox(pool_, "").ping(deadline); }
+    Result<void> ping(Duration deadline) override { return postgres::ping_server(pool_, deadline); }
 
     void limit_waits(Duration at_most) override { pool_.limit_waits(at_most); }
 

@@ -1,0 +1,72 @@
+// What every outbox on PostgreSQL does in the same way: one statement a batch on a borrowed connection, and its answer
+// matched with what was asked.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "store/outbox.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/pool.h"
+
+namespace deliverd::store::postgres {
+
+/// The statements of an outbox whose parameters and answers are the same for all.
+struct BatchStatements {
+    Statement settle;      // what settle_params() makes; answers the ids of those that applied
+    Statement row_states;  // ids; answers id, status, count, worker, error of those that are there
+    Statement renew;       // worker, ids; answers id, renewed (else lost)
+    Statement release;     // worker, ids; answers the ids
+    Statement audit;       // worker, ids, reasons, details, counts
+    Statement lag;         // answers the seconds, or no row
+    Statement counts;      // answers status, count
+};
+
+/// Borrows a connection and runs one statement.
+[[nodiscard]] Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect);
+
+/// A step for the head of a transaction whose commit need not reach the disk: a claim that a crash forgets is only a
+/// lease that runs out.
+[[nodiscard]] Step relaxed_commit();
+
+/// Answers when the server does.
+[[nodiscard]] Result<void> ping_server(Pool& pool, Duration deadline);
+
+class BatchOutbox : public Outbox {
+public:
+    Result<std::vector<SettleAnswer>> settle(std::string_view worker_id, std::span<const Settlement> settlements) final;
+    Result<RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) final;
+    Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) final;
+    Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) final;
+    Result<double> lag_seconds() final;
+    Result<OutboxCounts> counts() final;
+    Result<void> ping(Duration deadline) final { return ping_server(pool_, deadline); }
+
+protected:
+    /// `pool` outlives the outbox.
+    explicit BatchOutbox(Pool& pool) : pool_(pool) {}
+
+    Pool& pool() { return pool_; }
+
+private:
+    [[nodiscard]] virtual const BatchStatements& statements() const = 0;
+    /// For the settlements in this order.
+    [[nodiscard]] virtual Params settle_params(std::string_view worker_id, std::span<const Settlement> settlements,
+                                               std::span<const std::size_t> order) const = 0;
+
+    /// A statement that takes worker and ids; without ids a null result, which libpq takes for an empty one.
+    Result<PgResult> run_on_ids(const Statement& statement, std::string_view worker_id,
+                                std::span<const std::int64_t> ids);
+    Result<void> describe_rest(Connection& connection, std::vector<SettleAnswer>& answers);
+
+    Pool& pool_;
+};
+
+/// The due time that batch_end() put into a cursor. Failure: `bad_argument`.
+[[nodiscard]] Result<std::int64_t> due_micros(const Cursor& cursor);
+
+/// The cursor of a claim's last row; none when there are no rows.
+[[nodiscard]] std::optional<Cursor> batch_end(const PGresult* rows, int id_column, int due_column);
+
+}  // namespace deliverd::store::postgres
