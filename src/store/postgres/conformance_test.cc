@@ -1,7 +1,11 @@
 #include "store/database_conformance.h"
 #include "store/lease_conformance.h"
+#include "store/orders_conformance.h"
+#include "store/orders_holding_conformance.h"
+#include "store/orders_outbox_conformance.h"
 #include "store/outbox_conformance.h"
 #include "store/postgres/test_server.h"
+#include "store/upkeep_conformance.h"
 
 namespace deliverd::store::conformance {
 namespace {
@@ -9,6 +13,11 @@ namespace {
 const StoreKind kPostgres{"PostgreSQL", [] { return std::make_unique<postgres::PostgresTestStore>(true); }};
 
 INSTANTIATE_TEST_SUITE_P(Postgres, OutboxConformance, ::testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Postgres, OrdersConformance, ::testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Postgres, OrdersOutboxConformance, ::testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Postgres, OrdersHoldingConformance, ::testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
+                         ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));
 INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,
                          ::testing::Values(LeaseKind{kPostgres, true}, LeaseKind{kPostgres, false}),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

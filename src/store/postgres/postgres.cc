@@ -4,9 +4,12 @@
 
 #include "store/postgres/lease_session.h"
 #include "store/postgres/migrator.h"
+#include "store/postgres/orders.h"
+#include "store/postgres/orders_outbox.h"
 #include "store/postgres/outbox.h"
 #include "store/postgres/pool.h"
 #include "store/postgres/refusal.h"
+#include "store/postgres/upkeep.h"
 
 namespace deliverd::store {
 namespace {
@@ -39,6 +42,18 @@ public:
 
     std::unique_ptr<Outbox> memory_outbox() override {
         return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema);
+    }
+
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) override {
+        return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options);
+    }
+
+    std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
+        return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);
+    }
+
+    std::unique_ptr<Upkeep> upkeep() override {
+        return std::make_unique<postgres::PostgresUpkeep>(pool_, options_.schema);
     }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
