@@ -8,6 +8,7 @@
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "deliverd/lease.h"
 #include "store/database.h"
@@ -69,6 +70,24 @@ void expect_refused(const Result<T>& result, const std::string& mentions) {
     EXPECT_EQ(result.error().code, "bad_argument");
     EXPECT_EQ(result.error().error_class, ErrorClass::permanent);
     EXPECT_NE(result.error().message.find(mentions), std::string::npos) << result.error().message;
+}
+
+/// Settles, also what was left out because someone (a claim that looks it over, a renewal) had it locked at that
+/// moment; answers what went wrong.
+inline std::string settle_all(Outbox& outbox, const std::string& worker, std::vector<Settlement> settlements) {
+    while (!settlements.empty()) {
+        const auto answers = outbox.settle(worker, settlements);
+        if (!answers) return answers.error().message;
+        std::vector<Settlement> again;
+        for (std::size_t i = 0; i < settlements.size(); ++i) {
+            const SettleAnswer& answer = answers->at(i);
+            if (answer.applied) continue;
+            if (!answer.row || answer.row->locked_by != worker) return "a row was lost";
+            again.push_back(settlements[i]);
+        }
+        settlements = std::move(again);
+    }
+    return "";
 }
 
 }  // namespace deliverd::store::conformance

@@ -48,23 +48,6 @@ protected:
     SettleAnswer settle(const Settlement& settlement, const std::string& worker = "w") {
         return must(outbox().settle(worker, std::span(&settlement, 1))).at(0);
     }
-    /// Also what was left out because someone (a claim that looks it over, a renewal) had it locked at that moment;
-    /// answers what went wrong.
-    static std::string settle_all(Outbox& outbox, const std::string& worker, std::vector<Settlement> settlements) {
-        while (!settlements.empty()) {
-            const auto answers = outbox.settle(worker, settlements);
-            if (!answers) return answers.error().message;
-            std::vector<Settlement> again;
-            for (std::size_t i = 0; i < settlements.size(); ++i) {
-                const SettleAnswer& answer = answers->at(i);
-                if (answer.applied) continue;
-                if (!answer.row || answer.row->locked_by != worker) return "a row was lost";
-                again.push_back(settlements[i]);
-            }
-            settlements = std::move(again);
-        }
-        return "";
-    }
     MemoryRow row(std::int64_t id) { return must(lease_->show(id)).value(); }
     std::string audit_value(const std::string& columns) {
         return store_->value("select " + columns + " from outbox_audit");
