@@ -55,14 +55,18 @@ order by m.next_attempt_at, m.id)";
 constexpr std::string_view kAfter = "and (p.next_attempt_at, p.id) > ($3::timestamptz, $4::bigint)";
 
 /// The rows of @input that this worker holds, except those that someone has locked at this moment. The lock is the
-/// one an update takes anyway, so that a foreign key that points here is in nobody's way.
+/// one an update takes anyway, so that a foreign key that points here is in nobody's way. Locked in a query of its own
+/// for each id: in a plain join a planner without statistics compares every id with everything that is being sent.
 constexpr std::string_view kHeld = R"(
 with held as materialized (
     select i.*
     from @input
-    join @orders o on o.id = i.id
-    where o.status = 'sending' and o.locked_by = $1::text @fence
-    for no key update of o skip locked
+    cross join lateral (
+        select 1
+        from @orders o
+        where o.id = i.id and o.status = 'sending' and o.locked_by = $1::text @fence
+        for no key update of o skip locked
+    ) as mine
 ))";
 
 constexpr std::string_view kIds = "unnest($2::bigint[]) as i (id)";
@@ -116,8 +120,10 @@ select id, true from renewed
 union all
 select i.id, false
 from unnest($2::bigint[]) as i (id)
-left join @orders o on o.id = i.id and o.status = 'sending' and o.locked_by = $1::text
-where o.id is null)";
+left join lateral (
+    select o.id from @orders o where o.id = i.id and o.status = 'sending' and o.locked_by = $1::text offset 0
+) as mine on true
+where mine.id is null)";
 
 constexpr std::string_view kRelease = R"(@held, moved as (
     update @orders o

@@ -61,9 +61,9 @@ select count(*) from gone)";
 
 }  // namespace
 
-PostgresUpkeep::PostgresUpkeep(Pool& pool, std::string_view schema)
-    : pool_(pool),
-      purge_{"upkeep_purge", replaced(std::string(kPurge), "@ledger", quoted(schema) + ".idempo_ledger")} {}
+Statement purge_statement(std::string_view schema) {
+    return {"upkeep_purge", replaced(std::string(kPurge), "@ledger", quoted(schema) + ".idempo_ledger")};
+}
 
 Result<bool> PostgresUpkeep::begin(std::string_view chore, std::string_view owner, Duration interval, Duration lease) {
     if (auto ok = check_upkeep_name("chore", chore); !ok) return Failure(ok.error());
