@@ -1,5 +1,5 @@
 // One I/O thread owns every socket, so sessions need no locks of their own; handlers run on the pool, and
-// their responses are posted back.
+// their responses come back through the mailbox.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 #include "http/session.h"
@@ -22,8 +24,19 @@ constexpr Duration kLongestPatience = std::chrono::hours(24);
 
 class ServerImpl final : public Server {
 public:
-    ServerImpl(const ServerOptions& options, Handler handler, ErrorBody error_body)
-        : core_(options, std::move(handler), std::move(error_body)), acceptor_(io_), accept_pause_(io_) {}
+    ServerImpl(const ServerOptions& options, DeferredHandler handler, ErrorBody error_body)
+        : core_(options, std::move(handler), std::move(error_body),
+                std::make_shared<Mailbox>(options.max_connections,
+                                          [this] { asio::post(io_, [this] { deliver_answers(); }); })),
+          acceptor_(io_),
+          accept_pause_(io_) {
+        answered_.reserve(options.max_connections);
+        core_.on_quiet = [this] {
+            const std::lock_guard lock(quiet_mutex_);
+            quiet_ = true;
+            quiet_changed_.notify_all();
+        };
+    }
     ~ServerImpl() override {
         try {
             ServerImpl::stop(Duration::zero());
@@ -59,19 +72,17 @@ public:
         const std::lock_guard stopping(stop_mutex_);
         if (thread_.joinable()) {
             asio::post(io_, [this] { begin_drain(); });
-            std::unique_lock lock(core_.mutex);
-            core_.quiet.wait_for(lock, std::min(patience, kLongestPatience),
-                                 [this] { return core_.draining && core_.busy == 0; });
+            std::unique_lock lock(quiet_mutex_);
+            quiet_changed_.wait_for(lock, std::min(patience, kLongestPatience), [this] { return quiet_; });
             lock.unlock();
             io_.stop();
             thread_.join();
         }
         error_code ignored;
         ignored = acceptor_.close(ignored);
-        {
-            const std::lock_guard lock(core_.mutex);
-            for (auto* session : core_.sessions) session->close();
-        }
+        core_.mailbox->close();
+        const auto sessions = core_.sessions;  // a copy: a session that ends leaves the set
+        for (auto* session : sessions) session->abandon();
         core_.pool.stop();
     }
 
@@ -117,25 +128,36 @@ private:
     }
 
     void admit(Socket socket) {
-        std::unique_lock lock(core_.mutex);
         const bool refused = core_.sessions.size() >= core_.options.max_connections;
         if (refused && core_.refusing >= kMaxRefusing) return;
-        lock.unlock();
         std::make_shared<Session>(std::move(socket), core_, refused)->start();
+    }
+
+    void deliver_answers() {
+        core_.mailbox->take(answered_);
+        for (auto* session : answered_) {
+            try {
+                session->deliver();
+            } catch (...) {  // out of memory: this connection ends, the others get their answers
+            }
+        }
+        answered_.clear();
     }
 
     void begin_drain() {
         error_code ignored;
         ignored = acceptor_.close(ignored);
-        const std::lock_guard lock(core_.mutex);
         core_.draining = true;
         for (auto* session : core_.sessions) {
             if (session->is_idle()) session->close();
         }
-        core_.quiet.notify_all();
+        if (core_.busy == 0) core_.on_quiet();
     }
 
-    // Sessions live in the I/O context's queues and refer to the core: it has to outlive them.
+    // Sessions live in the I/O context's queues and refer to what stands before it: that has to outlive them.
+    std::mutex quiet_mutex_;
+    std::condition_variable quiet_changed_;
+    bool quiet_ = false;
     Core core_;
     asio::io_context io_{1};
     // While a handler runs, its session has nothing pending here; the loop has to go on all the same.
@@ -144,6 +166,7 @@ private:
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
         accept_pause_;
     std::uint16_t port_ = 0;
+    std::vector<Session*> answered_;  // taken from the mailbox, to be written
     std::mutex stop_mutex_;
     std::thread thread_;
 };
@@ -157,6 +180,14 @@ std::string bind_advice(const error_code& error) {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Handler handler, ErrorBody error_body) {
+    return start(options, DeferredHandler([handler = std::move(handler)](const Request& request, const Reply& reply) {
+                     reply(handler(request));
+                 }),
+                 std::move(error_body));
+}
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, DeferredHandler handler,
+                                              ErrorBody error_body) {
     try {
         auto server = std::make_unique<ServerImpl>(options, std::move(handler), std::move(error_body));
         if (const auto error = server->listen()) {

@@ -40,7 +40,8 @@ struct Response {
 using Handler = std::function<Response(const Request&)>;
 
 /// Answers one request: once, from any thread, also long after the handler has returned. Copies are the same reply; a
-/// second answer is ignored. When the last copy goes without an answer, the client gets a bare 500.
+/// second answer is ignored. When the last copy goes without an answer, the client gets a bare 500. After the server's
+/// stop an answer does nothing; a reply may outlive the server. Does not block.
 class Reply {
 public:
     explicit Reply(std::function<void(Response)> deliver);
@@ -52,7 +53,7 @@ private:
 };
 
 /// As a Handler, but the answer may come later, so that a request that waits for something holds no thread. The request
-/// stays valid until it is answered.
+/// stays valid until it is answered. A connection has one request at a time, so at most `max_connections` wait.
 using DeferredHandler = std::function<void(const Request&, Reply)>;
 
 /// Makes the body of errors the server itself finds (malformed request, body too large, …), so that they
@@ -87,8 +88,8 @@ public:
     /// The port in use, also when 0 was asked for.
     [[nodiscard]] virtual std::uint16_t port() const = 0;
 
-    /// Accepts nothing more, lets requests under way finish for up to `patience`, then closes all
-    /// connections and joins the threads. Idempotent.
+    /// Accepts nothing more, lets requests under way finish (also those that wait for a reply) for up to `patience`,
+    /// then closes all connections and joins the threads. Idempotent.
     virtual void stop(Duration patience) = 0;
 };
 

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 
 #include "http/raw_client.h"
+#include "http/testing/server_fixture.h"
 
 namespace deliverd::http {
 namespace {
@@ -16,56 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-Response plain_error(int status, std::string_view code, std::string_view) {
-    return {status, {}, "text/plain", std::string(code)};
-}
-
-Response echo(const Request& request) {
-    return {200, {}, "text/plain", request.method + " " + request.path + " " + request.query + " " + request.body};
-}
-
-std::unique_ptr<Server> serve(ServerOptions options, Handler handler = echo) {
-    options.port = 0;
-    auto server = Server::start(options, std::move(handler), plain_error);
-    EXPECT_TRUE(server) << server.error().message;
-    return std::move(*server);
-}
-
-std::string get(std::string_view path, std::string_view headers = "") {
-    return "GET " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n" + std::string(headers) + "\r\n";
-}
-
-std::string post(std::string_view body) {
-    return "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-           std::string(body);
-}
-
-/// Holds handlers until it is opened, and tells how many have arrived.
-class Gate {
-public:
-    void pass() {
-        std::unique_lock lock(mutex_);
-        ++arrived_;
-        changed_.notify_all();
-        changed_.wait_for(lock, RawClient::kPatience, [this] { return open_; });
-    }
-    bool wait_for(int arrivals) {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, RawClient::kPatience, [&] { return arrived_ >= arrivals; });
-    }
-    void open() {
-        const std::lock_guard lock(mutex_);
-        open_ = true;
-        changed_.notify_all();
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    int arrived_ = 0;
-    bool open_ = false;
-};
 
 TEST(Server, AnswersOverAndOverOnOneConnection) {
     const auto server = serve({});

@@ -13,13 +13,14 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "http/handler_pool.h"
 #include "http/server.h"
@@ -45,29 +46,68 @@ constexpr Duration kLingerTime = std::chrono::seconds(2);
 
 class Session;
 
-/// What all sessions of a server share.
+/// Takes answers from any thread to the I/O thread. Replies share it with the server and may outlive it; once it is
+/// closed they have no effect. A connection has one request at a time, so it holds at most one answer a connection.
+class Mailbox {
+public:
+    /// `wake` makes the I/O thread call take() soon.
+    Mailbox(std::size_t max_connections, std::function<void()> wake) : wake_(std::move(wake)) {
+        answered_.reserve(max_connections);
+    }
+
+    /// `session` waits for this answer; it is not touched when the mailbox is closed. Thread-safe.
+    void put(Session* session, Response&& response) noexcept;
+
+    /// Swaps the sessions whose answer has come into `out`, which is empty and has room for all connections.
+    void take(std::vector<Session*>& out) {
+        const std::lock_guard lock(mutex_);
+        answered_.swap(out);
+        awake_ = false;
+    }
+
+    void close() {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+        answered_.clear();
+    }
+
+private:
+    const std::function<void()> wake_;
+    std::mutex mutex_;
+    std::vector<Session*> answered_;
+    bool awake_ = false;
+    bool closed_ = false;
+};
+
+/// A request on its way, shared by the pool's task and the reply: it may outlive the server.
+struct Exchange {
+    Request request;
+    std::shared_ptr<Mailbox> mailbox;
+    Session* session = nullptr;  // only for the mailbox, which knows whether it still exists
+};
+
+/// What all sessions of a server share. Used on the I/O thread only; by stop() once that thread has ended.
 struct Core {
-    Core(const ServerOptions& o, Handler h, ErrorBody e)
-        : options(o), handler(std::move(h)), error_body(std::move(e)), pool(o.handler_threads, o.max_queued_requests) {}
+    Core(const ServerOptions& o, DeferredHandler h, ErrorBody e, std::shared_ptr<Mailbox> m)
+        : options(o),
+          handler(std::move(h)),
+          error_body(std::move(e)),
+          mailbox(std::move(m)),
+          pool(o.handler_threads, o.max_queued_requests) {}
 
     const ServerOptions options;
-    const Handler handler;
+    const DeferredHandler handler;
     const ErrorBody error_body;
     const SystemClock clock;
+    const std::shared_ptr<Mailbox> mailbox;
 
-    std::mutex mutex;  // guards what follows, up to the pool
-    std::condition_variable quiet;
     std::unordered_set<Session*> sessions;
     std::size_t refusing = 0;
     std::size_t busy = 0;  // sessions with a request under way
     bool draining = false;
+    std::function<void()> on_quiet;  // called when draining and nothing is under way any more
 
     HandlerPool pool;
-
-    [[nodiscard]] bool is_draining() {
-        const std::lock_guard lock(mutex);
-        return draining;
-    }
 
     Response error(int status, std::string_view code, std::string_view message) const noexcept {
         try {
@@ -75,15 +115,6 @@ struct Core {
         } catch (...) {  // a bare status still tells the client more than a closed connection
         }
         return Response{status, {}, "text/plain", {}};
-    }
-
-    Response answer(const Request& request) const noexcept {
-        try {
-            Response response = handler(request);
-            if (response.status >= 200 && response.status <= 599) return response;
-        } catch (...) {  // answered below: the handler's own layer logs what it knows
-        }
-        return error(500, "INTERNAL_ERROR", "the request could not be handled");
     }
 };
 
@@ -142,7 +173,6 @@ inline std::optional<Refusal> refusal_of(const error_code& error) {
 class Session : public std::enable_shared_from_this<Session> {
 public:
     Session(Socket socket, Core& core, bool refused) : stream_(std::move(socket)), core_(core), refused_(refused) {
-        const std::lock_guard lock(core_.mutex);
         if (refused_) {
             ++core_.refusing;
         } else {
@@ -150,9 +180,8 @@ public:
         }
     }
 
-    ~Session() {  // on any thread: the last owner may be a request that the pool dropped
+    ~Session() {
         set_busy(false);
-        const std::lock_guard lock(core_.mutex);
         if (refused_) {
             --core_.refusing;
         } else {
@@ -167,12 +196,12 @@ public:
         error_code ignored;
         ignored = stream_.socket().set_option(tcp::no_delay(true), ignored);
         const auto remote = stream_.socket().remote_endpoint(ignored);
-        if (!ignored) request_.remote_address = remote.address().to_string(ignored);
+        if (!ignored) remote_address_ = remote.address().to_string(ignored);
         if (refused_) return fail({503, "TOO_MANY_CONNECTIONS", "too many connections: try again later"});
         await_request(core_.options.header_timeout);
     }
 
-    /// Not under way: nothing of a request has arrived, or its response is written. Core's mutex is held.
+    /// Not under way: nothing of a request has arrived, or its response is written.
     [[nodiscard]] bool is_idle() const { return !busy_; }
 
     void close() {
@@ -180,17 +209,35 @@ public:
         ignored = stream_.socket().close(ignored);
     }
 
+    /// Closes, and waits for no answer any more: a session that did is gone after this.
+    void abandon() {
+        close();
+        const auto last_owner = std::move(waiting_);
+    }
+
+    /// The mailbox's: leaves the answer for deliver(). On any thread, while the session waits for it.
+    void put_answer(Response&& response) noexcept { response_ = std::move(response); }
+
+    /// Writes the answer that the mailbox brought.
+    void deliver() {
+        const auto self = std::move(waiting_);
+        const bool unsound = response_.status < 200 || response_.status > 599;
+        if (unsound || (response_.status == 500 && response_.body.empty())) {
+            response_ = core_.error(500, "INTERNAL_ERROR", "the request could not be handled");
+        }
+        write();
+    }
+
 private:
     void set_busy(bool busy) {
-        const std::lock_guard lock(core_.mutex);
         if (busy == busy_) return;
         busy_ = busy;
         core_.busy = busy ? core_.busy + 1 : core_.busy - 1;
-        if (core_.busy == 0) core_.quiet.notify_all();
+        if (core_.draining && core_.busy == 0) core_.on_quiet();
     }
 
     void await_request(Duration patience) {
-        if (core_.is_draining()) return linger();
+        if (core_.draining) return linger();
         parser_.emplace();
         parser_->header_limit(static_cast<std::uint32_t>(core_.options.max_header_bytes));
         parser_->body_limit(core_.options.max_body_bytes);
@@ -254,41 +301,45 @@ private:
     /// The connection ends with this: what follows in the stream cannot be trusted to be a request.
     void fail(const Refusal& refusal) {
         keep_alive_ = false;
-        write(core_.error(refusal.status, refusal.code, refusal.message));
+        response_ = core_.error(refusal.status, refusal.code, refusal.message);
+        write();
     }
 
     void dispatch() {
         auto message = parser_->release();
         keep_alive_ = message.keep_alive();
-        request_.method = message.method_string();
+        auto exchange = std::make_shared<Exchange>();
+        exchange->mailbox = core_.mailbox;
+        exchange->session = this;
+        Request& request = exchange->request;
+        request.method = message.method_string();
         const auto target = parse_target(message.target());
-        request_.path = target->path;
-        request_.query = target->query;
-        request_.headers.clear();
-        for (const auto& field : message) request_.headers.emplace_back(field.name_string(), field.value());
-        request_.body = std::move(message.body());
+        request.path = target->path;
+        request.query = target->query;
+        for (const auto& field : message) request.headers.emplace_back(field.name_string(), field.value());
+        request.body = std::move(message.body());
+        request.remote_address = remote_address_;
         stream_.expires_never();
-        HandlerPool::Task task = [self = shared_from_this()]() mutable { run(std::move(self)); };
+        HandlerPool::Task task = [&core = core_, exchange = std::move(exchange)] { run(core, exchange); };
         if (!core_.pool.try_submit(task)) {
-            write(core_.error(503, "OVERLOADED", "too many requests are waiting: try again later"));
+            response_ = core_.error(503, "OVERLOADED", "too many requests are waiting: try again later");
+            return write();
         }
+        waiting_ = shared_from_this();
     }
 
-    /// On a thread of the pool.
-    static void run(std::shared_ptr<Session> self) noexcept {
-        Response response = self->core_.answer(self->request_);
-        const auto executor = self->stream_.get_executor();
+    /// On a thread of the pool. A handler that throws drops its reply, which answers 500.
+    static void run(const Core& core, const std::shared_ptr<Exchange>& exchange) noexcept {
         try {
-            asio::post(executor, [self = std::move(self), response = std::move(response)]() mutable {
-                self->write(std::move(response));
-            });
-        } catch (...) {  // out of memory: the session ends here, and its connection with it
+            core.handler(exchange->request, Reply([exchange](Response response) {
+                             exchange->mailbox->put(exchange->session, std::move(response));
+                         }));
+        } catch (...) {  // the handler's own layer logs what it knows
         }
     }
 
-    void write(Response response) {
-        if (core_.is_draining()) keep_alive_ = false;
-        response_ = std::move(response);
+    void write() {
+        if (core_.draining) keep_alive_ = false;
         const auto reason = beast::http::obsolete_reason(static_cast<beast::http::status>(response_.status));
         head_ = response_head(response_, {minor_version_, keep_alive_, {reason.data(), reason.size()}},
                               core_.clock.wall_now());
@@ -326,7 +377,8 @@ private:
     const bool refused_;
     beast::flat_buffer buffer_;
     std::optional<Parser> parser_;
-    Request request_;  // the handler's while one runs
+    std::string remote_address_;
+    std::shared_ptr<Session> waiting_;  // itself, while nothing but a reply will go on with it
     Response response_;
     std::string head_;
     std::size_t requests_ = 0;
@@ -334,7 +386,20 @@ private:
     unsigned minor_version_ = 1;
     bool head_only_ = false;
     bool keep_alive_ = true;
-    bool busy_ = false;  // guarded by the core's mutex
+    bool busy_ = false;
 };
+
+inline void Mailbox::put(Session* session, Response&& response) noexcept {
+    try {
+        const std::lock_guard lock(mutex_);
+        if (closed_) return;
+        session->put_answer(std::move(response));
+        answered_.push_back(session);
+        if (awake_) return;
+        wake_();
+        awake_ = true;
+    } catch (...) {  // out of memory for the wake-up: the next answer's takes this one along
+    }
+}
 
 }  // namespace deliverd::http
