@@ -81,8 +81,8 @@ public:
         error_code ignored;
         ignored = acceptor_.close(ignored);
         core_.mailbox->close();
-        const auto sessions = core_.sessions;  // a copy: a session that ends leaves the set
-        for (auto* session : sessions) session->abandon();
+        while (!core_.waiting.empty()) core_.waiting.front()->abandon();
+        while (!core_.serving.empty()) core_.serving.front()->abandon();
         core_.pool.stop();
     }
 
@@ -114,9 +114,21 @@ private:
     void accept() {
         acceptor_.async_accept([this](error_code error, Socket socket) {
             if (!acceptor_.is_open()) return;
-            if (error) return pause_then_accept();
+            if (error) return on_accept_error(error);
             admit(std::move(socket));
             accept();
+        });
+    }
+
+    void on_accept_error(error_code error) {
+        const bool out_of_descriptors =
+            error == asio::error::no_descriptors || error == boost::system::errc::too_many_files_open_in_system;
+        if (!out_of_descriptors) return pause_then_accept();
+        // The kernel says so also when nobody is there to be accepted, and nobody has to go for that.
+        acceptor_.async_wait(tcp::socket::wait_read, [this](error_code) {
+            if (!acceptor_.is_open()) return;
+            if (make_room()) return accept();
+            pause_then_accept();
         });
     }
 
@@ -128,9 +140,17 @@ private:
     }
 
     void admit(Socket socket) {
-        const bool refused = core_.sessions.size() >= core_.options.max_connections;
+        const bool full = core_.waiting.size() + core_.serving.size() >= core_.options.max_connections;
+        const bool refused = full && !make_room();
         if (refused && core_.refusing >= kMaxRefusing) return;
         std::make_shared<Session>(std::move(socket), core_, refused)->start();
+    }
+
+    /// Closes the connection that has waited longest for its client; false when all are being served.
+    bool make_room() {
+        if (core_.waiting.empty()) return false;
+        core_.waiting.front()->close();
+        return true;
     }
 
     void deliver_answers() {
@@ -148,7 +168,8 @@ private:
         error_code ignored;
         ignored = acceptor_.close(ignored);
         core_.draining = true;
-        for (auto* session : core_.sessions) {
+        for (auto next = core_.waiting.begin(); next != core_.waiting.end();) {
+            auto* session = *next++;  // a session that closes leaves the list
             if (session->is_idle()) session->close();
         }
         if (core_.busy == 0) core_.on_quiet();

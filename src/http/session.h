@@ -13,15 +13,13 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <functional>
+#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <utility>
-#include <vector>
 
+#include "http/core.h"
 #include "http/handler_pool.h"
 #include "http/server.h"
 #include "http/wire.h"
@@ -43,80 +41,6 @@ constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
 constexpr std::size_t kDrainChunkBytes = 64 * 1024;
 constexpr Duration kLingerTime = std::chrono::seconds(2);
-
-class Session;
-
-/// Takes answers from any thread to the I/O thread. Replies share it with the server and may outlive it; once it is
-/// closed they have no effect. A connection has one request at a time, so it holds at most one answer a connection.
-class Mailbox {
-public:
-    /// `wake` makes the I/O thread call take() soon.
-    Mailbox(std::size_t max_connections, std::function<void()> wake) : wake_(std::move(wake)) {
-        answered_.reserve(max_connections);
-    }
-
-    /// `session` waits for this answer; it is not touched when the mailbox is closed. Thread-safe.
-    void put(Session* session, Response&& response) noexcept;
-
-    /// Swaps the sessions whose answer has come into `out`, which is empty and has room for all connections.
-    void take(std::vector<Session*>& out) {
-        const std::lock_guard lock(mutex_);
-        answered_.swap(out);
-        awake_ = false;
-    }
-
-    void close() {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
-        answered_.clear();
-    }
-
-private:
-    const std::function<void()> wake_;
-    std::mutex mutex_;
-    std::vector<Session*> answered_;
-    bool awake_ = false;
-    bool closed_ = false;
-};
-
-/// A request on its way, shared by the pool's task and the reply: it may outlive the server.
-struct Exchange {
-    Request request;
-    std::shared_ptr<Mailbox> mailbox;
-    Session* session = nullptr;  // only for the mailbox, which knows whether it still exists
-};
-
-/// What all sessions of a server share. Used on the I/O thread only; by stop() once that thread has ended.
-struct Core {
-    Core(const ServerOptions& o, DeferredHandler h, ErrorBody e, std::shared_ptr<Mailbox> m)
-        : options(o),
-          handler(std::move(h)),
-          error_body(std::move(e)),
-          mailbox(std::move(m)),
-          pool(o.handler_threads, o.max_queued_requests) {}
-
-    const ServerOptions options;
-    const DeferredHandler handler;
-    const ErrorBody error_body;
-    const SystemClock clock;
-    const std::shared_ptr<Mailbox> mailbox;
-
-    std::unordered_set<Session*> sessions;
-    std::size_t refusing = 0;
-    std::size_t busy = 0;  // sessions with a request under way
-    bool draining = false;
-    std::function<void()> on_quiet;  // called when draining and nothing is under way any more
-
-    HandlerPool pool;
-
-    Response error(int status, std::string_view code, std::string_view message) const noexcept {
-        try {
-            if (error_body) return error_body(status, code, message);
-        } catch (...) {  // a bare status still tells the client more than a closed connection
-        }
-        return Response{status, {}, "text/plain", {}};
-    }
-};
 
 struct Refusal {
     int status;
@@ -176,17 +100,15 @@ public:
         if (refused_) {
             ++core_.refusing;
         } else {
-            core_.sessions.insert(this);
+            place_ = core_.waiting.insert(core_.waiting.end(), this);
+            list_ = &core_.waiting;
         }
     }
 
     ~Session() {
+        leave();
         set_busy(false);
-        if (refused_) {
-            --core_.refusing;
-        } else {
-            core_.sessions.erase(this);
-        }
+        if (refused_) --core_.refusing;
     }
 
     Session(const Session&) = delete;
@@ -205,6 +127,7 @@ public:
     [[nodiscard]] bool is_idle() const { return !busy_; }
 
     void close() {
+        leave();
         error_code ignored;
         ignored = stream_.socket().close(ignored);
     }
@@ -229,6 +152,18 @@ public:
     }
 
 private:
+    /// Takes the last place of `list`.
+    void enter(std::list<Session*>& list) {
+        if (list_ == nullptr) return;  // refused or closed
+        list.splice(list.end(), *list_, place_);
+        list_ = &list;
+    }
+
+    void leave() {
+        if (list_ != nullptr) list_->erase(place_);
+        list_ = nullptr;
+    }
+
     void set_busy(bool busy) {
         if (busy == busy_) return;
         busy_ = busy;
@@ -238,6 +173,7 @@ private:
 
     void await_request(Duration patience) {
         if (core_.draining) return linger();
+        enter(core_.waiting);
         parser_.emplace();
         parser_->header_limit(static_cast<std::uint32_t>(core_.options.max_header_bytes));
         parser_->body_limit(core_.options.max_body_bytes);
@@ -267,7 +203,9 @@ private:
     }
 
     void on_header(error_code error) {
+        if (list_ == nullptr) return;  // made room for another while its header was on its way here
         if (error) return on_read_error(error);
+        enter(core_.serving);
         const auto& request = parser_->get();
         minor_version_ = request.version() % 10;
         head_only_ = request.method() == beast::http::verb::head;
@@ -339,6 +277,7 @@ private:
     }
 
     void write() {
+        enter(core_.serving);
         if (core_.draining) keep_alive_ = false;
         const auto reason = beast::http::obsolete_reason(static_cast<beast::http::status>(response_.status));
         head_ = response_head(response_, {minor_version_, keep_alive_, {reason.data(), reason.size()}},
@@ -355,6 +294,7 @@ private:
     }
 
     void linger() {
+        enter(core_.waiting);
         set_busy(false);
         error_code ignored;
         ignored = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -375,6 +315,8 @@ private:
     Stream stream_;
     Core& core_;
     const bool refused_;
+    std::list<Session*>* list_ = nullptr;  // where place_ is
+    std::list<Session*>::iterator place_;
     beast::flat_buffer buffer_;
     std::optional<Parser> parser_;
     std::string remote_address_;

@@ -1,0 +1,95 @@
+// What the sessions of a server share: the mailbox that brings them their answers, the lists they are in, the pool.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "http/handler_pool.h"
+#include "http/server.h"
+
+namespace deliverd::http {
+
+class Session;
+
+/// Takes answers from any thread to the I/O thread. Replies share it with the server and may outlive it; once it is
+/// closed they have no effect. A connection has one request at a time, so it holds at most one answer a connection.
+class Mailbox {
+public:
+    /// `wake` makes the I/O thread call take() soon.
+    Mailbox(std::size_t max_connections, std::function<void()> wake) : wake_(std::move(wake)) {
+        answered_.reserve(max_connections);
+    }
+
+    /// `session` waits for this answer; it is not touched when the mailbox is closed. Thread-safe.
+    void put(Session* session, Response&& response) noexcept;
+
+    /// Swaps the sessions whose answer has come into `out`, which is empty and has room for all connections.
+    void take(std::vector<Session*>& out) {
+        const std::lock_guard lock(mutex_);
+        answered_.swap(out);
+        awake_ = false;
+    }
+
+    void close() {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+        answered_.clear();
+    }
+
+private:
+    const std::function<void()> wake_;
+    std::mutex mutex_;
+    std::vector<Session*> answered_;
+    bool awake_ = false;
+    bool closed_ = false;
+};
+
+/// A request on its way, shared by the pool's task and the reply: it may outlive the server.
+struct Exchange {
+    Request request;
+    std::shared_ptr<Mailbox> mailbox;
+    Session* session = nullptr;  // only for the mailbox, which knows whether it still exists
+};
+
+/// What all sessions of a server share. Used on the I/O thread only; by stop() once that thread has ended.
+struct Core {
+    Core(const ServerOptions& o, DeferredHandler h, ErrorBody e, std::shared_ptr<Mailbox> m)
+        : options(o),
+          handler(std::move(h)),
+          error_body(std::move(e)),
+          mailbox(std::move(m)),
+          pool(o.handler_threads, o.max_queued_requests) {}
+
+    const ServerOptions options;
+    const DeferredHandler handler;
+    const ErrorBody error_body;
+    const SystemClock clock;
+    const std::shared_ptr<Mailbox> mailbox;
+
+    // Every open connection that was not refused is in one of the two, and moves between them in O(1).
+    std::list<Session*> waiting;  // for a whole request header, or for its client to close; the longest comes first
+    std::list<Session*> serving;  // a request: reading its body, handling, answering
+    std::size_t refusing = 0;
+    std::size_t busy = 0;  // sessions with a request under way
+    bool draining = false;
+    std::function<void()> on_quiet;  // called when draining and nothing is under way any more
+
+    HandlerPool pool;
+
+    Response error(int status, std::string_view code, std::string_view message) const noexcept {
+        try {
+            if (error_body) return error_body(status, code, message);
+        } catch (...) {  // a bare status still tells the client more than a closed connection
+        }
+        return Response{status, {}, "text/plain", {}};
+    }
+};
+
+}  // namespace deliverd::http
