@@ -47,6 +47,28 @@ void append_utf8(std::string& out, std::uint32_t code_point) {
     }
 }
 
+std::vector<const JsonMember*> by_key(std::span<const JsonMember> members) {
+    std::vector<const JsonMember*> order;
+    order.reserve(members.size());
+    for (const JsonMember& member : members) order.push_back(&member);
+    std::sort(order.begin(), order.end(),
+              [](const JsonMember* a, const JsonMember* b) { return utf16_less(a->key, b->key); });
+    return order;
+}
+
+void append_object(std::string& out, std::span<const JsonMember> members) {
+    out.push_back('{');
+    bool first = true;
+    for (const JsonMember* member : by_key(members)) {
+        if (!first) out.push_back(',');
+        first = false;
+        append_json_string(out, member->key);
+        out.push_back(':');
+        out += member->canonical;
+    }
+    out.push_back('}');
+}
+
 bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
@@ -60,19 +82,38 @@ public:
     Result<std::string> run() {
         std::string out;
         out.reserve(json_.size());
-        if (const auto bad = find_invalid_utf8(json_)) {
-            at_ = *bad;
-            fail("invalid UTF-8");
-        } else if (value(out)) {
+        if (is_utf8() && value(out)) expect_end();
+        if (error_) return Failure(std::move(*error_));
+        return out;
+    }
+
+    Result<std::vector<JsonMember>> run_members() {
+        std::vector<JsonMember> out;
+        top_numbers_may_overflow_ = true;
+        if (is_utf8()) {
             skip_space();
-            if (at_ != json_.size()) fail("something follows the JSON value");
+            if (take('{')) {
+                depth_ = 1;
+                if (members(out)) expect_end();
+            } else {
+                fail("an object expected");
+            }
         }
         if (error_) return Failure(std::move(*error_));
         return out;
     }
 
 private:
-    using Member = std::pair<std::string, std::string>;  // the key as text, the value in canonical form
+    bool is_utf8() {
+        const auto bad = find_invalid_utf8(json_);
+        if (!bad) return true;
+        at_ = *bad;
+        return fail("invalid UTF-8");
+    }
+    void expect_end() {
+        skip_space();
+        if (at_ != json_.size()) fail("something follows the JSON value");
+    }
 
     bool fail(std::string_view what, std::string_view code = "bad_json") {
         error_ = Error{ErrorClass::permanent, std::string(code),
@@ -141,42 +182,41 @@ private:
     }
 
     bool object(std::string& out) {
-        std::vector<Member> members;
+        std::vector<JsonMember> found;
+        if (!members(found)) return false;
+        append_object(out, found);
+        return true;
+    }
+
+    bool members(std::vector<JsonMember>& out) {
         skip_space();
         if (!take('}')) {
             while (true) {
-                if (!member(members.emplace_back())) return false;
+                if (!member(out.emplace_back())) return false;
                 skip_space();
                 if (take('}')) break;
                 if (!take(',')) return fail("',' or '}' expected");
             }
         }
-        std::sort(members.begin(), members.end(),
-                  [](const Member& a, const Member& b) { return utf16_less(a.first, b.first); });
-        const auto twice = std::adjacent_find(members.begin(), members.end(),
-                                              [](const Member& a, const Member& b) { return a.first == b.first; });
-        if (twice != members.end()) {
-            return fail("key \"" + shorten(one_line(twice->first), 64) + "\" twice in the object that ends",
-                        "json_duplicate_key");
-        }
-        out.push_back('{');
-        for (std::size_t i = 0; i < members.size(); ++i) {
-            if (i > 0) out.push_back(',');
-            append_json_string(out, members[i].first);
-            out.push_back(':');
-            out += members[i].second;
-        }
-        out.push_back('}');
-        return true;
+        const auto order = by_key(out);
+        const auto twice = std::adjacent_find(
+            order.begin(), order.end(), [](const JsonMember* a, const JsonMember* b) { return a->key == b->key; });
+        if (twice == order.end()) return true;
+        return fail("key \"" + shorten(one_line((*twice)->key), 64) + "\" twice in the object that ends",
+                    "json_duplicate_key");
     }
 
-    bool member(Member& into) {
+    bool member(JsonMember& into) {
         skip_space();
         if (peek() != '"') return fail("a key in double quotes expected");
-        if (!string(into.first)) return false;
+        if (!string(into.key)) return false;
         skip_space();
         if (!take(':')) return fail("':' expected");
-        return value(into.second);
+        skip_space();
+        const std::size_t begin = at_;
+        if (!value(into.canonical)) return false;
+        into.value = json_.substr(begin, at_ - begin);
+        return true;
     }
 
     bool literal(std::string_view word, std::string& out) {
@@ -266,6 +306,7 @@ private:
         double number = 0;
         const auto read = std::from_chars(json_.data() + begin, json_.data() + at_, number);
         if (read.ec != std::errc() || !std::isfinite(number)) {
+            if (top_numbers_may_overflow_ && depth_ == 1) return true;
             at_ = begin;
             return fail("a number outside the range of a double");
         }
@@ -276,6 +317,7 @@ private:
     std::string_view json_;
     std::size_t at_ = 0;
     std::size_t depth_ = 0;
+    bool top_numbers_may_overflow_ = false;
     std::optional<Error> error_;
 };
 
@@ -283,6 +325,16 @@ private:
 
 Result<std::string> canonical_json(std::string_view json) {
     return Canonicaliser(json).run();
+}
+
+Result<std::vector<JsonMember>> json_members(std::string_view json) {
+    return Canonicaliser(json).run_members();
+}
+
+std::string canonical_object(std::span<const JsonMember> members) {
+    std::string out;
+    append_object(out, members);
+    return out;
 }
 
 std::string ecmascript_number(double value) {
