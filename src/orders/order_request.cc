@@ -1,0 +1,261 @@
+#include "orders/order_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <utility>
+
+#include "base/canonical_json.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "base/uuid.h"
+
+namespace deliverd::orders {
+
+namespace {
+
+constexpr std::string_view kKey = "idempotency_key";
+constexpr std::string_view kTraceId = "trace_id";
+constexpr std::size_t kMaxShownBytes = 64;     // of what a caller sent, in a message about it
+constexpr std::size_t kMaxExponentDigits = 4;  // beside kMaxNumberChars
+
+using Members = std::vector<JsonMember>;
+
+std::string shown(std::string_view text) {
+    return shorten(one_line(text), kMaxShownBytes);
+}
+
+// --- one rule a field -------------------------------------------------------------------------------------------
+
+/// The text of a JSON string; none for any other value.
+std::optional<std::string> string_of(const JsonMember& member) {
+    if (!member.canonical.starts_with('"')) return std::nullopt;
+    return std::string(boost::json::parse(member.canonical).as_string());
+}
+
+std::size_t count_characters(std::string_view utf8) {
+    return static_cast<std::size_t>(std::count_if(
+        utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
+}
+
+bool has_control_character(std::string_view utf8) {
+    for (std::size_t i = 0; i < utf8.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(utf8[i]);
+        if (byte < 0x20 || byte == 0x7F) return true;
+        // U+0080…U+009F are C2 80…C2 9F.
+        if (byte == 0xC2 && i + 1 < utf8.size() && static_cast<unsigned char>(utf8[i + 1]) < 0xA0) return true;
+    }
+    return false;
+}
+
+/// A key travels as a header, which loses the spaces at its ends and cannot hold control characters.
+bool is_key(const JsonMember& member) {
+    const auto text = string_of(member);
+    if (!text || text->starts_with(' ') || text->ends_with(' ') || has_control_character(*text)) return false;
+    const std::size_t length = count_characters(*text);
+    return length >= kMinKeyChars && length <= kMaxKeyChars;
+}
+
+bool is_symbol(const JsonMember& member) {
+    const auto text = string_of(member);
+    return text && text->size() >= 3 && text->size() <= 20 && std::all_of(text->begin(), text->end(), [](char c) {
+               return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+           });
+}
+
+bool is_intent(const JsonMember& member) {
+    return member.canonical == R"("BUY")" || member.canonical == R"("SELL")";
+}
+
+/// Looks at the canonical form, in which every zero is "0" and a number no double holds is empty.
+bool is_positive_number(const JsonMember& member) {
+    return !member.canonical.empty() && member.canonical.front() >= '0' && member.canonical.front() <= '9' &&
+           member.canonical != "0";
+}
+
+bool is_positive_number_or_null(const JsonMember& member) {
+    return member.canonical == "null" || is_positive_number(member);
+}
+
+bool is_trace_id(const JsonMember& member) {
+    const auto text = string_of(member);
+    return text && !text->empty() && count_characters(*text) <= kMaxTraceIdChars;
+}
+
+bool is_object(const JsonMember& member) {
+    return member.canonical.starts_with('{');
+}
+
+struct Rule {
+    std::string_view field;
+    bool required;
+    bool (*holds)(const JsonMember&);
+    std::string_view allowed;
+};
+
+constexpr std::array kRules = {
+    Rule{kKey, true, is_key, "8 to 64 characters, without control characters and without spaces at its ends"},
+    Rule{"symbol", true, is_symbol, "3 to 20 characters of A-Z, 0-9, '.', '_' and '-'"},
+    Rule{"intent", true, is_intent, R"("BUY" or "SELL")"},
+    Rule{"qty", true, is_positive_number, "a number greater than 0 that a double can hold"},
+    Rule{"limit_price", false, is_positive_number_or_null,
+         "a number greater than 0 that a double can hold, or null or absent for a market order"},
+    Rule{kTraceId, false, is_trace_id, "a text of 1 to 128 characters"},
+    Rule{"meta", false, is_object, "an object"},
+};
+
+constexpr auto kFields = [] {
+    std::array<std::string_view, kRules.size()> names;
+    std::transform(kRules.begin(), kRules.end(), names.begin(), [](const Rule& rule) { return rule.field; });
+    return names;
+}();
+
+// --- what JSON allows and a database does not ---------------------------------------------------------------------
+
+bool is_too_long_number(std::string_view number) {
+    if (number.size() > kMaxNumberChars) return true;
+    const std::size_t e = number.find_first_of("eE");
+    if (e == std::string_view::npos) return false;
+    const std::size_t digits = number.find_first_not_of("+-0", e + 1);
+    return digits != std::string_view::npos && number.size() - digits > kMaxExponentDigits;
+}
+
+/// Whether the text of a JSON value (known to be one) holds something that cannot be stored; if so, what.
+std::optional<std::string> storage_problem(std::string_view value) {
+    bool in_string = false;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        const char c = value[i];
+        if (c == '"') {
+            in_string = !in_string;
+        } else if (in_string && c == '\\') {
+            if (value.substr(i, 6) == "\\u0000") return "must not contain the character U+0000, which cannot be stored";
+            ++i;
+        } else if (!in_string && (c == '-' || (c >= '0' && c <= '9'))) {
+            const std::size_t end = std::min(value.find_first_not_of("+-.0123456789eE", i), value.size());
+            if (is_too_long_number(value.substr(i, end - i))) {
+                return fmt::format("has a number of more than {} characters or with an exponent beyond 9999: {}",
+                                   kMaxNumberChars, shown(value.substr(i, end - i)));
+            }
+            i = end - 1;
+        }
+    }
+    return std::nullopt;
+}
+
+// --- all fields ---------------------------------------------------------------------------------------------------
+
+const JsonMember* find(const Members& members, std::string_view key) {
+    const auto found =
+        std::find_if(members.begin(), members.end(), [key](const JsonMember& member) { return member.key == key; });
+    return found == members.end() ? nullptr : &*found;
+}
+
+std::optional<std::string> problem_with(const Rule& rule, const JsonMember* member) {
+    if (member == nullptr) {
+        if (!rule.required) return std::nullopt;
+        return fmt::format("is missing; it must be {}", rule.allowed);
+    }
+    if (auto problem = storage_problem(member->value)) return problem;
+    if (rule.holds(*member)) return std::nullopt;
+    return fmt::format("must be {}; it is {}", rule.allowed, shown(member->value));
+}
+
+std::string unknown_field(std::string_view key) {
+    if (const auto meant = nearest(key, kFields))
+        return fmt::format("is no field of an order; did you mean {}?", *meant);
+    return fmt::format("is no field of an order, which has {}; anything else goes into meta", fmt::join(kFields, ", "));
+}
+
+std::vector<FieldProblem> problems_in(const Members& members) {
+    std::vector<FieldProblem> problems;
+    for (const Rule& rule : kRules) {
+        if (auto problem = problem_with(rule, find(members, rule.field))) {
+            problems.push_back({std::string(rule.field), std::move(*problem)});
+        }
+    }
+    std::size_t unknown = 0;
+    for (const JsonMember& member : members) {
+        if (std::find(kFields.begin(), kFields.end(), member.key) != kFields.end()) continue;
+        if (++unknown <= kMaxUnknownFieldsNamed) problems.push_back({shown(member.key), unknown_field(member.key)});
+    }
+    if (unknown > kMaxUnknownFieldsNamed) {
+        problems.push_back({"…", fmt::format("{} more unknown fields", unknown - kMaxUnknownFieldsNamed)});
+    }
+    return problems;
+}
+
+// --- refusals -----------------------------------------------------------------------------------------------------
+
+Reading refuse(int status, std::string code, std::string message, std::vector<FieldProblem> details = {}) {
+    return {std::nullopt, {status, std::move(code), std::move(message), std::move(details)}};
+}
+
+Reading refuse_json(std::string_view body, const Error& error) {
+    if (body.empty()) return refuse(400, "BAD_JSON", "the body is empty; an order is one JSON object");
+    if (body.starts_with("\xEF\xBB\xBF")) {
+        return refuse(400, "BAD_JSON", "the body begins with a byte order mark; send UTF-8 without one");
+    }
+    return refuse(400, "BAD_JSON", fmt::format("the body is not one JSON object: {}", error.message));
+}
+
+Reading refuse_fields(std::vector<FieldProblem> problems) {
+    std::vector<std::string_view> names;
+    for (const FieldProblem& problem : problems) names.emplace_back(problem.field);
+    std::string message = fmt::format("the order is not valid; wrong: {}", fmt::join(names, ", "));
+    return refuse(422, "VALIDATION_ERROR", std::move(message), std::move(problems));
+}
+
+// --- the order ----------------------------------------------------------------------------------------------------
+
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kJsonSpace = " \t\n\r";
+    const std::size_t begin = text.find_first_not_of(kJsonSpace);
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(kJsonSpace) - begin + 1);
+}
+
+std::string digest_of(Members members) {
+    std::erase_if(members, [](const JsonMember& member) { return member.key == kKey || member.key == kTraceId; });
+    return "sha256:" + sha256_hex(canonical_object(members));
+}
+
+}  // namespace
+
+Reading read_order(std::string_view header_key, std::string_view body, WallTime now, Random& random) {
+    if (header_key.empty()) {
+        return refuse(400, "IDEMPOTENCY_KEY_REQUIRED",
+                      "the header Idempotency-Key is missing; send the order's idempotency_key in it");
+    }
+    const std::string_view text = trimmed(body);
+    auto members = json_members(text);
+    if (!members) return refuse_json(text, members.error());
+
+    const JsonMember* key_member = find(*members, kKey);
+    auto key = key_member == nullptr ? std::nullopt : string_of(*key_member);
+    if (key && *key != header_key) {
+        std::string message = fmt::format(
+            "the header Idempotency-Key is '{}' and the body's idempotency_key '{}'; "
+            "they must be equal",
+            shown(header_key), shown(*key));
+        return refuse(422, "IDEMPOTENCY_MISMATCH", std::move(message),
+                      {{std::string(kKey), "must equal the header Idempotency-Key"}});
+    }
+    if (auto problems = problems_in(*members); !problems.empty()) return refuse_fields(std::move(problems));
+
+    OrderRequest order;
+    order.idempotency_key = std::move(*key);
+    order.json = text;
+    if (const JsonMember* trace_id = find(*members, kTraceId)) {
+        order.trace_id = *string_of(*trace_id);
+    } else {
+        order.trace_id = make_uuid_v7(now, random);
+        order.json.insert(order.json.size() - 1, fmt::format(R"(,"trace_id":"{}")", order.trace_id));
+    }
+    order.digest = digest_of(std::move(*members));
+    return {std::move(order), {}};
+}
+
+}  // namespace deliverd::orders
