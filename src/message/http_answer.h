@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "message/message.h"
@@ -19,6 +21,9 @@ struct HttpAnswer {
 /// `message_id` is the idempotency key we sent: a 409 counts as processed only when it speaks of ours or
 /// names none. `now` turns a Retry-After date into a wait.
 [[nodiscard]] Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_id, WallTime now);
+
+/// The first of `fields` that is a string or a number at the top level of a JSON object, if any.
+[[nodiscard]] std::optional<std::string> find_receipt(std::string_view body, const std::vector<std::string>& fields);
 
 /// A receiver cannot put a message off for longer than this.
 inline constexpr std::chrono::hours kLongestRetryAfter{30 * 24};
