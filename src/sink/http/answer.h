@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "message/broker_answer.h"
 #include "message/message.h"
 
 namespace deliverd::sink {
@@ -27,18 +28,20 @@ struct Exchange {
     bool request_began = false;  // some of the request may have left this machine
     int status = 0;              // 0: no complete header came
     std::string_view body;
+    bool body_cut = false;  // there was more of it than we wanted
     std::string_view retry_after;
     std::string_view problem;  // the library's words for what went wrong
     std::string_view host;     // for people: host and port, no credentials
     Duration timeout{};
 };
 
-[[nodiscard]] Outcome outcome_of(const Exchange& exchange, std::string_view message_id,
-                                 const std::vector<std::string>& receipt_fields, WallTime now);
+/// How a whole answer is read (HttpSinkOptions). Both outlive the call.
+struct AnswerRules {
+    const std::vector<std::string>& receipt_fields;
+    const std::optional<ProcessedMatch>& broker;
+};
 
-/// The first of `fields` that is a string or a number at the top level of a JSON object, if any.
-[[nodiscard]] std::optional<std::string> find_receipt(std::string_view body, const std::vector<std::string>& fields);
-
-inline constexpr std::size_t kMaxReceiptBytes = 512;
+[[nodiscard]] Outcome outcome_of(const Exchange& exchange, std::string_view message_id, const AnswerRules& rules,
+                                 WallTime now);
 
 }  // namespace deliverd::sink

@@ -104,6 +104,23 @@ TEST(HttpFault, HalfAnAnswerIsAmbiguousUnlessTheStatusRefuses) {
     }
 }
 
+TEST(HttpFault, ABrokersAnswerThatBreaksOffIsAmbiguous) {
+    for (const std::string_view answer :
+         {"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"idempotency_key\":\"memory-1\"}",
+          "HTTP/1.1 409 Conflict\r\nContent-Length: 99\r\n\r\nalready processed"}) {
+        const FaultServer server(answering(answer));
+        NullLog log;
+        HttpSinkOptions options;
+        options.url = server.url();
+        options.broker = ProcessedMatch{};
+        const auto http = make_http_sink(options, log);
+        const auto outcome = send_one(**http, test_message(1));
+        EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << answer << outcome.detail;
+        EXPECT_EQ(outcome.code, "UNKNOWN") << answer;
+        EXPECT_FALSE(outcome.answer);
+    }
+}
+
 TEST(HttpFault, GarbageIsAmbiguousUnknown) {
     const FaultServer server(answering("220 mail.example ESMTP\r\n"));
     const auto outcome = send_one(*sink_to(server.url()), test_message(1));

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <deque>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -28,6 +29,16 @@ constexpr Duration kLongestPatience = std::chrono::hours(24);
 struct MultiDeleter {
     void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
 };
+
+/// Also a permanent refusal when the file goes missing later: a person has to put it back.
+Result<void> check_ca_file(const std::string& path) {
+    if (path.empty()) return {};
+    std::ifstream file(path);
+    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
+    return permanent("bad_argument", fmt::format("the sink's ca_file {} is empty or cannot be read: name a file with "
+                                                 "the certificate authority in PEM",
+                                                 path));
+}
 
 struct Job {
     const Message* message;
@@ -85,6 +96,7 @@ public:
     }
 
     Result<void> check(Duration deadline) override {
+        if (const auto readable = check_ca_file(target_.options.ca_file); !readable) return readable;
         if (!target_.options.token_file.empty()) {
             TokenFile token(target_.options.token_file);  // not the thread's
             if (const auto read = token.token(); !read) return Failure(read.error());
@@ -271,6 +283,7 @@ Result<Target> make_target(HttpSinkOptions options) {
     for (const auto& [name, value] : options.headers) {
         if (const auto good = check_http_header(name, value); !good) return refused("the sink's", good.error());
     }
+    if (const auto readable = check_ca_file(options.ca_file); !readable) return Failure(readable.error());
     if (options.max_connections == 0)
         return permanent("bad_argument", "the sink's max_connections is 0: allow at least 1");
     Target target;

@@ -39,8 +39,8 @@ struct HttpSinkOptions {
 [[nodiscard]] Result<void> check_http_url(const std::string& url);
 [[nodiscard]] Result<void> check_http_header(std::string_view name, std::string_view value);
 
-/// Fails (permanent, `bad_argument`) for a URL that is not http or https, or a header that cannot be sent.
-/// The sink's check() also reads `token_file`.
+/// Fails (permanent, `bad_argument`) for a URL that is not http or https, a header that cannot be sent, or a
+/// `ca_file` that cannot be read. The sink's check() also reads `token_file`.
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

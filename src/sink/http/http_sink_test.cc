@@ -132,6 +132,46 @@ TEST_F(HttpSinkTest, TakesTheReceiptFromTheAnswer) {
     EXPECT_EQ(send_one(*sink(), test_message(1)).receipt, std::nullopt);
 }
 
+TEST_F(HttpSinkTest, ABrokersAnswerMustCarryTheKeyBack) {
+    serve([](const http::Request& request) {  // the body says what to answer
+        const auto key = request.header("Idempotency-Key");
+        if (request.body == "conflict") {
+            return http::Response{409, {}, "application/json", R"({"outcome":"seen"})"};
+        }
+        const std::string named = request.body == "ours" ? std::string(key) : "another";
+        return http::Response{201, {}, "application/json", R"({"id":9,"idempotency_key":")" + named + "\"}"};
+    });
+    HttpSinkOptions options;
+    options.broker = ProcessedMatch{{"outcome"}, "seen", ""};
+    const auto http = sink(options);
+    const auto ours = send_one(*http, test_message(1, "ours"));
+    EXPECT_EQ(ours.kind, OutcomeKind::delivered) << ours.detail;
+    EXPECT_EQ(ours.receipt, "9");
+    ASSERT_TRUE(ours.answer);
+    EXPECT_EQ(ours.answer->body, R"({"id":9,"idempotency_key":"memory-1"})");
+    const auto another = send_one(*http, test_message(2, "another"));
+    EXPECT_EQ(another.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(another.code, "UNKNOWN");
+    const auto conflict = send_one(*http, test_message(3, "conflict"));
+    EXPECT_EQ(conflict.code, "CONFLICT_PROCESSED");
+    ASSERT_TRUE(conflict.answer);
+    EXPECT_EQ(conflict.answer->digest, kDigestFromConflict);
+}
+
+TEST_F(HttpSinkTest, ABrokersAnswerThatIsTooLongSaysWhatToRaise) {
+    const std::string answer = R"({"idempotency_key":"memory-1"})";
+    serve_always({200, {}, "application/json", answer + std::string(1000, ' ')});
+    HttpSinkOptions options;
+    options.broker = ProcessedMatch{};
+    options.max_answer_bytes = answer.size();  // what is read looks whole
+    const auto cut = send_one(*sink(options), test_message(1));
+    EXPECT_EQ(cut.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(cut.code, "UNKNOWN");
+    EXPECT_THAT(cut.detail, HasSubstr("max_answer_bytes"));
+    options.max_answer_bytes = answer.size() + 1000;
+    EXPECT_EQ(send_one(*sink(options), test_message(1)).kind, OutcomeKind::delivered);
+}
+
 TEST_F(HttpSinkTest, SendsAtOnceUpToItsConnections) {
     std::mutex mutex;
     std::condition_variable changed;

@@ -59,6 +59,10 @@ Easy make_easy(const Target& target) {
     curl_easy_setopt(handle, CURLOPT_MAXAGE_CONN, kMaxIdleSeconds);
     curl_easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, options.verify_tls ? 1L : 0L);
     curl_easy_setopt(handle, CURLOPT_SSL_VERIFYHOST, options.verify_tls ? 2L : 0L);
+    if (!options.ca_file.empty()) {
+        curl_easy_setopt(handle, CURLOPT_CAINFO, options.ca_file.c_str());
+        curl_easy_setopt(handle, CURLOPT_CAPATH, nullptr);  // the system's folder would count as well
+    }
     // A name server that does not answer would otherwise hold up every transfer: libcurl waits for its
     // resolver thread when a transfer that is still resolving times out.
     curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
@@ -166,12 +170,13 @@ Outcome Transfer::outcome(CURLcode code, WallTime now) const {
     exchange.ending = ending_of(code, exchange.status);
     exchange.request_began = request_bytes > 0 || body_sent_ > 0;
     exchange.body = answer_;
+    exchange.body_cut = answer_cut_;
     if (retry_after != nullptr) exchange.retry_after = retry_after->value;
     exchange.problem = problem_.front() != '\0' ? problem_.data() : curl_easy_strerror(code);
     if (code == CURLE_SEND_FAIL_REWIND) exchange.problem = "the connection ended before an answer came";
     exchange.host = target_.host;
     exchange.timeout = target_.options.timeout;
-    return outcome_of(exchange, message_->message_id, target_.options.receipt_fields, now);
+    return outcome_of(exchange, message_->message_id, {target_.options.receipt_fields, target_.options.broker}, now);
 }
 
 std::size_t Transfer::on_header(char* data, std::size_t size, std::size_t count, void* self) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <array>
 #include <cstdint>
@@ -28,6 +30,9 @@ inline std::shared_ptr<SSL_CTX> make_tls_context() {
                                0);
     X509_set_issuer_name(certificate.get(), name);
     X509_set_pubkey(certificate.get(), key.get());
+    const std::unique_ptr<X509_EXTENSION, void (*)(X509_EXTENSION*)> address(
+        X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1"), X509_EXTENSION_free);
+    X509_add_ext(certificate.get(), address.get(), -1);
     X509_sign(certificate.get(), key.get(), EVP_sha256());
 
     std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
@@ -46,6 +51,15 @@ inline std::shared_ptr<SSL_CTX> make_tls_context() {
         },
         nullptr);
     return context;
+}
+
+/// The context's certificate, as a `ca_file` has it.
+inline std::string certificate_pem(SSL_CTX* context) {
+    const std::unique_ptr<BIO, int (*)(BIO*)> out(BIO_new(BIO_s_mem()), BIO_free);
+    PEM_write_bio_X509(out.get(), SSL_CTX_get0_certificate(context));
+    char* text = nullptr;
+    const auto size = BIO_get_mem_data(out.get(), &text);
+    return {text, static_cast<std::size_t>(size)};
 }
 
 /// One HTTP/2 connection, seen from the server (RFC 9113): enough to receive requests and answer 200.
