@@ -42,8 +42,8 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
         return error_of(ErrorClass::permanent, "db_error",
                         said + ": grant the database user what `deliverd doctor` lists");
     }
-    // Wrong data, wrong names, not supported, no such user or database: the same call fails the same way again.
-    constexpr std::array<std::string_view, 6> kPermanentClasses = {"22", "23", "28", "3D", "42", "0L"};
+    // Wrong data, wrong names, too large or too deep, no such user or database: the same call fails the same way again.
+    constexpr std::array<std::string_view, 7> kPermanentClasses = {"22", "23", "28", "3D", "42", "54", "0L"};
     const bool permanent =
         std::find(kPermanentClasses.begin(), kPermanentClasses.end(), sqlstate.substr(0, 2)) != kPermanentClasses.end();
     return error_of(permanent ? ErrorClass::permanent : ErrorClass::retryable, "db_error",

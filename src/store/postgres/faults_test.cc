@@ -258,6 +258,10 @@ TEST_F(PostgresFaults, AnotherSchemaHoldsTheTablesAndIsNotLeftSilently) {
     const auto outbox = database->memory_outbox();
     EXPECT_EQ(must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows.at(0).message.id, id);
     EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
+    const NewOrder order{"key-1", "{}", "sha256:a", "t", "ops"};
+    must(database->orders({})->accept(std::span(&order, 1)));
+    EXPECT_EQ(must(database->orders_outbox({})->counts()).pending, 1);
+    EXPECT_EQ(must(database->upkeep()->purge_ledger(10)), 0);
     for (const Finding& finding : must(database->inspect())) EXPECT_TRUE(finding.ok) << finding.message;
     EXPECT_TRUE(
         PlainConnection(fresh.conninfo()).column("select 1 from pg_tables where schemaname = 'public'").empty());
@@ -294,6 +298,14 @@ TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreTheGrantsToRun) {
     const auto rows = must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows;
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_TRUE(must(settle(*outbox, rows.front().message.id)).at(0).applied);
+    const NewOrder order{"key-1", "{}", "sha256:a", "t", "ops"};
+    must(database->orders({})->accept(std::span(&order, 1)));
+    const auto orders = database->orders_outbox({});
+    EXPECT_EQ(must(orders->claim({"w", 1, seconds(60), std::nullopt})).rows.size(), 1U);
+    EXPECT_TRUE(must(settle(*orders, 1)).at(0).applied);
+    EXPECT_TRUE(must(database->upkeep()->begin("tidy", "w", seconds(60), seconds(60))));
+    must(database->upkeep()->end("tidy", "w", true));
+    must(database->upkeep()->purge_ledger(1));
     store_.execute("drop owned by " + role + "; drop role " + role);
 }
 

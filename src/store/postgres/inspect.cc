@@ -39,7 +39,10 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
         "inspect_grants",
         "with needed_table (nspname, relname, privileges) as (values"
         "  ('deliverd'::name, 'migrations'::name, '{select}'::text[]),"
-        "  ($1::name, 'outbox_memory', '{select,insert,update}'), ($1::name, 'outbox_audit', '{select,insert}')),"
+        "  ('deliverd', 'leases', '{select,insert,update}'), ('deliverd', 'chores', '{select,insert,update}'),"
+        "  ($1::name, 'outbox_memory', '{select,insert,update}'), ($1::name, 'outbox_audit', '{select,insert}'),"
+        "  ($1::name, 'outbox_orders', '{select,insert,update}'),"
+        "  ($1::name, 'idempo_ledger', '{select,insert,update,delete}')),"
         " present as (select c.oid, n.nspname, c.relname, t.privileges from needed_table t"
         "  join pg_catalog.pg_namespace n using (nspname)"
         "  join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = t.relname),"
