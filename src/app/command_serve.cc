@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "app/command.h"
+#include "app/descriptors.h"
 #include "app/service.h"
 #include "app/stop_signals.h"
 
@@ -11,6 +12,7 @@ int run_serve(const Context& context, const Config& config) {
     const auto log = make_stderr_log(config.log.level, config.log.format);
     auto service = Service::start(config, *log, nullptr);
     if (!service) return complain(context, service.error());
+    make_room_for_connections(config.server.max_connections, *log);
 
     std::string lanes;
     for (const LaneConfig& lane : config.lanes) lanes += (lanes.empty() ? "" : ", ") + lane.options.name;

@@ -26,7 +26,10 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
     {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
     {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},
-    {"server.max_connections", integer, "1024", "Further connections are answered 503.", 1, 65535},
+    {"server.max_connections", integer, "1024",
+     "A further connection takes the place of the one that has waited longest without a request; when all have one, it "
+     "is answered 503.",
+     1, 65535},
     {"server.max_queued_requests", integer, "1024", "Requests waiting for a handler; further ones get 503.", 1,
      kMaxCount},
     {"server.max_header_bytes", integer, "16384", "Longest request header.", 512, kMaxBytes, "", "bytes"},
