@@ -94,7 +94,7 @@ class Dripping:
 
 @pytest.mark.parametrize("beginning", [b"", HALF_A_HEADER], ids=["silent", "half a header"])
 def test_five_thousand_connections_without_a_request_keep_nobody_out(start, many_descriptors, beginning):
-    served = start()
+    served = start(header_timeout_seconds=3600, idle_timeout_seconds=3600)  # no place becomes free by waiting
     before = served.open_descriptors()
     with contextlib.ExitStack() as idle:
         for number in range(IDLE_CONNECTIONS):
