@@ -88,42 +88,45 @@ public:
     Dispatcher(std::vector<Route> routes, AuthOptions auth, Log& log)
         : router_(std::move(routes)), auth_(std::move(auth)), log_(log) {}
 
-    http::Response handle(const http::Request& request) {
-        const std::string request_id = ids_.of(request);
-        http::Response response = route(request, request_id);
-        const bool has_id = std::any_of(response.headers.begin(), response.headers.end(),
-                                        [](const auto& header) { return header.first == kRequestId; });
-        if (!has_id) response.headers.emplace_back(kRequestId, request_id);
-        return response;
+    void handle(const http::Request& request, const http::Reply& reply) {
+        const std::string id = ids_.of(request);
+        route(request, id, http::Reply([reply, id](http::Response response) {
+                  const bool has_id = std::any_of(response.headers.begin(), response.headers.end(),
+                                                  [](const auto& header) { return header.first == kRequestId; });
+                  if (!has_id) response.headers.emplace_back(kRequestId, id);
+                  reply(std::move(response));
+              }));
     }
 
 private:
-    http::Response route(const http::Request& request, const std::string& id) {
+    void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
         auto match = router_.find(request.method, request.path);
         if (match.bad_escape) {
-            return error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id);
+            return reply(
+                error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id));
         }
         if (match.allowed.empty()) {
-            return error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id);
+            return reply(error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id));
         }
-        if (match.route == nullptr) return wrong_method(request, match.allowed, id);
+        if (match.route == nullptr) return reply(wrong_method(request, match.allowed, id));
         auto caller = caller_of(request, auth_);
-        if (!caller && match.route->needs != Role::none) return unauthorized(id);
+        if (!caller && match.route->needs != Role::none) return reply(unauthorized(id));
         if (!caller) caller = Caller{"anonymous", Role::none};
-        if (caller->role < match.route->needs) return forbidden(*caller, match.route->needs, id);
-        return run(*match.route, Call{request, id, std::move(*caller), std::move(match.path_values)});
+        if (caller->role < match.route->needs) return reply(forbidden(*caller, match.route->needs, id));
+        run(*match.route, Call{request, id, std::move(*caller), std::move(match.path_values)}, reply);
     }
 
-    http::Response run(const Route& route, const Call& call) {
+    void run(const Route& route, const Call& call, const http::Reply& reply) {
         try {
-            return route.handler(call);
+            if (route.deferred) return route.deferred(call, reply);
+            return reply(route.handler(call));
         } catch (const std::exception& error) {
             log_failure(call, error.what());
         } catch (...) {
             log_failure(call, "not a std::exception");
         }
-        return error_response(500, "INTERNAL_ERROR", "the request failed; the log has the cause under this request id",
-                              call.request_id);
+        reply(error_response(500, "INTERNAL_ERROR", "the request failed; the log has the cause under this request id",
+                             call.request_id));
     }
 
     void log_failure(const Call& call, std::string_view what) {
@@ -194,9 +197,9 @@ http::ErrorBody make_error_body() {
     };
 }
 
-http::Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log) {
+http::DeferredHandler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log) {
     auto dispatcher = std::make_shared<Dispatcher>(std::move(routes), std::move(auth), log);
-    return [dispatcher](const http::Request& request) { return dispatcher->handle(request); };
+    return [dispatcher](const http::Request& request, const http::Reply& reply) { dispatcher->handle(request, reply); };
 }
 
 std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics, const AuthOptions& auth) {

@@ -1,4 +1,4 @@
-// Routes, error bodies, request ids and who may do what: an http::Handler made of a table of routes.
+// Routes, error bodies, request ids and who may do what: an http::DeferredHandler made of a table of routes.
 #pragma once
 
 #include <functional>
@@ -44,7 +44,10 @@ struct Route {
     std::string method;
     std::string path;  // "/api/v1/orders/{key}"
     Role needs = Role::viewer;
-    std::function<http::Response(const Call&)> handler;
+    std::function<http::Response(const Call&)> handler{};
+    /// In place of `handler`, for an answer that comes later. The Call is gone once this returns; copies of it, and the
+    /// request it refers to, may be used until the answer is given.
+    std::function<void(const Call&, http::Reply)> deferred{};
 };
 
 /// One check of /readyz: empty when fine, else what is wrong. Runs on a handler thread, bounded by its own deadline.
@@ -70,7 +73,7 @@ struct Detail {
 /// exception; X-Request-Id taken over (when it is 1–128 visible ASCII characters) or made, and on every answer.
 /// HEAD is answered by GET's route. Where two routes match, a literal segment beats a {parameter}. Thread-safe;
 /// `log` outlives the handler.
-[[nodiscard]] http::Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log);
+[[nodiscard]] http::DeferredHandler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log);
 
 /// /healthz (never touches anything), /readyz (503 naming the failing check), /metrics.
 [[nodiscard]] std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics,

@@ -4,26 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <optional>
 #include <stdexcept>
 
+#include "api/testing/recording_log.h"
 #include "base/sha256.h"
 
 namespace deliverd::api {
 namespace {
 
 using testing::HasSubstr;
-
-/// Remembers every line.
-class RecordingLog final : public Log {
-public:
-    void write(LogLevel, std::string_view event, Fields fields) override {
-        text_ += event;
-        for (const auto& field : fields) {
-            if (const auto* value = std::get_if<std::string_view>(&field.value)) (text_ += ' ') += *value;
-        }
-    }
-    std::string text_;
-};
 
 http::Request request(std::string method, std::string path, http::Headers headers = {}) {
     return {std::move(method), std::move(path), "", std::move(headers), "", "127.0.0.1"};
@@ -67,10 +57,20 @@ Route answering(std::string method, std::string path, Role needs = Role::viewer,
             }};
 }
 
+/// For routes that answer before their handler returns.
+http::Handler answered_now(http::DeferredHandler handler) {
+    return [handler = std::move(handler)](const http::Request& request) {
+        std::optional<http::Response> answer;
+        handler(request, http::Reply([&answer](http::Response response) { answer = std::move(response); }));
+        EXPECT_TRUE(answer.has_value());
+        return answer.value_or(http::Response{});
+    };
+}
+
 class ApiTest : public testing::Test {
 protected:
     http::Handler handler(std::vector<Route> routes, AuthOptions auth = {}) {
-        return make_handler(std::move(routes), std::move(auth), log_);
+        return answered_now(make_handler(std::move(routes), std::move(auth), log_));
     }
     RecordingLog log_;
 };
@@ -169,9 +169,44 @@ TEST_F(ApiTest, LogsExceptionsAndAnswers500) {
     const auto response = handle(request("GET", "/a", {{"X-Request-Id", "req-7"}}));
     expect_error(response, 500, "INTERNAL_ERROR");
     EXPECT_EQ(response.body.find("disk on fire"), std::string::npos);
-    EXPECT_THAT(log_.text_, HasSubstr("disk on fire"));
-    EXPECT_THAT(log_.text_, HasSubstr("req-7"));
+    EXPECT_THAT(log_.text(), HasSubstr("disk on fire"));
+    EXPECT_THAT(log_.text(), HasSubstr("req-7"));
     expect_error(handle(request("GET", "/b")), 500, "INTERNAL_ERROR");
+}
+
+TEST_F(ApiTest, AnAnswerMayComeLater) {
+    std::optional<http::Reply> waiting;
+    const auto handle = make_handler({{"POST",
+                                       "/later",
+                                       Role::none,
+                                       {},
+                                       [&](const Call& call, http::Reply reply) {
+                                           EXPECT_EQ(call.request_id, "req-8");
+                                           waiting = std::move(reply);
+                                       }}},
+                                     {}, log_);
+    std::vector<http::Response> answers;
+    const auto asked = request("POST", "/later", {{"X-Request-Id", "req-8"}});
+    handle(asked, http::Reply([&](http::Response response) { answers.push_back(std::move(response)); }));
+    EXPECT_TRUE(answers.empty());
+    (*waiting)(http::Response{201, {}, "application/json", "late"});
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].body, "late");
+    EXPECT_EQ(header(answers[0], "X-Request-Id"), "req-8");
+}
+
+TEST_F(ApiTest, ADeferredRouteThatThrowsIsA500AndOneThatForgetsToo) {
+    const auto handle = handler({{"GET",
+                                  "/a",
+                                  Role::none,
+                                  {},
+                                  [](const Call&, const http::Reply&) { throw std::runtime_error("disk on fire"); }},
+                                 {"GET", "/b", Role::none, {}, [](const Call&, const http::Reply&) {}}});
+    expect_error(handle(request("GET", "/a")), 500, "INTERNAL_ERROR");
+    EXPECT_THAT(log_.text(), HasSubstr("disk on fire"));
+    const auto forgotten = handle(request("GET", "/b"));
+    EXPECT_EQ(forgotten.status, 500);
+    EXPECT_FALSE(header(forgotten, "X-Request-Id").empty());
 }
 
 TEST_F(ApiTest, EscapesWhatItRepeats) {

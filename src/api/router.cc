@@ -63,6 +63,24 @@ std::optional<std::string> percent_decode(std::string_view text) {
     return out;
 }
 
+std::string percent_encode(std::string_view text) {
+    constexpr std::string_view kHex = "0123456789ABCDEF";
+    std::string out;
+    for (const char c : text) {
+        const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                           std::string_view("-._~").find(c) != std::string_view::npos;
+        if (plain) {
+            out.push_back(c);
+            continue;
+        }
+        const auto byte = static_cast<unsigned char>(c);
+        out.push_back('%');
+        out.push_back(kHex[byte >> 4U]);
+        out.push_back(kHex[byte & 0xFU]);
+    }
+    return out;
+}
+
 Router::Router(std::vector<Route> routes) {
     // Of two routes that match one path, the first in this order wins.
     const auto before = [](const Entry& a, const Entry& b) {

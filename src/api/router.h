@@ -13,6 +13,9 @@ namespace deliverd::api {
 /// The text behind percent escapes; none for a broken escape, a NUL or bytes that are not UTF-8.
 [[nodiscard]] std::optional<std::string> percent_decode(std::string_view text);
 
+/// One path segment that percent_decode() turns back into `text`: everything but A-Z a-z 0-9 - . _ ~ escaped.
+[[nodiscard]] std::string percent_encode(std::string_view text);
+
 class Router {
 public:
     explicit Router(std::vector<Route> routes);
