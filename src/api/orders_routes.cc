@@ -1,0 +1,163 @@
+#include "api/orders_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/router.h"
+#include "base/text.h"
+#include "orders/order_json.h"
+#include "orders/order_request.h"
+
+namespace deliverd::api {
+
+namespace {
+
+constexpr std::string_view kPath = "/api/v1/orders";
+constexpr std::string_view kKeyHeader = "Idempotency-Key";
+constexpr std::string_view kRetryAfterSeconds = "1";
+constexpr std::size_t kMaxShownKeyBytes = 256;
+
+/// Random from several threads.
+class LockedRandom final : public Random {
+public:
+    std::uint64_t next() override {
+        const std::lock_guard lock(mutex_);
+        return random_.next();
+    }
+
+private:
+    std::mutex mutex_;
+    SystemRandom random_;
+};
+
+std::string shown(std::string_view text) {
+    return shorten(one_line(text), kMaxShownKeyBytes);
+}
+
+http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id) {
+    auto response = error_response(503, code, message, request_id);
+    response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+    return response;
+}
+
+/// A refusal that no repetition mends. What the database said stays in the log: it may name hosts and users.
+http::Response internal_error(const Error& error, std::string_view request_id, Log& log) {
+    log.error("orders: the database refused a request",
+              {{"request_id", request_id}, {"code", error.code}, {"error", error.message}});
+    return error_response(500, "INTERNAL_ERROR",
+                          "the database refused the request; the log has the cause under this request id", request_id);
+}
+
+http::Response not_stored(const Error& error, std::string_view request_id, Log& log) {
+    if (error.code == "overloaded") return try_later("OVERLOADED", error.message, request_id);
+    switch (error.error_class) {
+        case ErrorClass::retryable:
+            return try_later("DATABASE_UNAVAILABLE",
+                             "the database is out of reach; nothing was stored, post the order again", request_id);
+        case ErrorClass::ambiguous:
+            return try_later("OUTCOME_UNKNOWN",
+                             "the database went away during the commit; the order may have been stored: post it again "
+                             "with the same key to find out, it is stored once",
+                             request_id);
+        case ErrorClass::permanent:
+            break;
+    }
+    return internal_error(error, request_id, log);
+}
+
+http::Response conflict(const store::Order& stored, std::string_view digest, std::string_view request_id) {
+    return error_response(409, "IDEMPOTENCY_CONFLICT",
+                          fmt::format("the key '{}' belongs to another order; a new order needs a new key",
+                                      shown(stored.idempotency_key)),
+                          request_id,
+                          {{"idempotency_key", fmt::format("its order has request_digest {}, this one {}",
+                                                           stored.request_digest, digest)}});
+}
+
+http::Response accepted(const Result<store::AcceptAnswer>& answer, std::string_view digest, std::string_view request_id,
+                        Log& log) {
+    if (!answer) return not_stored(answer.error(), request_id, log);
+    if (answer->kind == store::AcceptKind::conflict) return conflict(answer->order, digest, request_id);
+    http::Response response;
+    response.body = orders::acceptance_json(*answer);
+    if (answer->kind == store::AcceptKind::fresh) {
+        response.status = 201;
+        response.headers.emplace_back("Location",
+                                      fmt::format("{}/{}", kPath, percent_encode(answer->order.idempotency_key)));
+    }
+    return response;
+}
+
+http::Response refused(const orders::Refusal& refusal, std::string_view request_id) {
+    std::vector<Detail> details;
+    for (const auto& problem : refusal.details) details.push_back({problem.field, problem.message});
+    return error_response(refusal.status, refusal.code, refusal.message, request_id, details);
+}
+
+bool same_name(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [lower](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool has_two_keys(const http::Request& request) {
+    const std::string_view first = request.header(kKeyHeader);
+    return std::any_of(request.headers.begin(), request.headers.end(), [first](const auto& header) {
+        return same_name(header.first, kKeyHeader) && header.second != first;
+    });
+}
+
+void post_order(orders::Intake& intake, Random& random, Log& log, const Call& call, const http::Reply& reply) {
+    if (has_two_keys(call.request)) {
+        return reply(error_response(422, "IDEMPOTENCY_MISMATCH",
+                                    "the header Idempotency-Key stands there twice with different values",
+                                    call.request_id, {{"idempotency_key", "must equal the header Idempotency-Key"}}));
+    }
+    auto reading =
+        orders::read_order(call.request.header(kKeyHeader), call.request.body, SystemClock().wall_now(), random);
+    if (!reading.order) return reply(refused(reading.refusal, call.request_id));
+    orders::OrderRequest& order = *reading.order;
+    store::NewOrder row{std::move(order.idempotency_key), std::move(order.json), order.digest,
+                        std::move(order.trace_id), call.caller.name};
+    intake.submit(std::move(row),
+                  [reply, &log, id = call.request_id, digest = std::move(order.digest)](
+                      const Result<store::AcceptAnswer>& answer) { reply(accepted(answer, digest, id, log)); });
+}
+
+http::Response get_order(store::Orders& orders, Log& log, const Call& call) {
+    const std::string& key = call.path_values.front();
+    const auto found = orders.find(key);
+    if (!found && found.error().error_class == ErrorClass::permanent) {
+        return internal_error(found.error(), call.request_id, log);
+    }
+    if (!found) return try_later("DATABASE_UNAVAILABLE", "the database is out of reach; ask again", call.request_id);
+    if (!*found) {
+        return error_response(404, "ORDER_NOT_FOUND", fmt::format("there is no order with the key '{}'", shown(key)),
+                              call.request_id);
+    }
+    return {200, {}, "application/json", orders::detail_json(**found)};
+}
+
+}  // namespace
+
+std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, Log& log) {
+    auto random = std::make_shared<LockedRandom>();
+    std::vector<Route> routes;
+    routes.push_back({"POST",
+                      std::string(kPath),
+                      Role::operator_,
+                      {},
+                      [&intake, &log, random](const Call& call, const http::Reply& reply) {
+                          post_order(intake, *random, log, call, reply);
+                      }});
+    routes.push_back({"GET", fmt::format("{}/{{key}}", kPath), Role::viewer,
+                      [&orders, &log](const Call& call) { return get_order(orders, log, call); }});
+    return routes;
+}
+
+}  // namespace deliverd::api
