@@ -1,0 +1,109 @@
+#include "api/openapi.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <set>
+#include <string>
+
+#include "api/orders_routes.h"
+#include "api/testing/fake_orders.h"
+
+namespace deliverd::api {
+namespace {
+
+/// Everything the service serves.
+std::vector<Route> all_routes(orders::Intake& intake, store::Orders& orders, metrics::Metrics& metrics, Log& log) {
+    std::vector<Route> all = service_routes({}, metrics, {});
+    for (auto& more : {orders_routes(intake, orders, log), openapi_routes()}) {
+        all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+}
+
+class OpenApiTest : public testing::Test {
+protected:
+    /// The operation of a route, null when there is none.
+    [[nodiscard]] const boost::json::value* operation(const Route& route) const {
+        const auto* path = document_.at("paths").as_object().if_contains(route.path);
+        if (path == nullptr) return nullptr;
+        std::string method = route.method;
+        std::transform(method.begin(), method.end(), method.begin(),
+                       [](char c) { return static_cast<char>(c | 0x20); });
+        return path->as_object().if_contains(method);
+    }
+
+    NullLog log_;
+    FakeOrders orders_;
+    orders::Intake intake_{{}, orders_, log_};
+    metrics::Metrics metrics_;
+    const std::vector<Route> routes_ = all_routes(intake_, orders_, metrics_, log_);
+    const boost::json::value document_ = boost::json::parse(openapi_document());
+};
+
+TEST_F(OpenApiTest, EveryRouteIsDescribedAndNothingElse) {
+    for (const Route& route : routes_) EXPECT_NE(operation(route), nullptr) << route.method << " " << route.path;
+    std::size_t described = 0;
+    for (const auto& path : document_.at("paths").as_object()) described += path.value().as_object().size();
+    EXPECT_EQ(described, routes_.size());
+}
+
+TEST_F(OpenApiTest, OpenRoutesAreDescribedAsOpenAndTheOthersNameTheirRole) {
+    for (const Route& route : routes_) {
+        const auto* described = operation(route);
+        ASSERT_NE(described, nullptr);
+        const auto* security = described->as_object().if_contains("security");
+        EXPECT_EQ(security != nullptr && security->as_array().empty(), route.needs == Role::none) << route.path;
+        const auto& responses = described->at("responses").as_object();
+        EXPECT_EQ(responses.contains("401"), route.needs != Role::none) << route.path;
+        const std::string text(described->at("description").as_string());
+        if (route.needs != Role::none) {
+            const std::string role = route.needs == Role::operator_ ? "operator" : "viewer";
+            EXPECT_NE(text.find("Needs the role " + role), std::string::npos) << route.path;
+        }
+    }
+}
+
+TEST_F(OpenApiTest, OperationIdsDiffer) {
+    std::set<std::string> ids;
+    for (const Route& route : routes_) ids.emplace(operation(route)->at("operationId").as_string());
+    EXPECT_EQ(ids.size(), routes_.size());
+}
+
+/// Every "$ref" in `value` must name something in `document`. Answers how many there were.
+int check_references(const boost::json::value& value, const boost::json::value& document) {
+    int count = 0;
+    if (const auto* array = value.if_array()) {
+        for (const auto& item : *array) count += check_references(item, document);
+    } else if (const auto* object = value.if_object()) {
+        for (const auto& member : *object) {
+            if (member.key() == "$ref") {
+                const std::string target(member.value().as_string());
+                EXPECT_EQ(target.front(), '#') << target;
+                boost::system::error_code error;
+                EXPECT_NE(document.find_pointer(target.substr(1), error), nullptr) << target;
+                ++count;
+            }
+            count += check_references(member.value(), document);
+        }
+    }
+    return count;
+}
+
+TEST_F(OpenApiTest, EveryReferenceResolves) {
+    EXPECT_GT(check_references(document_, document_), 50);
+}
+
+TEST_F(OpenApiTest, IsServedAsItIs) {
+    const auto handle = make_handler(openapi_routes(), {}, log_);
+    http::Response answer;
+    handle({"GET", "/openapi.json", "", {}, "", "127.0.0.1"},
+           http::Reply([&answer](http::Response response) { answer = std::move(response); }));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.content_type, "application/json");
+    EXPECT_EQ(boost::json::parse(answer.body), document_);
+}
+
+}  // namespace
+}  // namespace deliverd::api
