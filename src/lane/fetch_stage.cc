@@ -24,6 +24,7 @@ std::size_t FetchStage::room() const {
 Step FetchStage::step() {
     const Instant began = shared_.clock.now();
     if (shared_.draining.load()) return {false, began + kLongestNap};
+    if (shared_.paused(began)) return {false, std::min(Instant(shared_.paused_until.load()), began + kLongestNap)};
     const std::size_t limit = room();
     if (limit == 0) return {false, began + kLongestNap};
     const Instant next_look = std::max(pacer_.next_look(), refused_until());
@@ -40,6 +41,7 @@ Step FetchStage::step() {
     }
     const std::size_t rows = batch->rows.size();
     last_claim_ = ended;
+    shared_.observer.on_claimed(rows);
     pacer_.looked(began, ended, !request.after.has_value(), rows, limit, batch->last);
     if (rows > 0) {
         failpoint("lane.after_claim");
@@ -56,7 +58,6 @@ Instant FetchStage::refused_until() const {
 
 void FetchStage::take(store::ClaimBatch batch, Instant began) {
     shared_.tally.add(&LaneTotals::claimed, batch.rows.size());
-    shared_.observer.on_claimed(batch.rows.size());
     std::erase_if(batch.rows, [&](const store::Claimed& row) {
         shared_.observer.on_lag(row.age_seconds);
         const std::size_t bytes = row.message.body.size();

@@ -153,9 +153,10 @@ void Lane::hurry() {
 
 LaneTotals Lane::run_once(Duration patience) {
     Shared& shared = impl_->shared;
+    impl_->renew.step();  // so that rows someone left stuck are found by the claim
     impl_->start_sending();
     impl_->fetch.step();
-    while (shared.book.size() > 0 && !shared.draining && !impl_->hurried) {
+    while (shared.book.size() > 0 && !shared.draining && !impl_->hurried && !shared.paused(shared.clock.now())) {
         shared.fetch_signal.wait_until(shared.clock.now() + kStopCheck);
     }
     impl_->stop(patience);

@@ -74,8 +74,9 @@ public:
     /// Makes a stop() under way (or to come) end without waiting any longer. Safe from any thread.
     void hurry();
 
-    /// One batch on the calling thread's watch: claims once, sends, settles, returns. Takes as long as the sink's
-    /// and the store's own limits let it; after drain() only `patience`. Not after start().
+    /// One batch on the calling thread's watch: rescues once where the lane does that, claims once, sends, settles,
+    /// returns. Takes as long as the sink's and the store's own limits let it; after drain() only `patience`. A
+    /// receiver that asks for a pause ends it: what was not sent yet is given back. Not after start().
     LaneTotals run_once(Duration patience);
 
     [[nodiscard]] LaneTotals totals() const;

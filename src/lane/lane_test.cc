@@ -4,142 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "lane/testing/fake_outbox.h"
+#include "lane/testing/fakes.h"
 
 namespace deliverd::lane {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Looks every few milliseconds until it holds; false after the deadline.
-template <typename Condition>
-bool eventually(Condition condition, Duration deadline = 20s) {
-    std::mutex mutex;
-    std::condition_variable never;
-    std::unique_lock lock(mutex);
-    const auto until = std::chrono::steady_clock::now() + deadline;
-    while (std::chrono::steady_clock::now() < until) {
-        if (condition()) return true;
-        never.wait_for(lock, 2ms);
-    }
-    return condition();
-}
-
-/// Answers at once, or keeps everything until told.
-class ScriptedSink final : public sink::Sink {
-public:
-    void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override {
-        for (const Message* message : messages) {
-            if (stopped && stopped_is_refused) {
-                receiver.on_outcome(*message, {.kind = OutcomeKind::retryable, .code = "STOPPED"});
-                continue;
-            }
-            bool keep = false;
-            {
-                const std::lock_guard lock(mutex);
-                sent.push_back(message->id);
-                keep = hold;
-                if (keep) kept.emplace_back(message, &receiver);
-                most_at_once = std::max(most_at_once, kept.size());
-            }
-            if (!keep) receiver.on_outcome(*message, answer(*message));
-        }
-    }
-
-    void stop(Duration) override { release({.kind = OutcomeKind::ambiguous, .code = "STOPPED"}); }
-    Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "scripted"; }
-
-    void release(const Outcome& outcome) {
-        std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> taken;
-        {
-            const std::lock_guard lock(mutex);
-            taken.swap(kept);
-        }
-        for (const auto& [message, receiver] : taken) receiver->on_outcome(*message, outcome);
-    }
-    std::size_t held() {
-        const std::lock_guard lock(mutex);
-        return kept.size();
-    }
-    std::vector<std::int64_t> sends() {
-        const std::lock_guard lock(mutex);
-        return sent;
-    }
-
-    std::function<Outcome(const Message&)> answer = [](const Message& message) {
-        return Outcome{.kind = OutcomeKind::delivered, .receipt = "m-" + std::to_string(message.id)};
-    };
-    std::atomic<bool> hold{false};
-    std::atomic<bool> stopped{false};
-    bool stopped_is_refused = false;  // what is sent after stop() comes back as not sent
-    std::mutex mutex;
-    std::vector<std::int64_t> sent;
-    std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> kept;
-    std::size_t most_at_once = 0;
-};
-
-/// Refuses calls while told to.
-class SwitchedOutbox final : public store::Outbox {
-public:
-    explicit SwitchedOutbox(FakeOutbox& inner) : inner_(inner) {}
-
-    Result<store::ClaimBatch> claim(const store::ClaimRequest& request) override {
-        if (down) return away();
-        return inner_.claim(request);
-    }
-    Result<std::vector<store::SettleAnswer>> settle(std::string_view worker,
-                                                    std::span<const store::Settlement> settlements) override {
-        ++settle_calls;
-        if (down) return away();
-        for (const store::Settlement& settlement : settlements) {
-            if (refuse_all || settlement.id == poison) return permanent("db_error", "cannot be stored");
-        }
-        std::vector<store::Settlement> free;
-        for (const store::Settlement& settlement : settlements) {
-            if (settlement.id != busy) free.push_back(settlement);
-        }
-        auto answers = inner_.settle(worker, free);
-        for (std::size_t i = 0; i < settlements.size(); ++i) {
-            if (settlements[i].id != busy) continue;
-            store::RowState row{.phase = store::RowPhase::open, .status = "pending", .locked_by = std::string(worker)};
-            answers->insert(answers->begin() + static_cast<std::ptrdiff_t>(i), {busy, false, std::move(row)});
-        }
-        return answers;
-    }
-    Result<store::RenewAnswer> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
-        ++renew_calls;
-        if (down) return away();
-        return inner_.renew(worker, ids);
-    }
-    Result<std::int64_t> release(std::string_view worker, std::span<const std::int64_t> ids) override {
-        if (down) return away();
-        return inner_.release(worker, ids);
-    }
-    Result<void> audit(std::string_view worker, std::span<const store::AuditNote> notes) override {
-        if (down) return away();
-        return inner_.audit(worker, notes);
-    }
-    Result<double> lag_seconds() override { return inner_.lag_seconds(); }
-    Result<store::OutboxCounts> counts() override { return inner_.counts(); }
-    Result<void> ping(Duration) override { return {}; }
-
-    std::atomic<bool> down{false};
-    std::atomic<std::int64_t> poison{0};
-    std::atomic<bool> refuse_all{false};
-    std::atomic<std::int64_t> busy{0};  // locked by someone
-    std::atomic<int> settle_calls{0};
-    std::atomic<int> renew_calls{0};
-
-private:
-    static Failure away() { return retryable("db_unreachable", "switched off"); }
-    FakeOutbox& inner_;
-};
 
 class LaneTest : public ::testing::Test {
 protected:
@@ -241,23 +115,6 @@ TEST_F(LaneTest, OnceReportsWhatFailed) {
     EXPECT_EQ(fake.rows().at(2).failures, 1);
 }
 
-/// Keeps the events.
-class RecordingLog final : public Log {
-public:
-    void write(LogLevel level, std::string_view event, Fields fields) override {
-        const std::lock_guard lock(mutex);
-        std::string line = (level == LogLevel::error ? "error: " : "warn: ") + std::string(event);
-        for (const LogField& field : fields) {
-            if (const auto* text = std::get_if<std::string_view>(&field.value)) {
-                line += " " + std::string(field.name) + "=" + std::string(*text);
-            }
-        }
-        lines.push_back(std::move(line));
-    }
-    std::mutex mutex;
-    std::vector<std::string> lines;
-};
-
 TEST_F(LaneTest, EachFailedSendIsInTheLog) {
     enqueue(2);
     sink.answer = [](const Message& message) {
@@ -333,21 +190,6 @@ TEST_F(LaneTest, AConflictAfterAFailedTryIsStillAConflict) {
     EXPECT_EQ(lane().totals().sent, 0U);
 }
 
-TEST_F(LaneTest, StoppingNeverCountsWhatWasNotSent) {
-    for (int round = 0; round < 200; ++round) {
-        FakeOutbox table([this] { return clock.now().time_since_epoch(); });
-        for (int i = 0; i < 50; ++i) table.enqueue("");
-        ScriptedSink at_once;
-        at_once.stopped_is_refused = true;
-        Lane racing(options, table, at_once, clock, random, observer, log);
-        racing.start();
-        eventually([&] { return racing.totals().sent > static_cast<std::uint64_t>(round % 20); });
-        racing.drain();
-        racing.stop(30s);
-        for (const auto& [id, row] : table.rows()) ASSERT_EQ(row.failures, 0) << "round " << round << " row " << id;
-    }
-}
-
 TEST_F(LaneTest, EqualMessagesOfOneBatchAreSentOnce) {
     for (int i = 0; i < 3; ++i) fake.enqueue("same");
     const LaneTotals totals = lane().run_once(10s);
@@ -404,6 +246,46 @@ TEST_F(LaneTest, HurryEndsAPatientStop) {
     lane().hurry();
     stopper.join();
     EXPECT_EQ(lane().totals().abandoned, 2U);
+}
+
+TEST_F(LaneTest, WhatWaitsOutAPauseIsGivenBackOnAStop) {
+    options.throttle = true;
+    sink.answer = [](const Message&) {
+        return Outcome{.kind = OutcomeKind::retryable, .code = "RATE_LIMITED", .retry_after = 1h};
+    };
+    enqueue(10);
+    lane().start();
+    EXPECT_TRUE(eventually([&] { return lane().totals().retried > 0; }));
+    lane().stop(1h);
+    const LaneTotals totals = lane().totals();
+    EXPECT_EQ(totals.retried, sink.sends().size());
+    EXPECT_LE(totals.retried, 3U);
+    EXPECT_GT(totals.released, 0U);
+    EXPECT_EQ(totals.retried + totals.released, totals.claimed);
+    EXPECT_TRUE(fake.holders().empty());
+}
+
+TEST_F(LaneTest, OnceDoesNotWaitOutAPause) {
+    options.throttle = true;
+    sink.answer = [](const Message&) {
+        return Outcome{.kind = OutcomeKind::retryable, .code = "RATE_LIMITED", .retry_after = 1h};
+    };
+    enqueue(7);
+    const LaneTotals totals = lane().run_once(1h);
+    EXPECT_EQ(totals.claimed, 7U);
+    EXPECT_EQ(totals.retried, 3U);
+    EXPECT_EQ(totals.released, 4U);
+    EXPECT_TRUE(fake.holders().empty());
+}
+
+TEST_F(LaneTest, OnceFreesWhatWasStuckFirst) {
+    options.rescue_interval = 1h;
+    fake.claims_expired = false;
+    enqueue(1);
+    ASSERT_EQ(fake.claim({"gone", 10, options.lease, std::nullopt})->rows.size(), 1U);
+    fake.rows().at(1).locked_at -= 2 * options.lease;
+    EXPECT_EQ(lane().run_once(10s).sent, 1U);
+    EXPECT_EQ(fake.rescue_calls, 1);
 }
 
 TEST_F(LaneTest, OutlivesItsDatabaseAndCountsNothingTwice) {

@@ -7,8 +7,16 @@
 
 namespace deliverd::lane {
 
+namespace {
+
+constexpr Duration kStaleNap = std::chrono::milliseconds(20);  // between looks whether a lease was renewed
+
+}  // namespace
+
 SendStage::SendStage(Shared& shared, std::uint64_t seed)
-    : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {}
+    : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {
+    if (shared.options.throttle) throttle_.emplace(shared.options.retry_after_cap);
+}
 
 void SendStage::on_outcome(const Message& message, Outcome outcome) {
     Answer answer{message.id, std::move(outcome), shared_.clock.now()};
@@ -30,7 +38,12 @@ Step SendStage::step() {
         shared_.sends_ended = true;
         shared_.fetch_signal.poke();  // who stops the lane waits there
     }
-    return {moved > 0, now + (stale_.empty() ? kLongestNap : Duration(std::chrono::milliseconds(20)))};
+    return {moved > 0, wake_at(now)};
+}
+
+Instant SendStage::wake_at(Instant now) const {
+    if (throttle_ && throttle_->next_permit(now) > now) return std::min(throttle_->next_permit(now), now + kLongestNap);
+    return now + (stale_.empty() ? kLongestNap : kStaleNap);
 }
 
 std::size_t SendStage::read_answers() {
@@ -50,6 +63,7 @@ void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
     const bool delivered = outcome.kind == OutcomeKind::delivered;
     shared_.observer.on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
     if (!delivered) shared_.observer.on_failure(message, outcome);
+    adjust_rate(outcome, under_way.began);
 
     if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
         unsent_.push_back(message.id);  // it never went out: no attempt was made
@@ -64,6 +78,27 @@ void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
         queue_settlement(std::move(settlement));
     }
     follow(message.dedup_key, delivered, outcome.receipt);
+}
+
+void SendStage::adjust_rate(const Outcome& outcome, Instant began) {
+    if (!throttle_) return;
+    const std::optional<double> before = throttle_->rate();
+    if (outcome.code == kRateLimited) {
+        const Instant now = shared_.clock.now();
+        throttle_->on_rate_limited(began, now, outcome.retry_after);
+        shared_.paused_until = throttle_->paused_until().time_since_epoch();
+    } else if (outcome.kind == OutcomeKind::delivered) {
+        throttle_->on_success(began);
+    }
+    const std::optional<double> rate = throttle_->rate();
+    if (rate == before) return;
+    shared_.observer.on_send_rate(rate.value_or(0));
+    if (!rate) {
+        shared_.log.info("sending without a limit again", {{"lane", shared_.options.name}});
+    } else if (!before || *rate < *before) {
+        shared_.log.warn("the receiver asked for less: sending slower",
+                         {{"lane", shared_.options.name}, {"per_second", *rate}});
+    }
 }
 
 void SendStage::log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement) {
@@ -100,27 +135,36 @@ bool SendStage::hand_over() {
     return ready_.empty();
 }
 
-std::size_t SendStage::send_more(Instant now) {
+/// How many messages may be at the sink when this step is over.
+std::size_t SendStage::most_under_way(Instant now) const {
     const auto parallelism = static_cast<std::size_t>(shared_.options.parallelism);
+    const std::size_t present = under_way_.size();
+    if (!throttle_ || present >= parallelism) return parallelism;
+    return present + throttle_->permits(now, parallelism - present);
+}
+
+std::size_t SendStage::send_more(Instant now) {
+    const std::size_t most = most_under_way(now);
     batch_.clear();
     std::size_t moved = 0;
-    for (std::size_t turn = stale_.size(); turn > 0 && under_way_.size() < parallelism; --turn) {
+    for (std::size_t turn = stale_.size(); turn > 0 && under_way_.size() < most; --turn) {
         store::Claimed row = std::move(stale_.front());
         stale_.pop_front();
         moved += admit(row, now, true) ? 1 : 0;
     }
-    while (under_way_.size() < parallelism && !leading_.empty()) {
+    while (under_way_.size() < most && !leading_.empty()) {
         store::Claimed row = std::move(leading_.front());
         leading_.pop_front();
         moved += admit(row, now, true) ? 1 : 0;
     }
-    while (under_way_.size() < parallelism) {
+    while (under_way_.size() < most) {
         popped_.clear();
-        if (shared_.claimed.try_pop(popped_, parallelism - under_way_.size()) == 0) break;
+        if (shared_.claimed.try_pop(popped_, most - under_way_.size()) == 0) break;
         shared_.fetch_signal.poke();
         for (store::Claimed& row : popped_) moved += admit(row, now, false) ? 1 : 0;
     }
     if (batch_.empty()) return moved;
+    if (throttle_) throttle_->on_sent(now, batch_.size());
     failpoint("lane.before_send");
     shared_.at_sink.store(under_way_.size());
     shared_.sink.send(batch_, *this);

@@ -131,6 +131,7 @@ void SettleStage::conflict(const SettleItem& item, std::string found) {
 }
 
 void SettleStage::count(const store::Settlement& settlement) {
+    shared_.observer.on_settled(settlement);
     switch (settlement.kind) {
         case store::SettleKind::sent:
             shared_.tally.add(&LaneTotals::sent, 1);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -15,10 +16,11 @@
 #include "lane/log_limiter.h"
 #include "lane/poll_pacer.h"
 #include "lane/shared.h"
+#include "lane/throttle.h"
 
 namespace deliverd::lane {
 
-/// Claims a batch whenever there is room for one.
+/// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {
 public:
     static constexpr Duration kClaimIntervalWhileRefused = std::chrono::seconds(5);
@@ -38,7 +40,7 @@ private:
     std::size_t typical_bytes_ = 0;  // of a row, rather too large than too small
 };
 
-/// Hands rows to the sink, `parallelism` at a time, and turns outcomes into settlements.
+/// Hands rows to the sink, `parallelism` at a time and as the throttle allows, and turns outcomes into settlements.
 class SendStage final : public sink::OutcomeReceiver {
 public:
     SendStage(Shared& shared, std::uint64_t seed);
@@ -60,7 +62,10 @@ private:
         Instant began;
     };
 
+    [[nodiscard]] Instant wake_at(Instant now) const;
+    [[nodiscard]] std::size_t most_under_way(Instant now) const;
     std::size_t read_answers();
+    void adjust_rate(const Outcome& outcome, Instant began);
     void finish(const Answer& answer, const UnderWay& under_way);
     void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
@@ -72,6 +77,7 @@ private:
     Shared& shared_;
     SeededRandom random_;
     DedupGate gate_;
+    std::optional<Throttle> throttle_;  // where the lane has one
     LogLimiter failure_lines_;
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
@@ -128,7 +134,8 @@ private:
     Instant next_notes_{};
 };
 
-/// Renews what has been held for a third of its lease.
+/// Renews what has been held for a third of its lease, and frees what others left stuck, where the lane does that:
+/// with the first step and then each `rescue_interval`.
 class RenewStage {
 public:
     explicit RenewStage(Shared& shared) : shared_(shared) {}
@@ -136,9 +143,13 @@ public:
 
 private:
     [[nodiscard]] Duration retry_wait() const;
+    Step renew();
+    void rescue();
 
     Shared& shared_;
     Instant next_try_{};
+    bool renewals_fail_ = false;
+    Instant next_rescue_{};
 };
 
 }  // namespace deliverd::lane

@@ -45,9 +45,9 @@ TEST(Throttle, WithoutComplaintsThereIsNoLimit) {
 TEST(Throttle, TheFirstComplaintHalvesWhatWasSentInTheLastSecond) {
     Throttle throttle(1h);
     throttle.on_sent(kStart, 500);  // longer ago than a second
-    throttle.on_sent(kStart + 5s, 30);
+    throttle.on_sent(kStart + 5s + 300ms, 30);
     throttle.on_sent(kStart + 5s + 500ms, 10);
-    throttle.on_rate_limited(kStart + 5s, kStart + 5s + 600ms, 3s);
+    throttle.on_rate_limited(kStart + 5s + 300ms, kStart + 5s + 600ms, 3s);
     EXPECT_EQ(throttle.rate(), 20.0);
 }
 

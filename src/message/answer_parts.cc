@@ -63,7 +63,7 @@ Verdict verdict_on(int status, Conflict conflict) {
     if (status < 400 || status > 499) return {OutcomeKind::retryable, "UNKNOWN"};
     switch (status) {
         case 429:
-            return {OutcomeKind::retryable, "RATE_LIMITED"};
+            return {OutcomeKind::retryable, kRateLimited};
         case 400:
         case 422:
             return {OutcomeKind::permanent, "BAD_REQUEST"};

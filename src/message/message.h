@@ -52,6 +52,9 @@ struct ReceiverAnswer {
     std::string digest;  // "sha256:…" of its canonical form, or kDigestFromConflict
 };
 
+/// Outcome::code of a receiver that asks for less (429). A lane may slow down as a whole then.
+inline constexpr std::string_view kRateLimited = "RATE_LIMITED";
+
 /// In place of a digest: an earlier attempt was processed, and its answer never reached us.
 inline constexpr std::string_view kDigestFromConflict = "sha256:from-conflict";
 

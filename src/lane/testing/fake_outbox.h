@@ -59,7 +59,7 @@ public:
         const Duration now = database_now_();
         std::vector<std::pair<Duration, std::int64_t>> open;
         for (const auto& [id, row] : rows_) {
-            const bool free = !row.locked_by || row.locked_at < now - request.lease;
+            const bool free = !row.locked_by || (claims_expired && row.locked_at < now - request.lease);
             if (row.status == "pending" && row.due <= now && free && behind(request.after, row.due, id)) {
                 open.emplace_back(row.due, id);
             }
@@ -123,6 +123,21 @@ public:
         return released;
     }
 
+    Result<std::int64_t> rescue(std::string_view, Duration stuck_for) override {
+        const std::lock_guard lock(mutex_);
+        ++rescue_calls;
+        if (claims_expired) return 0;
+        std::int64_t freed = 0;
+        for (auto& [id, row] : rows_) {
+            const bool stuck = row.status == "pending" && row.locked_by && row.locked_at < database_now_() - stuck_for;
+            if (!stuck) continue;
+            row.locked_by.reset();
+            rescued.push_back(id);
+            ++freed;
+        }
+        return freed;
+    }
+
     Result<void> audit(std::string_view, std::span<const store::AuditNote> written) override {
         const std::lock_guard lock(mutex_);
         notes.insert(notes.end(), written.begin(), written.end());
@@ -156,7 +171,10 @@ public:
     [[nodiscard]] const std::map<std::int64_t, Row>& rows() const { return rows_; }
     std::map<std::int64_t, Row>& rows() { return rows_; }
 
-    std::string body;  // of every message
+    std::string body;            // of every message
+    bool claims_expired = true;  // false: a lease that ran out is only freed by rescue()
+    std::vector<std::int64_t> rescued;
+    int rescue_calls = 0;
     std::vector<Claim> claims;
     std::vector<Applied> applied;
     std::vector<store::AuditNote> notes;
