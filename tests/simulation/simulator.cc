@@ -60,7 +60,13 @@ public:
         options_.lease = std::chrono::seconds(3 + world_.random.below(60));
         options_.retry = RetryPolicy::leases(static_cast<std::int32_t>(2 + world_.random.below(5)));
         options_.settle_patience = options_.lease * 4;
+        options_.throttle = world_.random.below(2) == 0;
+        if (world_.random.below(2) == 0) {
+            options_.rescue_interval = std::chrono::seconds(1 + world_.random.below(60));
+            world_.outbox.claims_expired = false;
+        }
         world_.lease = options_.lease;
+        world_.throttled = options_.throttle;
         world_.report.rows = 1 + world_.random.below(30);
         for (std::uint64_t i = 0; i < world_.report.rows; ++i) {
             const bool at_once = world_.random.below(2) == 0;
@@ -286,6 +292,7 @@ Faults Faults::from_seed(std::uint64_t seed) {
     faults.clock_jump = chance(0.02);
     faults.send_fails = chance(0.5);
     faults.send_refused = chance(0.1);
+    faults.send_limited = chance(0.3);
     faults.send_ambiguous = chance(0.4);
     faults.slow_send = chance(0.5);
     return faults;

@@ -26,6 +26,7 @@ struct Faults {
     double clock_jump = 0;      // the database's clock jumps either way
     double send_fails = 0;      // retryable
     double send_refused = 0;    // permanent
+    double send_limited = 0;    // the receiver asks for less, mostly saying for how long
     double send_ambiguous = 0;  // no answer; the receiver may have it
     double slow_send = 0;       // takes up to three leases
 
@@ -45,6 +46,8 @@ struct Report {
     std::uint64_t conflicts = 0;
     std::uint64_t renewals = 0;
     std::uint64_t drains = 0;
+    std::uint64_t rescued = 0;  // rows freed by Outbox::rescue
+    std::uint64_t pauses = 0;   // a lane with a throttle was told to wait
 };
 
 [[nodiscard]] Report simulate(std::uint64_t seed, const Faults& faults);

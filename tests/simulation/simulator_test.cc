@@ -35,6 +35,8 @@ Report total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.conflicts += report.conflicts;
         sum.renewals += report.renewals;
         sum.drains += report.drains;
+        sum.rescued += report.rescued;
+        sum.pauses += report.pauses;
         if (::testing::Test::HasFailure()) break;
     }
     return sum;
@@ -53,6 +55,8 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.conflicts, 0U);
     EXPECT_GT(sum.renewals, 0U);
     EXPECT_GT(sum.drains, 0U);
+    EXPECT_GT(sum.rescued, 0U);
+    EXPECT_GT(sum.pauses, 0U);
     std::printf("%llu sends, %llu repeated, %llu crashes, %llu database faults, %llu conflicts, %llu renewals\n",
                 static_cast<unsigned long long>(sum.sends), static_cast<unsigned long long>(sum.repeated_deliveries),
                 static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.database_faults),
@@ -60,16 +64,18 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
 }
 
 TEST(Simulator, WithoutCrashesAndLostAnswersNothingIsDeliveredTwice) {
-    // Sends fail, are refused, and take up to three leases: renewal alone keeps other workers away.
+    // Sends fail, are refused, wait out pauses, and take up to three leases: renewal alone keeps other workers away.
     Faults faults;
     faults.send_fails = 0.3;
     faults.send_refused = 0.05;
+    faults.send_limited = 0.1;
     faults.slow_send = 0.5;
     for (std::uint64_t seed = 1; seed <= 1'000; ++seed) {
         const Report report = simulate(seed, faults);
         expect_promises_kept(report);
         ASSERT_EQ(report.repeated_deliveries, 0U) << "seed " << seed;
         ASSERT_EQ(report.conflicts, 0U) << "seed " << seed;
+        ASSERT_EQ(report.rescued, 0U) << "seed " << seed;
     }
 }
 

@@ -81,15 +81,35 @@ Result<std::int64_t> FaultyOutbox::release(std::string_view worker_id, std::span
     return faulty("release", [&] { return world_.outbox.release(worker_id, ids); });
 }
 
+/// Whoever held a row that is freed may still be at it: that explains one repetition.
+Result<std::int64_t> FaultyOutbox::rescue(std::string_view worker_id, Duration stuck_for) {
+    return faulty("rescue", [&] {
+        const std::size_t before = world_.outbox.rescued.size();
+        auto freed = world_.outbox.rescue(worker_id, stuck_for);
+        for (std::size_t i = before; i < world_.outbox.rescued.size(); ++i) {
+            const std::int64_t id = world_.outbox.rescued[i];
+            ++world_.history[id].excuses;
+            ++world_.report.rescued;
+            world_.note("rescued", static_cast<std::uint64_t>(id));
+        }
+        return freed;
+    });
+}
+
 Result<void> FaultyOutbox::audit(std::string_view worker_id, std::span<const store::AuditNote> notes) {
     return faulty("audit", [&] { return world_.outbox.audit(worker_id, notes); });
 }
 
 SimulatedSink::Send SimulatedSink::plan(const Message& message, sink::OutcomeReceiver& receiver) {
-    Send send{message.id, &message, &receiver, {}, {}, true, false, OutcomeKind::delivered};
+    Send send{message.id, &message, &receiver, {}, {}, true, false, OutcomeKind::delivered, false, {}};
     if (world_.happens(world_.faults.send_fails)) {
         send.taken = false;
         send.outcome = OutcomeKind::retryable;
+    } else if (world_.happens(world_.faults.send_limited)) {
+        send.taken = false;
+        send.outcome = OutcomeKind::retryable;
+        send.limited = true;
+        if (world_.random.below(4) > 0) send.retry_after = world_.up_to(world_.lease * 2);
     } else if (world_.happens(world_.faults.send_refused)) {
         send.taken = false;
         send.outcome = OutcomeKind::permanent;
@@ -107,6 +127,9 @@ SimulatedSink::Send SimulatedSink::plan(const Message& message, sink::OutcomeRec
 void SimulatedSink::send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) {
     for (const Message* message : messages) {
         ++world_.report.sends;
+        if (world_.elapsed < paused_until_) {
+            world_.report.violations.push_back("row " + std::to_string(message->id) + " was sent during a pause");
+        }
         world_.note("send", static_cast<std::uint64_t>(message->id));
         under_way_.push_back(plan(*message, receiver));
     }
@@ -142,11 +165,22 @@ void SimulatedSink::run_events(bool alive) {
         if (send.outcome != OutcomeKind::delivered) ++row.failed_sends;
         if (send.outcome == OutcomeKind::permanent) row.refused = true;
         if (send.outcome == OutcomeKind::ambiguous) ++row.excuses;
-        Outcome outcome;
-        outcome.kind = send.outcome;
-        if (send.outcome == OutcomeKind::delivered) outcome.receipt = "r" + std::to_string(send.id);
-        send.receiver->on_outcome(*send.message, std::move(outcome));
+        send.receiver->on_outcome(*send.message, outcome_of(send));
     }
+}
+
+Outcome SimulatedSink::outcome_of(const Send& send) {
+    Outcome outcome;
+    outcome.kind = send.outcome;
+    if (send.outcome == OutcomeKind::delivered) outcome.receipt = "r" + std::to_string(send.id);
+    if (!send.limited) return outcome;
+    outcome.code = kRateLimited;
+    outcome.retry_after = send.retry_after;
+    if (world_.throttled && send.retry_after) {
+        paused_until_ = std::max(paused_until_, world_.elapsed + *send.retry_after);
+        ++world_.report.pauses;
+    }
+    return outcome;
 }
 
 }  // namespace deliverd::simulation

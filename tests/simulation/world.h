@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -50,6 +51,7 @@ public:
     Duration elapsed{};
     Duration database_offset = std::chrono::hours(100);
     Duration lease{};
+    bool throttled = false;  // the lanes slow down when asked to
     lane::FakeOutbox outbox;
     std::map<std::int64_t, RowHistory> history;
     Report report;
@@ -68,6 +70,7 @@ public:
                                                     std::span<const store::Settlement> settlements) override;
     Result<store::RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) override;
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) override;
+    Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override;
     Result<void> audit(std::string_view worker_id, std::span<const store::AuditNote> notes) override;
     Result<double> lag_seconds() override { return world_.outbox.lag_seconds(); }
     Result<store::OutboxCounts> counts() override { return world_.outbox.counts(); }
@@ -88,6 +91,7 @@ class SimulatedSink final : public sink::Sink {
 public:
     explicit SimulatedSink(World& world) : world_(world) {}
 
+    /// Reports a violation for what is sent while this worker was asked to wait.
     void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override;
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
@@ -109,11 +113,16 @@ private:
         bool taken;  // the receiver will take it
         bool reached = false;
         OutcomeKind outcome;
+        bool limited = false;                   // retryable: the receiver asks for less …
+        std::optional<Duration> retry_after{};  // … for so long
     };
     Send plan(const Message& message, sink::OutcomeReceiver& receiver);
 
+    Outcome outcome_of(const Send& send);
+
     World& world_;
     std::vector<Send> under_way_;
+    Duration paused_until_{};
 };
 
 }  // namespace deliverd::simulation
