@@ -73,12 +73,12 @@ public:
 
     /// The order outbox, for lanes: claims turn due `failed` rows back to `queued` first; settlements write order,
     /// ledger and audit together.
-    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& /*options*/) { return nullptr; }
+    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) = 0;
 
     /// Order intake.
-    virtual std::unique_ptr<Orders> orders(const OrdersOptions& /*options*/) { return nullptr; }
+    virtual std::unique_ptr<Orders> orders(const OrdersOptions& options) = 0;
 
-    virtual std::unique_ptr<Upkeep> upkeep() { return nullptr; }
+    virtual std::unique_ptr<Upkeep> upkeep() = 0;
 
     /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this
