@@ -46,6 +46,7 @@ public:
         root_.set_version_flag("--version", fmt::format("deliverd {}", version()));
         add_services();
         add_lease();
+        add_orders();
         add_tools();
     }
 
@@ -232,6 +233,37 @@ private:
 
         app = lease_command(parent, Action::lease_show, "show", "One row as JSON", "  deliverd lease show --id 1");
         any_whole(app, "--id", lease.id, "outbox_id")->required();
+    }
+
+    void add_orders() {
+        OrdersArguments& orders = arguments_.orders;
+        App* parent = root_.add_subcommand("orders", "The order outbox from the shell");
+        parent->footer(
+            "Examples:\n  deliverd orders submit --file order.json\n  deliverd orders show order-2026-0001\n"
+            "  deliverd orders list --status dead");
+
+        App* app =
+            command(parent, Action::orders_submit, "submit", "Store an order, as POST /api/v1/orders does",
+                    "  deliverd orders submit --file order.json\n  make-order | deliverd orders submit --file -\n"
+                    "The same order twice is stored once; prints the answer as JSON.");
+        with_config(app);
+        with_json(app, "accepted; the answer is JSON anyway");
+        app->add_option("--file", orders.file, "the order as JSON; - is standard input")->required()->type_name("FILE");
+
+        app = command(parent, Action::orders_show, "show", "One order with its audit trail, as JSON",
+                      "  deliverd orders show order-2026-0001");
+        with_config(app);
+        with_json(app, "accepted; the answer is JSON anyway");
+        app->add_option("key", orders.key, "its idempotency_key")->required()->type_name("KEY");
+
+        app = command(parent, Action::orders_list, "list", "Orders, newest first",
+                      "  deliverd orders list --status dead\n  deliverd orders list --limit 1000 --json");
+        with_config(app);
+        with_json(app, "an array of objects");
+        app->add_option("--status", orders.status, "only these")
+            ->check(CLI::IsMember({"queued", "sending", "sent", "failed", "dead"}))
+            ->type_name("STATUS");
+        whole(app, "--limit", orders.limit, 1, 1'000'000, "at most so many")->default_str(std::to_string(orders.limit));
     }
 
     void add_tools() {

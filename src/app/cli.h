@@ -24,6 +24,9 @@ enum class Action {
     lease_renew,
     lease_dedup,
     lease_show,
+    orders_submit,
+    orders_show,
+    orders_list,
     config_check,
     config_show,
     config_docs,
@@ -52,6 +55,13 @@ struct LeaseArguments {
     std::string sha;
 };
 
+struct OrdersArguments {
+    std::string file;
+    std::string key;
+    std::optional<std::string> status;
+    std::int32_t limit = 100;
+};
+
 struct DemoArguments {
     double seconds = 0;  // 0: until interrupted
     double rate = 20;
@@ -72,6 +82,7 @@ struct Arguments {
     bool dry_run = false;
     WorkerArguments worker;
     LeaseArguments lease;
+    OrdersArguments orders;
     DemoArguments demo;
     BenchArguments bench;
 };

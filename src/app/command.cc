@@ -49,6 +49,10 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
             return run_migrate(context, loaded.config, arguments);
         case Action::config_show:
             return run_config_show(context, loaded, arguments.json);
+        case Action::orders_submit:
+        case Action::orders_show:
+        case Action::orders_list:
+            return run_orders(context, loaded.config, arguments);
         case Action::bench:
             return run_bench(context, loaded, arguments.bench);
         default:

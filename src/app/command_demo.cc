@@ -2,15 +2,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "app/command.h"
 #include "app/demo_receiver.h"
+#include "app/demo_traffic.h"
 #include "app/demo_view.h"
 #include "app/service.h"
 #include "app/stop_signals.h"
@@ -26,6 +24,7 @@ constexpr Duration kRateWindow = std::chrono::seconds(3);
 constexpr Duration kDrainPatience = std::chrono::seconds(10);
 constexpr std::size_t kFailuresShown = 5;
 constexpr std::uint16_t kUsualPort = 8080;
+constexpr double kOrdersShare = 0.25;  // orders posted for each memory
 
 /// Keeps the newest failures for the view.
 class LastFailures final : public lane::Observer {
@@ -45,74 +44,26 @@ private:
     std::deque<std::string> lines_;
 };
 
-/// Enqueues memories at a steady rate on a thread of its own until stopped.
-class Traffic {
-public:
-    Traffic(store::Database& database, double rate)
-        : database_(database), interval_(from_seconds(1 / rate)), thread_([this] { work(); }) {}
-    ~Traffic() { stop(); }
-    Traffic(const Traffic&) = delete;
-    Traffic& operator=(const Traffic&) = delete;
-
-    void stop() {
-        {
-            const std::lock_guard lock(mutex_);
-            ending_ = true;
-        }
-        wake_.notify_all();
-        if (thread_.joinable()) thread_.join();
-    }
-    [[nodiscard]] std::int64_t enqueued() const { return enqueued_; }
-
-private:
-    static constexpr int kEqualEvery = 12;
-
-    /// A high rate is kept by storing what has become due together: a commit waits for the disk, however many
-    /// rows it has.
-    static constexpr std::int64_t kMostTogether = 500;
-
-    void work() {
-        Instant next = SystemClock().now();
-        for (std::int64_t number = 1;;) {
-            std::vector<store::NewMemory> due;
-            const Instant now = SystemClock().now();
-            for (; next <= now && std::ssize(due) < kMostTogether; next += interval_) due.push_back(memory(number++));
-            if (const auto ids = database_.enqueue_memories(due)) enqueued_ += std::ssize(*ids);
-            std::unique_lock lock(mutex_);
-            if (wake_.wait_until(lock, next, [this] { return ending_; })) return;
-        }
-    }
-
-    /// Now and then the very same again: the lane must not send it a second time.
-    static store::NewMemory memory(std::int64_t number) {
-        const bool equal = number % kEqualEvery == 0;
-        return {"demo", equal ? std::string("the kettle is on") : fmt::format("memory number {}", number), number};
-    }
-
-    store::Database& database_;
-    const Duration interval_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool ending_ = false;
-    std::atomic<std::int64_t> enqueued_ = 0;
-    std::thread thread_;
-};
-
-Config demo_config(const std::string& folder, const std::string& receiver_url, std::uint16_t port) {
+Config demo_config(const std::string& folder, const std::string& receiver, std::uint16_t port) {
     const std::string yaml = fmt::format(R"(
-server: {{ port: {}, shutdown_seconds: 10 }}
-database: {{ url: "sqlite:{}/demo.db" }}
+server: {{ port: {0}, shutdown_seconds: 10 }}
+database: {{ url: "sqlite:{1}/demo.db" }}
 lanes:
   memories:
     outbox: memory
-    sink: {{ type: http, url: "{}", timeout_ms: 1000 }}
+    sink: {{ type: http, url: "{2}/memories", timeout_ms: 1000 }}
     batch_size: 50
     parallelism: 8
     lease_seconds: 10
     loop_interval_seconds: 0.1
     retry: {{ max: 5, base_seconds: 0.5, cap_seconds: 5 }}
+  orders:
+    outbox: orders
+    sink: {{ type: http, url: "{2}/orders", timeout_ms: 1000 }}
+    parallelism: 8
+    retry: {{ max: 5, base_seconds: 0.5, cap_seconds: 5 }}
 )",
-                                         port, folder, receiver_url);
+                                         port, folder, receiver);
     return load_config_text(yaml, "demo", {}, [](const std::string&) { return std::nullopt; }).config;
 }
 
@@ -123,16 +74,55 @@ Result<std::unique_ptr<Service>> start_service(const DemoArguments& arguments, c
     return port_taken ? Service::start(demo_config(folder, url, 0), log, &failures) : std::move(service);
 }
 
+/// How fast a count grows, over the last few seconds.
+class Rate {
+public:
+    double after(Instant now, std::int64_t count) {
+        samples_.emplace_back(now, count);
+        while (samples_.size() > 2 && now - samples_.front().first > kRateWindow) samples_.pop_front();
+        const double span = to_seconds(now - samples_.front().first);
+        return span > 0 ? static_cast<double>(count - samples_.front().second) / span : 0;
+    }
+
+private:
+    std::deque<std::pair<Instant, std::int64_t>> samples_;
+};
+
+/// One lane as its table and its totals show it.
+class LaneView {
+public:
+    LaneView(std::string name, std::unique_ptr<store::Outbox> outbox)
+        : name_(std::move(name)), outbox_(std::move(outbox)) {}
+
+    DemoLane look(const Service& service, Instant now, std::int64_t enqueued) {
+        DemoLane lane;
+        lane.enqueued = enqueued;
+        if (const auto counts = outbox_->counts()) lane.counts = *counts;
+        if (const auto lag = outbox_->lag_seconds()) lane.lag_seconds = *lag;
+        lane.totals = service.totals_of(name_);
+        lane.sent_per_second = rate_.after(now, lane.counts.sent);
+        return lane;
+    }
+
+private:
+    const std::string name_;
+    std::unique_ptr<store::Outbox> outbox_;
+    Rate rate_;
+};
+
 /// Looks at everything now and then and draws it.
 class Viewer {
 public:
-    Viewer(const Context& context, Service& service, DemoReceiver& receiver, LastFailures& failures, Traffic& traffic)
+    Viewer(const Context& context, Service& service, DemoReceiver& receiver, LastFailures& failures,
+           MemoryTraffic& memories, OrderTraffic& orders)
         : context_(context),
           service_(service),
           receiver_(receiver),
           failures_(failures),
-          traffic_(traffic),
-          outbox_(service.database().memory_outbox()),
+          memory_traffic_(memories),
+          order_traffic_(orders),
+          memories_("memories", service.database().memory_outbox()),
+          orders_("orders", service.database().orders_outbox({})),
           terminal_(isatty(STDOUT_FILENO) == 1),
           colour_(terminal_ && !context.environment("NO_COLOR")),
           start_(clock_.now()) {}
@@ -144,15 +134,14 @@ public:
 
     DemoState look() {
         DemoState state;
-        state.elapsed_seconds = to_seconds(clock_.now() - start_);
+        const Instant now = clock_.now();
+        state.elapsed_seconds = to_seconds(now - start_);
         state.api_address = service_.address();
-        state.enqueued = traffic_.enqueued();
-        if (const auto counts = outbox_->counts()) state.counts = *counts;
-        if (const auto lag = outbox_->lag_seconds()) state.lag_seconds = *lag;
-        state.totals = service_.totals();
+        state.memories = memories_.look(service_, now, memory_traffic_.enqueued());
+        state.orders = orders_.look(service_, now, order_traffic_.accepted());
+        state.orders_posted_again = order_traffic_.repeated();
         state.receiver = receiver_.counts();
         state.last_failures = failures_.lines();
-        state.sent_per_second = rate(state.counts.sent);
         return state;
     }
 
@@ -199,26 +188,19 @@ private:
         return size;
     }
 
-    double rate(std::int64_t sent) {
-        const Instant now = clock_.now();
-        samples_.emplace_back(now, sent);
-        while (samples_.size() > 2 && now - samples_.front().first > kRateWindow) samples_.pop_front();
-        const double span = to_seconds(now - samples_.front().first);
-        return span > 0 ? static_cast<double>(sent - samples_.front().second) / span : 0;
-    }
-
     const Context& context_;
     Service& service_;
     DemoReceiver& receiver_;
     LastFailures& failures_;
-    Traffic& traffic_;
-    std::unique_ptr<store::Outbox> outbox_;
+    MemoryTraffic& memory_traffic_;
+    OrderTraffic& order_traffic_;
+    LaneView memories_;
+    LaneView orders_;
     const bool terminal_;
     const bool colour_;
     bool on_other_screen_ = false;
     SystemClock clock_;
     const Instant start_;
-    std::deque<std::pair<Instant, std::int64_t>> samples_;
 };
 
 void watch(StopSignals& signals, Viewer& viewer, double seconds) {
@@ -244,15 +226,18 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     auto receiver = DemoReceiver::start({}, SystemRandom().next());
     if (!receiver) return complain(context, receiver.error());
     LastFailures failures;
-    auto service = start_service(arguments, folder.path(), (*receiver)->url(), log, failures);
+    auto service = start_service(arguments, folder.path(), (*receiver)->address(), log, failures);
     if (!service) return complain(context, service.error());
 
     context.out << fmt::format("metrics at {0}/metrics, health at {0}/readyz\n", (*service)->address());
-    Traffic traffic((*service)->database(), arguments.rate);
-    Viewer viewer(context, **service, **receiver, failures, traffic);
+    auto orders = OrderTraffic::start((*service)->address(), arguments.rate * kOrdersShare, log);
+    if (!orders) return complain(context, orders.error());
+    MemoryTraffic memories((*service)->database(), arguments.rate);
+    Viewer viewer(context, **service, **receiver, failures, memories, **orders);
     watch(signals, viewer, arguments.seconds);
 
-    traffic.stop();
+    memories.stop();
+    (*orders)->stop();
     viewer.draw(viewer.look(), true);
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(kDrainPatience);
@@ -262,7 +247,7 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     viewer.leave();
     context.out << render_totals(end);
     context.out.flush();
-    const bool adds_up = end.enqueued == end.counts.pending + end.counts.sent + end.counts.dead;
+    const bool adds_up = end.memories.enqueued == end.memories.stored() && end.orders.enqueued == end.orders.stored();
     return adds_up ? kDone : complain(context, kFailed, "the totals do not add up");
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "app/command.h"
+#include "app/command_input.h"
 #include "app/parts.h"
 #include "base/text.h"
 
@@ -32,15 +33,6 @@ boost::json::object to_json(const MemoryRow& row) {
             {"last_error", or_null(row.last_error)},
             {"created_at", row.created_at},
             {"updated_at", row.updated_at}};
-}
-
-/// Reads one byte more than allowed at most, so that the refusal names a size without holding a huge input.
-/// A stream that breaks on the way is bad() afterwards.
-std::string read_bounded(std::istream& from, std::int64_t most) {
-    std::string text(static_cast<std::size_t>(most) + 1, '\0');
-    from.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(from.gcount()));
-    return text;
 }
 
 Failure unreadable_payload(const std::string& payload) {

@@ -18,7 +18,7 @@ http::Response plain(int status, std::string body) {
     return response;
 }
 
-/// The number at the end of "memory-41"; 0 when there is none.
+/// The number at the end of "memory-41" and "demo-order-000041"; 0 when there is none.
 std::int64_t number_of(std::string_view key) {
     std::int64_t number = 0;
     const std::size_t dash = key.rfind('-');
@@ -35,7 +35,10 @@ Result<std::unique_ptr<DemoReceiver>> DemoReceiver::start(ReceiverFaults faults,
     options.handler_threads = kHandlerThreads;
     auto server = http::Server::start(
         options,
-        [raw = receiver.get()](const http::Request& request) { return raw->answer(request.header("Idempotency-Key")); },
+        [raw = receiver.get()](const http::Request& request) {
+            const auto door = request.path == "/orders" ? ReceiverDoor::orders : ReceiverDoor::memories;
+            return raw->answer(door, request.header("Idempotency-Key"));
+        },
         [](int status, std::string_view /*code*/, std::string_view message) {
             return plain(status, fmt::format("{{\"error\":\"{}\"}}", message));
         });
@@ -48,8 +51,8 @@ DemoReceiver::~DemoReceiver() {
     stop();
 }
 
-std::string DemoReceiver::url() const {
-    return fmt::format("http://127.0.0.1:{}/memories", server_->port());
+std::string DemoReceiver::address() const {
+    return fmt::format("http://127.0.0.1:{}", server_->port());
 }
 
 ReceiverCounts DemoReceiver::counts() const {
@@ -66,13 +69,13 @@ void DemoReceiver::stop() {
     if (server_) server_->stop(kStopPatience);
 }
 
-http::Response DemoReceiver::answer(std::string_view key) {
+http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key) {
     std::unique_lock lock(mutex_);
     ++counts_.calls;
     const std::int64_t number = number_of(key);
     if (number > 0 && number % faults_.refuses_every == 0) {
         ++counts_.refused;
-        return plain(400, R"({"error":"this memory is not wanted"})");
+        return plain(400, R"({"error":"this one is not wanted"})");
     }
     const double draw = random_.unit();
     if (draw < faults_.fails) {
@@ -85,20 +88,28 @@ http::Response DemoReceiver::answer(std::string_view key) {
         response.headers.emplace_back("Retry-After", "1");
         return response;
     }
-    return take(key, lock, draw < faults_.fails + faults_.limits + faults_.answers_late);
+    return take(door, key, lock, draw < faults_.fails + faults_.limits + faults_.answers_late);
 }
 
-http::Response DemoReceiver::take(std::string_view key, std::unique_lock<std::mutex>& lock, bool late) {
+/// A broker knows its keys: an order that comes again was processed, and it says so.
+http::Response DemoReceiver::take(ReceiverDoor door, std::string_view key, std::unique_lock<std::mutex>& lock,
+                                  bool late) {
+    TakenCounts& counts = door == ReceiverDoor::orders ? counts_.orders : counts_.memories;
     if (taken_.emplace(key).second) {
-        ++counts_.distinct;
+        ++counts.distinct;
     } else {
-        ++counts_.duplicates;
+        ++counts.duplicates;
+        if (door == ReceiverDoor::orders) {
+            return plain(409, fmt::format(R"({{"code":"already_processed","idempotency_key":"{}"}})", key));
+        }
     }
     if (late) {
         ++counts_.late;
         ends_.wait_for(lock, faults_.lateness, [this] { return ending_; });
     }
-    return plain(200, fmt::format(R"({{"memory_id":"m-{}"}})", number_of(key)));
+    if (door == ReceiverDoor::memories) return plain(200, fmt::format(R"({{"memory_id":"m-{}"}})", number_of(key)));
+    return plain(200, fmt::format(R"({{"broker_order_id":"brk-{}","status":"accepted","idempotency_key":"{}"}})",
+                                  number_of(key), key));
 }
 
 }  // namespace deliverd::app

@@ -1,4 +1,4 @@
-// The demo's receiver: takes memories over HTTP, and misbehaves as receivers do.
+// The demo's receiver: takes memories and orders over HTTP, and misbehaves as receivers do.
 #pragma once
 
 #include <condition_variable>
@@ -15,20 +15,28 @@
 
 namespace deliverd::app {
 
-struct ReceiverCounts {
-    std::uint64_t calls = 0;
+/// Where a call came in: /memories or /orders.
+enum class ReceiverDoor { memories, orders };
+
+struct TakenCounts {
     std::uint64_t distinct = 0;    // different idempotency keys taken
     std::uint64_t duplicates = 0;  // keys that came again after they were taken
-    std::uint64_t failed = 0;      // answered 500
-    std::uint64_t limited = 0;     // answered 429
-    std::uint64_t late = 0;        // taken, but answered after the sender had given up
-    std::uint64_t refused = 0;     // answered 400
+};
+
+struct ReceiverCounts {
+    std::uint64_t calls = 0;
+    TakenCounts memories;
+    TakenCounts orders;
+    std::uint64_t failed = 0;   // answered 500
+    std::uint64_t limited = 0;  // answered 429
+    std::uint64_t late = 0;     // taken, but answered after the sender had given up
+    std::uint64_t refused = 0;  // answered 400
 };
 
 /// How often it misbehaves, as fractions of its calls; refusals are a property of the message.
 struct ReceiverFaults {
     double fails = 0.10;
-    double limits = 0.02;
+    double limits = 0.01;
     double answers_late = 0.01;
     std::int64_t refuses_every = 40;  // every so many-th key, whenever it comes
     Duration lateness = std::chrono::milliseconds(1500);
@@ -42,18 +50,19 @@ public:
     DemoReceiver(const DemoReceiver&) = delete;
     DemoReceiver& operator=(const DemoReceiver&) = delete;
 
-    [[nodiscard]] std::string url() const;
+    /// Without a path: "http://127.0.0.1:43211".
+    [[nodiscard]] std::string address() const;
     [[nodiscard]] ReceiverCounts counts() const;
 
     /// Ends late answers at once, then the server.
     void stop();
 
     /// What a call is answered; public for the test. `key` is the Idempotency-Key.
-    http::Response answer(std::string_view key);
+    http::Response answer(ReceiverDoor door, std::string_view key);
 
 private:
     DemoReceiver(ReceiverFaults faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
-    http::Response take(std::string_view key, std::unique_lock<std::mutex>& lock, bool late);
+    http::Response take(ReceiverDoor door, std::string_view key, std::unique_lock<std::mutex>& lock, bool late);
 
     const ReceiverFaults faults_;
     mutable std::mutex mutex_;
@@ -61,7 +70,7 @@ private:
     bool ending_ = false;
     SeededRandom random_;
     ReceiverCounts counts_;
-    std::unordered_set<std::string> taken_;  // grows with the demo: a few bytes a memory
+    std::unordered_set<std::string> taken_;  // grows with the demo: a few bytes a message
     std::unique_ptr<http::Server> server_;
 };
 

@@ -17,9 +17,12 @@ using testing::Not;
 
 DemoState some_state() {
     DemoState state;
-    state.enqueued = 10;
-    state.counts = {2, 7, 1};
-    state.receiver.distinct = 7;
+    state.memories.enqueued = 10;
+    state.memories.counts = {2, 7, 1};
+    state.receiver.memories.distinct = 7;
+    state.orders.enqueued = 5;
+    state.orders.counts = {1, 4, 0};
+    state.receiver.orders.distinct = 4;
     state.api_address = "http://127.0.0.1:8080";
     state.last_failures = {"memory-3 BROKER_5XX: 500"};
     return state;
@@ -61,9 +64,9 @@ TEST(DemoView, AFrameFitsItsScreen) {
             EXPECT_FALSE(find_invalid_utf8(line)) << line;
         }
     }
-    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 17U);
-    EXPECT_THAT(render_frame(state, false, {60, 15}), HasSubstr("last failures\n  xx"));
-    EXPECT_THAT(render_frame(state, false, {60, 12}), Not(HasSubstr("last failures")));
+    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 22U);
+    EXPECT_THAT(render_frame(state, false, {60, 18}), HasSubstr("last failures\n  xx"));
+    EXPECT_THAT(render_frame(state, false, {60, 17}), Not(HasSubstr("last failures")));
 }
 
 TEST(DemoView, ACutLineEndsItsColour) {
@@ -77,34 +80,43 @@ TEST(DemoView, ACutLineEndsItsColour) {
 
 TEST(DemoView, TheReceiversLineFitsEightyColumns) {
     DemoState state = some_state();
-    state.receiver = {
-        .calls = 9999, .distinct = 8000, .duplicates = 0, .failed = 999, .limited = 999, .late = 999, .refused = 999};
+    state.receiver = {.calls = 9999,
+                      .memories = {8000, 0},
+                      .orders = {999, 0},
+                      .failed = 999,
+                      .limited = 999,
+                      .late = 999,
+                      .refused = 999};
     EXPECT_THAT(render_frame(state, false, {80, 24}), HasSubstr("999 late\n"));
 }
 
 TEST(DemoView, TheLastLineIsTheTotalsAsJson) {
     const std::string text = render_totals(some_state());
-    EXPECT_THAT(text, HasSubstr("enqueued 10 = sent 7 + dead 1 + open 2\n"));
+    EXPECT_THAT(text, HasSubstr("memories: enqueued 10 = sent 7 + dead 1 + open 2\n"));
+    EXPECT_THAT(text, HasSubstr("orders: enqueued 5 = sent 4 + dead 0 + open 1\n"));
     const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
     EXPECT_EQ(boost::json::parse(last),
-              boost::json::parse(R"({"lanes":{"memories":{"enqueued":10,"sent":7,"dead":1,"open":2}}})"));
+              boost::json::parse(R"({"lanes":{"memories":{"enqueued":10,"sent":7,"dead":1,"open":2},
+                                               "orders":{"enqueued":5,"sent":4,"dead":0,"open":1}}})"));
 }
 
 TEST(DemoView, TotalsThatDoNotAddUpAreSaid) {
     DemoState state = some_state();
-    state.enqueued = 11;
+    state.memories.enqueued = 11;
     EXPECT_THAT(render_totals(state), HasSubstr("WRONG: the table holds 10"));
 }
 
 TEST(DemoView, TheReceiversCountIsHeldAgainstTheTable) {
     DemoState state = some_state();
-    EXPECT_THAT(render_totals(state), HasSubstr("the receiver took 7 different memories\n"));
-    state.receiver.distinct = 8;
+    EXPECT_THAT(render_totals(state), HasSubstr("the receiver took 7 different memories; "));
+    state.receiver.memories.distinct = 8;
     EXPECT_THAT(render_totals(state), HasSubstr("8 different memories, 1 of them still open"));
-    state.receiver.distinct = 6;
+    state.receiver.memories.distinct = 6;
     EXPECT_THAT(render_totals(state), HasSubstr("WRONG: 1 sent ones never arrived"));
-    state.totals.duplicates = 1;
+    state.memories.totals.duplicates = 1;
     EXPECT_THAT(render_totals(state), Not(HasSubstr("WRONG")));
+    state.receiver.orders.distinct = 3;
+    EXPECT_THAT(render_totals(state), HasSubstr("3 different orders   WRONG: 1 sent ones never arrived"));
 }
 
 TEST(DemoReceiver, MisbehavesAsOftenAsItShould) {
@@ -113,7 +125,7 @@ TEST(DemoReceiver, MisbehavesAsOftenAsItShould) {
     const auto receiver = DemoReceiver::start(faults, 1);
     ASSERT_TRUE(receiver.has_value()) << receiver.error().message;
     for (int i = 1; i <= 4000; ++i) {
-        const http::Response response = (*receiver)->answer("memory-" + std::to_string(i));
+        const http::Response response = (*receiver)->answer(ReceiverDoor::memories, "memory-" + std::to_string(i));
         if (i % faults.refuses_every == 0) {
             EXPECT_EQ(response.status, 400);
         }
@@ -127,17 +139,30 @@ TEST(DemoReceiver, MisbehavesAsOftenAsItShould) {
     EXPECT_NEAR(static_cast<double>(counts.failed), 390, 80);
     EXPECT_GT(counts.limited, 0U);
     EXPECT_GT(counts.late, 0U);
-    EXPECT_EQ(counts.distinct, counts.calls - counts.refused - counts.failed - counts.limited);
-    EXPECT_EQ(counts.duplicates, 0U);
+    EXPECT_EQ(counts.memories.distinct, counts.calls - counts.refused - counts.failed - counts.limited);
+    EXPECT_EQ(counts.memories.duplicates, 0U);
 }
 
 TEST(DemoReceiver, ATakenKeyThatComesAgainIsADuplicate) {
     const auto receiver = DemoReceiver::start({0, 0, 0, 1000, Duration::zero()}, 1);
     ASSERT_TRUE(receiver.has_value());
-    EXPECT_EQ((*receiver)->answer("memory-7").body, R"({"memory_id":"m-7"})");
-    EXPECT_EQ((*receiver)->answer("memory-7").status, 200);
-    EXPECT_EQ((*receiver)->counts().distinct, 1U);
-    EXPECT_EQ((*receiver)->counts().duplicates, 1U);
+    EXPECT_EQ((*receiver)->answer(ReceiverDoor::memories, "memory-7").body, R"({"memory_id":"m-7"})");
+    EXPECT_EQ((*receiver)->answer(ReceiverDoor::memories, "memory-7").status, 200);
+    EXPECT_EQ((*receiver)->counts().memories.distinct, 1U);
+    EXPECT_EQ((*receiver)->counts().memories.duplicates, 1U);
+}
+
+TEST(DemoReceiver, ABrokerGivesTheKeyBackAndKnowsItAgain) {
+    const auto receiver = DemoReceiver::start({0, 0, 0, 1000, Duration::zero()}, 1);
+    ASSERT_TRUE(receiver.has_value());
+    const http::Response first = (*receiver)->answer(ReceiverDoor::orders, "demo-order-000007");
+    EXPECT_EQ(first.status, 200);
+    EXPECT_THAT(first.body, HasSubstr("\"idempotency_key\":\"demo-order-000007\""));
+    const http::Response second = (*receiver)->answer(ReceiverDoor::orders, "demo-order-000007");
+    EXPECT_EQ(second.status, 409);
+    EXPECT_THAT(second.body, HasSubstr("already_processed"));
+    EXPECT_EQ((*receiver)->counts().orders.distinct, 1U);
+    EXPECT_EQ((*receiver)->counts().orders.duplicates, 1U);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::string cut_line(std::string_view line, std::size_t columns) {
 
 /// One column stays free: with the last one in use, terminals differ in where the cursor is.
 std::string fitted(std::string_view frame, ScreenSize screen) {
-    constexpr std::size_t kLinesBeforeFailures = 10;
+    constexpr std::size_t kLinesBeforeFailures = 15;
     constexpr std::size_t kLinesWithAFailure = kLinesBeforeFailures + 3;
     const std::size_t lines =
         screen.rows < kLinesWithAFailure ? std::min(screen.rows, kLinesBeforeFailures) : screen.rows;
@@ -81,28 +81,58 @@ std::string fitted(std::string_view frame, ScreenSize screen) {
     return out;
 }
 
-std::int64_t whole_of(const DemoState& s) {
-    return s.counts.pending + s.counts.sent + s.counts.dead;
+std::string lane_rows(const Paint& paint, const char* name, const DemoLane& lane) {
+    const std::int64_t whole = lane.stored();
+    std::string out = fmt::format("  {:<9}{:>8}  {} {:.1f}/s   {} {:.2f} s\n", name, lane.enqueued, paint(kDim, "sent"),
+                                  lane.sent_per_second, paint(kDim, "lag"), lane.lag_seconds);
+    out += state_row(paint, kGreen, "sent", lane.counts.sent, whole);
+    out += state_row(paint, kYellow, "open", lane.counts.pending, whole);
+    out += state_row(paint, kRed, "dead", lane.counts.dead, whole);
+    return out + "\n";
+}
+
+std::uint64_t taken(const ReceiverCounts& receiver) {
+    return receiver.memories.distinct + receiver.memories.duplicates + receiver.orders.distinct +
+           receiver.orders.duplicates;
+}
+
+boost::json::object json_of(const DemoLane& lane) {
+    return {{"enqueued", lane.enqueued},
+            {"sent", lane.counts.sent},
+            {"dead", lane.counts.dead},
+            {"open", lane.counts.pending}};
+}
+
+std::string sum_line(const char* name, const DemoLane& lane) {
+    return fmt::format(
+        "{}: enqueued {} = sent {} + dead {} + open {}{}\n", name, lane.enqueued, lane.counts.sent, lane.counts.dead,
+        lane.counts.pending,
+        lane.stored() == lane.enqueued ? "" : fmt::format("   WRONG: the table holds {}", lane.stored()));
+}
+
+/// What the receiver has, held against what was handed over.
+std::string taken_line(const char* what, std::int64_t handed_over, const TakenCounts& taken) {
+    const std::int64_t unconfirmed = static_cast<std::int64_t>(taken.distinct) - handed_over;
+    return fmt::format(
+        "the receiver took {} different {}{}{}; {} came to it twice\n", taken.distinct, what,
+        unconfirmed > 0 ? fmt::format(", {} of them still open because its answer came too late", unconfirmed) : "",
+        unconfirmed < 0 ? fmt::format("   WRONG: {} sent ones never arrived", -unconfirmed) : "", taken.duplicates);
 }
 
 }  // namespace
 
 std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
     const Paint paint(colour);
-    const std::int64_t whole = whole_of(s);
     std::string out = fmt::format("{}  {}  {}\n\n", paint(kBold, "deliverd demo"),
                                   paint(kDim, fmt::format("{:.0f} s", s.elapsed_seconds)),
                                   s.draining ? paint(kYellow, "draining") : paint(kDim, "Ctrl-C ends it"));
-    out += fmt::format("  {:<9}{:>8}\n", "memories", s.enqueued);
-    out += state_row(paint, kGreen, "sent", s.counts.sent, whole);
-    out += state_row(paint, kYellow, "open", s.counts.pending, whole);
-    out += state_row(paint, kRed, "dead", s.counts.dead, whole);
-    out += fmt::format("\n  {}  {:.1f}/s   {}  {:.2f} s   {}  {}   {}  {}\n", paint(kDim, "sent"), s.sent_per_second,
-                       paint(kDim, "lag"), s.lag_seconds, paint(kDim, "retries"), s.totals.retried,
-                       paint(kDim, "not sent twice"), s.totals.duplicates);
+    out += lane_rows(paint, "memories", s.memories);
+    out += lane_rows(paint, "orders", s.orders);
+    out += fmt::format("  {}  {}   {}  {}   {}  {}\n", paint(kDim, "retries"),
+                       s.memories.totals.retried + s.orders.totals.retried, paint(kDim, "memories not sent twice"),
+                       s.memories.totals.duplicates, paint(kDim, "orders posted again"), s.orders_posted_again);
     out += fmt::format("  {}  {} taken, {} failed, {} refused, {} to wait, {} late\n", paint(kDim, "receiver"),
-                       s.receiver.distinct + s.receiver.duplicates, s.receiver.failed, s.receiver.refused,
-                       s.receiver.limited, s.receiver.late);
+                       taken(s.receiver), s.receiver.failed, s.receiver.refused, s.receiver.limited, s.receiver.late);
     out += fmt::format("  {}  {}\n\n", paint(kDim, "metrics "), paint(kCyan, s.api_address + "/metrics"));
     out += fmt::format("  {}\n", paint(kDim, "last failures"));
     for (const std::string& failure : s.last_failures) out += fmt::format("  {}\n", shorten(failure, kFailureBytes));
@@ -110,32 +140,30 @@ std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
 }
 
 std::string render_line(const DemoState& s) {
-    return fmt::format("{:>5.0f} s  enqueued {}  sent {}  open {}  dead {}  {:.1f}/s  lag {:.2f} s  retries {}{}\n",
-                       s.elapsed_seconds, s.enqueued, s.counts.sent, s.counts.pending, s.counts.dead, s.sent_per_second,
-                       s.lag_seconds, s.totals.retried,
+    const auto lane = [](const char* name, const DemoLane& l) {
+        return fmt::format("  {} {}: sent {}  open {}  dead {}  {:.1f}/s", name, l.enqueued, l.counts.sent,
+                           l.counts.pending, l.counts.dead, l.sent_per_second);
+    };
+    return fmt::format("{:>5.0f} s{}{}  retries {}{}\n", s.elapsed_seconds, lane("memories", s.memories),
+                       lane("orders", s.orders), s.memories.totals.retried + s.orders.totals.retried,
                        s.last_failures.empty() ? "" : "  last: " + shorten(s.last_failures.front(), kFailureBytes));
 }
 
 std::string render_totals(const DemoState& s) {
-    const std::int64_t whole = whole_of(s);
-    std::string out =
-        fmt::format("\nenqueued {} = sent {} + dead {} + open {}{}\n", s.enqueued, s.counts.sent, s.counts.dead,
-                    s.counts.pending, whole == s.enqueued ? "" : fmt::format("   WRONG: the table holds {}", whole));
-    const auto duplicates = static_cast<std::int64_t>(s.totals.duplicates);
-    const std::int64_t handed_over = s.counts.sent - duplicates;
-    const std::int64_t unconfirmed = static_cast<std::int64_t>(s.receiver.distinct) - handed_over;
-    out += fmt::format("of those sent, {} were equal to one sent before and were not sent again: {} handed over\n",
-                       duplicates, handed_over);
-    out += fmt::format(
-        "the receiver took {} different memories{}{}\n", s.receiver.distinct,
-        unconfirmed > 0 ? fmt::format(", {} of them still open because its answer came too late", unconfirmed) : "",
-        unconfirmed < 0 ? fmt::format("   WRONG: {} sent ones never arrived", -unconfirmed) : "");
-    out += fmt::format("{} came to it twice, each after an answer that was late or lost\n", s.receiver.duplicates);
+    const auto duplicates = static_cast<std::int64_t>(s.memories.totals.duplicates);
+    const std::int64_t handed_over = s.memories.counts.sent - duplicates;
+    std::string out = "\n" + sum_line("memories", s.memories) + sum_line("orders", s.orders);
+    out +=
+        fmt::format("of the memories sent, {} were equal to one sent before and were not sent again: {} handed over\n",
+                    duplicates, handed_over);
+    out += taken_line("memories", handed_over, s.receiver.memories);
+    out +=
+        fmt::format("{} posts repeated an order that was accepted before, and stored nothing\n", s.orders_posted_again);
+    out += taken_line("orders", s.orders.counts.sent, s.receiver.orders);
     out += fmt::format("it failed {} calls, refused {}, told {} to wait and answered {} late\n", s.receiver.failed,
                        s.receiver.refused, s.receiver.limited, s.receiver.late);
-    const boost::json::object lane{
-        {"enqueued", s.enqueued}, {"sent", s.counts.sent}, {"dead", s.counts.dead}, {"open", s.counts.pending}};
-    const boost::json::object line{{"lanes", boost::json::object{{"memories", lane}}}};
+    const boost::json::object line{
+        {"lanes", boost::json::object{{"memories", json_of(s.memories)}, {"orders", json_of(s.orders)}}}};
     return out + boost::json::serialize(line) + "\n";
 }
 

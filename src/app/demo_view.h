@@ -12,15 +12,23 @@
 
 namespace deliverd::app {
 
-struct DemoState {
-    double elapsed_seconds = 0;
-    std::string api_address;
-    std::string receiver_url;
+struct DemoLane {
     std::int64_t enqueued = 0;
     store::OutboxCounts counts;
     double sent_per_second = 0;  // over the last few seconds
     double lag_seconds = 0;
     lane::LaneTotals totals;
+
+    /// What the table holds.
+    [[nodiscard]] std::int64_t stored() const { return counts.pending + counts.sent + counts.dead; }
+};
+
+struct DemoState {
+    double elapsed_seconds = 0;
+    std::string api_address;
+    DemoLane memories;
+    DemoLane orders;
+    std::int64_t orders_posted_again = 0;  // with a key that was accepted before
     ReceiverCounts receiver;
     std::vector<std::string> last_failures;  // newest first
     bool draining = false;

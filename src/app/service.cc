@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/api.h"
+#include "api/openapi.h"
+#include "api/orders_routes.h"
 
 namespace deliverd::app {
 
@@ -34,10 +38,15 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     auto database = open_ready_database(config.database, log_);
     if (!database) return tl::unexpected(database.error());
     database_ = std::move(*database);
+    SystemRandom random;
+    worker_ = make_worker_id(random);
     if (auto added = add_lanes(config, also); !added) return added;
+    open_intake(config);
     if (auto started = start_server(config); !started) return started;
     log_.open();
+    warn_of_orders_nobody_sends(config);
     for (RunningLane& lane : lanes_) lane.unit->lane().start();
+    start_upkeep(config.upkeep);
     refresher_ = std::thread([this] { refresh_gauges(); });
     return {};
 }
@@ -47,11 +56,9 @@ Service::~Service() {
 }
 
 Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
-    SystemRandom random;
-    const std::string worker = make_worker_id(random);
     for (const LaneConfig& lane : config.lanes) {
         auto metrics = std::make_unique<LaneMetrics>(metrics_, lane.options.name, also);
-        auto unit = LaneUnit::make(lane, config.orders, fmt::format("{}-{}", worker, lane.options.name), *database_,
+        auto unit = LaneUnit::make(lane, config.orders, fmt::format("{}-{}", worker_, lane.options.name), *database_,
                                    *metrics, log_);
         if (!unit) return tl::unexpected(unit.error());
         lanes_.push_back({std::move(metrics), std::move(*unit)});
@@ -59,10 +66,33 @@ Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
     return {};
 }
 
+void Service::open_intake(const Config& config) {
+    orders_ = database_->orders(config.orders);
+    intake_ = std::make_unique<orders::Intake>(config.intake, *orders_, log_);
+}
+
+void Service::start_upkeep(const UpkeepConfig& config) {
+    upkeep_store_ = database_->upkeep();
+    std::vector<lane::Chore> chores{{"purge_ledger", config.ledger_purge_interval, config.batch_size,
+                                     [this](std::int32_t piece) { return upkeep_store_->purge_ledger(piece); }}};
+    upkeep_ = std::make_unique<lane::Upkeep>(std::move(chores), *upkeep_store_, worker_, clock_, log_);
+    upkeep_->start();
+}
+
+/// The API takes orders in any case: another process may have the lane.
+void Service::warn_of_orders_nobody_sends(const Config& config) {
+    const bool sends =
+        std::ranges::any_of(config.lanes, [](const LaneConfig& lane) { return lane.outbox == OutboxKind::orders; });
+    if (!sends) log_.info("no lane here sends orders: those posted wait for a process that has one", {});
+}
+
 Result<void> Service::start_server(const Config& config) {
     const std::vector<api::ReadyCheck> checks{{"service", [this] { return std::string(stopping_ ? "stopping" : ""); }},
                                               {"database", [this] { return database_problem(); }}};
-    auto handler = api::make_handler(api::service_routes(checks, metrics_, config.auth), config.auth, log_);
+    std::vector<api::Route> routes = api::service_routes(checks, metrics_, config.auth);
+    std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
+    std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
+    auto handler = api::make_handler(std::move(routes), config.auth, log_);
     auto server = http::Server::start(config.server, std::move(handler), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
@@ -106,7 +136,9 @@ void Service::stop(Duration patience) {
     }
     refresh_wake_.notify_all();
     if (refresher_.joinable()) refresher_.join();
+    if (upkeep_) upkeep_->stop();
     if (server_) server_->stop(hurried_ || patience == Duration::zero() ? Duration::zero() : kServerStopPatience);
+    if (intake_) intake_->stop();
 }
 
 void Service::hurry() {
@@ -117,19 +149,15 @@ void Service::hurry() {
 
 lane::LaneTotals Service::totals() const {
     lane::LaneTotals sum;
-    for (const RunningLane& lane : lanes_) {
-        const lane::LaneTotals totals = lane.unit->lane().totals();
-        sum.claimed += totals.claimed;
-        sum.sent += totals.sent;
-        sum.duplicates += totals.duplicates;
-        sum.retried += totals.retried;
-        sum.dead += totals.dead;
-        sum.conflicts += totals.conflicts;
-        sum.abandoned += totals.abandoned;
-        sum.released += totals.released;
-        sum.database_errors += totals.database_errors;
-    }
+    for (const RunningLane& lane : lanes_) sum += lane.unit->lane().totals();
     return sum;
+}
+
+lane::LaneTotals Service::totals_of(std::string_view lane) const {
+    for (const RunningLane& running : lanes_) {
+        if (running.unit->name() == lane) return running.unit->lane().totals();
+    }
+    return {};
 }
 
 }  // namespace deliverd::app

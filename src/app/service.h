@@ -1,4 +1,4 @@
-// Everything `serve` runs: database, lanes, API, metrics; started together and stopped in order.
+// Everything `serve` runs: database, lanes, order intake, API, upkeep, metrics; started together and stopped in order.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,9 @@
 #include "app/parts.h"
 #include "base/log.h"
 #include "http/server.h"
+#include "lane/upkeep.h"
 #include "metrics/metrics.h"
+#include "orders/intake.h"
 #include "store/database.h"
 
 namespace deliverd::app {
@@ -40,7 +42,8 @@ public:
     /// "http://127.0.0.1:8080"
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] store::Database& database() { return *database_; }
-    [[nodiscard]] lane::LaneTotals totals() const;  // of all lanes together
+    [[nodiscard]] lane::LaneTotals totals() const;                          // of all lanes together
+    [[nodiscard]] lane::LaneTotals totals_of(std::string_view lane) const;  // zeros when there is no such lane
 
 private:
     struct RunningLane {
@@ -51,7 +54,10 @@ private:
     explicit Service(Log& log);
     Result<void> start_all(const Config& config, lane::Observer* also);
     Result<void> add_lanes(const Config& config, lane::Observer* also);
+    void open_intake(const Config& config);
     Result<void> start_server(const Config& config);
+    void start_upkeep(const UpkeepConfig& config);
+    void warn_of_orders_nobody_sends(const Config& config);
     void refresh_gauges();
     [[nodiscard]] std::string database_problem();
 
@@ -59,8 +65,14 @@ private:
     std::unique_ptr<store::Database> database_;
     metrics::Metrics metrics_;
     std::vector<RunningLane> lanes_;
-    std::unique_ptr<http::Server> server_;
+    std::unique_ptr<store::Orders> orders_;
+    std::unique_ptr<orders::Intake> intake_;
+    std::unique_ptr<http::Server> server_;  // after the intake: its requests end in it
     std::string address_;
+    std::string worker_;
+    const SystemClock clock_;
+    std::unique_ptr<store::Upkeep> upkeep_store_;
+    std::unique_ptr<lane::Upkeep> upkeep_;
     std::atomic<bool> stopping_ = false;
     std::atomic<bool> hurried_ = false;
 

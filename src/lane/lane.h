@@ -50,6 +50,18 @@ struct LaneTotals {
     std::uint64_t released = 0;   // given back unsent
     std::uint64_t database_errors = 0;
 
+    LaneTotals& operator+=(const LaneTotals& other) {
+        claimed += other.claimed;
+        sent += other.sent;
+        duplicates += other.duplicates;
+        retried += other.retried;
+        dead += other.dead;
+        conflicts += other.conflicts;
+        abandoned += other.abandoned;
+        released += other.released;
+        database_errors += other.database_errors;
+        return *this;
+    }
     [[nodiscard]] bool anything_failed() const { return retried + dead + conflicts + abandoned + database_errors > 0; }
 };
 

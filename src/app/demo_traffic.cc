@@ -1,0 +1,131 @@
+#include "app/demo_traffic.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "sink/http/http_sink.h"
+
+namespace deliverd::app {
+
+namespace {
+
+/// A high rate is kept by storing what has become due together: a commit waits for the disk, however many rows it has.
+constexpr std::int64_t kMostMemoriesTogether = 500;
+constexpr std::int64_t kEqualMemoryEvery = 12;
+constexpr std::int64_t kMostOrdersTogether = 64;
+constexpr std::int64_t kOldOrderEvery = 6;
+constexpr int kLastPosts = 5;  // of what is unanswered at the end
+constexpr Duration kPostTimeout = std::chrono::seconds(5);
+
+/// Now and then the very same again: the lane must not send it a second time.
+store::NewMemory memory(std::int64_t number) {
+    const bool equal = number % kEqualMemoryEvery == 0;
+    return {"demo", equal ? std::string("the kettle is on") : fmt::format("memory number {}", number), number};
+}
+
+Message order(std::int64_t number) {
+    Message message;
+    message.message_id = fmt::format("demo-order-{:06}", number);
+    message.content_type = "application/json";
+    message.body = fmt::format(
+        R"({{"idempotency_key":"{}","symbol":"USDJPY","intent":"{}","qty":{},"limit_price":{}.{:03},"meta":{{"source":"demo"}}}})",
+        message.message_id, number % 2 == 0 ? "BUY" : "SELL", 1000 * (number % 9 + 1), 140 + number % 10,
+        number % 1000);
+    return message;
+}
+
+}  // namespace
+
+SteadyThread::SteadyThread(double rate, std::int64_t most_together, Work work)
+    : interval_(from_seconds(1 / rate)),
+      most_together_(most_together),
+      work_(std::move(work)),
+      thread_([this] { run(); }) {}
+
+void SteadyThread::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void SteadyThread::run() {
+    const SystemClock clock;
+    Instant next = clock.now();
+    while (true) {
+        std::int64_t due = 0;
+        for (const Instant now = clock.now(); next <= now && due < most_together_; next += interval_) ++due;
+        if (due > 0) work_(due);
+        std::unique_lock lock(mutex_);
+        if (wake_.wait_until(lock, next, [this] { return ending_; })) return;
+    }
+}
+
+MemoryTraffic::MemoryTraffic(store::Database& database, double rate)
+    : database_(database), thread_(rate, kMostMemoriesTogether, [this](std::int64_t due) { enqueue(due); }) {}
+
+void MemoryTraffic::enqueue(std::int64_t due) {
+    std::vector<store::NewMemory> memories;
+    for (; due > 0; --due) memories.push_back(memory(++last_number_));
+    if (const auto ids = database_.enqueue_memories(memories)) enqueued_ += std::ssize(*ids);
+}
+
+Result<std::unique_ptr<OrderTraffic>> OrderTraffic::start(const std::string& address, double rate, Log& log) {
+    sink::HttpSinkOptions options;
+    options.url = address + "/api/v1/orders";
+    options.timeout = kPostTimeout;
+    auto sink = sink::make_http_sink(std::move(options), log);
+    if (!sink) return tl::unexpected(sink.error());
+    return std::unique_ptr<OrderTraffic>(new OrderTraffic(std::move(*sink), rate));
+}
+
+OrderTraffic::OrderTraffic(std::unique_ptr<sink::Sink> sink, double rate)
+    : sink_(std::move(sink)),
+      thread_(std::make_unique<SteadyThread>(rate, kMostOrdersTogether, [this](std::int64_t due) { post(due); })) {}
+
+void OrderTraffic::stop() {
+    thread_->stop();
+    for (int turn = 0; turn < kLastPosts && !unanswered_.empty(); ++turn) post_all(std::exchange(unanswered_, {}));
+    sink_->stop(Duration::zero());
+}
+
+OrderTraffic::Post OrderTraffic::next_post() {
+    ++posts_;
+    const bool again = posts_ % kOldOrderEvery == 0 && last_number_ > 0;
+    Post post{order(again ? posts_ * 7 % last_number_ + 1 : ++last_number_), again};
+    post.message.id = posts_;
+    return post;
+}
+
+void OrderTraffic::post(std::int64_t due) {
+    std::vector<Post> posts = std::exchange(unanswered_, {});
+    for (; due > 0; --due) posts.push_back(next_post());
+    post_all(std::move(posts));
+}
+
+void OrderTraffic::post_all(std::vector<Post> posts) {
+    std::vector<const Message*> batch;
+    for (const Post& post : posts) batch.push_back(&post.message);
+    sink_->send(batch, *this);
+    std::unique_lock lock(mutex_);
+    answered_.wait(lock, [&] { return answers_.size() == posts.size(); });  // each within the sink's timeout
+    for (Post& post : posts) {
+        if (!answers_.at(post.message.id)) {
+            unanswered_.push_back(std::move(post));
+        } else {
+            ++(post.again ? repeated_ : accepted_);
+        }
+    }
+    answers_.clear();
+}
+
+void OrderTraffic::on_outcome(const Message& message, Outcome outcome) {
+    const std::lock_guard lock(mutex_);
+    answers_.emplace(message.id, outcome.kind == OutcomeKind::delivered);
+    answered_.notify_all();
+}
+
+}  // namespace deliverd::app

@@ -1,0 +1,105 @@
+// The demo's sample traffic: memories enqueued, orders posted, each at a steady rate on a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "deliverd/result.h"
+#include "sink/sink.h"
+#include "store/database.h"
+
+namespace deliverd::app {
+
+/// Calls `work` with how many are due, about as often as `rate` (a second) asks for, until stopped. What has become due
+/// meanwhile is handed over together, at most `most_together`.
+class SteadyThread {
+public:
+    using Work = std::function<void(std::int64_t due)>;
+    SteadyThread(double rate, std::int64_t most_together, Work work);
+    ~SteadyThread() { stop(); }
+    SteadyThread(const SteadyThread&) = delete;
+    SteadyThread& operator=(const SteadyThread&) = delete;
+
+    /// Waits for the work under way. Idempotent.
+    void stop();
+
+private:
+    void run();
+
+    const Duration interval_;
+    const std::int64_t most_together_;
+    const Work work_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+class MemoryTraffic {
+public:
+    /// `database` outlives it.
+    MemoryTraffic(store::Database& database, double rate);
+    void stop() { thread_.stop(); }
+    [[nodiscard]] std::int64_t enqueued() const { return enqueued_; }
+
+private:
+    void enqueue(std::int64_t due);
+
+    store::Database& database_;
+    std::int64_t last_number_ = 0;
+    std::atomic<std::int64_t> enqueued_ = 0;
+    SteadyThread thread_;  // last: it uses the rest
+};
+
+/// Orders over the real API. An answer that did not come is no answer: such an order is posted again with its own key,
+/// which stores it once. Now and then an old order is posted again on purpose.
+class OrderTraffic final : private sink::OutcomeReceiver {
+public:
+    /// `address`: "http://127.0.0.1:8080". `log` outlives it.
+    static Result<std::unique_ptr<OrderTraffic>> start(const std::string& address, double rate, Log& log);
+    ~OrderTraffic() override { stop(); }
+    OrderTraffic(const OrderTraffic&) = delete;
+    OrderTraffic& operator=(const OrderTraffic&) = delete;
+
+    /// Posts nothing new any more, and the unanswered ones again until they are answered, a few times at most.
+    void stop();
+    [[nodiscard]] std::int64_t accepted() const { return accepted_; }  // different orders
+    [[nodiscard]] std::int64_t repeated() const { return repeated_; }  // posts of an order that was accepted before
+
+private:
+    struct Post {
+        Message message;
+        bool again = false;  // on purpose: an order that was posted before
+    };
+
+    OrderTraffic(std::unique_ptr<sink::Sink> sink, double rate);
+    void on_outcome(const Message& message, Outcome outcome) override;
+    void post(std::int64_t due);
+    /// Sends them and waits for all answers; what was not accepted is in unanswered_ afterwards.
+    void post_all(std::vector<Post> posts);
+    Post next_post();
+
+    std::unique_ptr<sink::Sink> sink_;
+    std::int64_t posts_ = 0;
+    std::int64_t last_number_ = 0;
+    std::vector<Post> unanswered_;
+    std::atomic<std::int64_t> accepted_ = 0;
+    std::atomic<std::int64_t> repeated_ = 0;
+
+    std::mutex mutex_;
+    std::condition_variable answered_;
+    std::unordered_map<std::int64_t, bool> answers_;  // by Message::id: accepted?
+    std::unique_ptr<SteadyThread> thread_;
+};
+
+}  // namespace deliverd::app
