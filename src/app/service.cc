@@ -93,7 +93,10 @@ Result<void> Service::start_server(const Config& config) {
     std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
     std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
     auto handler = api::make_handler(std::move(routes), config.auth, log_);
-    auto server = http::Server::start(config.server, std::move(handler), api::make_error_body());
+    http::ServerOptions options = config.server;
+    // Liveness is not a question of how busy the handlers are.
+    options.is_quick = [](const http::Request& request) { return request.path == "/healthz"; };
+    auto server = http::Server::start(options, std::move(handler), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
     address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());

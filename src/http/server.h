@@ -36,7 +36,7 @@ struct Response {
     std::string body;
 };
 
-/// Called on one of `handler_threads` threads; may block. An exception becomes a bare 500.
+/// Called on one of `handler_threads` threads; may block (but see `is_quick`). An exception becomes a bare 500.
 using Handler = std::function<Response(const Request&)>;
 
 /// Answers one request: once, from any thread, also long after the handler has returned. Copies are the same reply; a
@@ -74,6 +74,10 @@ struct ServerOptions {
     Duration body_timeout = std::chrono::seconds(30);    // from there to the end of the body
     Duration idle_timeout = std::chrono::seconds(60);    // keep-alive without a request
     Duration write_timeout = std::chrono::seconds(30);
+    /// Requests that it says yes to are handled on the I/O thread, without the two thread switches of a handler thread
+    /// and without waiting for a free one: their handler must be short and must not block. None when empty. Called on
+    /// the I/O thread.
+    std::function<bool(const Request&)> is_quick = {};
 };
 
 class Server {

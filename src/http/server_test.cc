@@ -179,6 +179,30 @@ TEST(Server, RunsHandlersAtOnceAndRefusesWhatCannotBeQueued) {
     EXPECT_THAT((&refused == &fourth ? fifth : fourth).response(), StartsWith("HTTP/1.1 200"));
 }
 
+TEST(Server, AnswersQuickRequestsWhileAllHandlerThreadsAreBusy) {
+    ServerOptions options;
+    options.handler_threads = 1;
+    options.max_queued_requests = 1;
+    options.is_quick = [](const Request& request) { return request.path.starts_with("/quick"); };
+    Gate gate;
+    const auto server = serve(options, [&](const Request& request) {
+        if (request.path == "/slow") gate.pass();
+        if (request.path == "/quick/throw") throw std::runtime_error("boom");
+        return echo(request);
+    });
+    RawClient busy(server->port());
+    ASSERT_TRUE(busy.send(get("/slow")));
+    ASSERT_TRUE(gate.wait_for(1));
+    RawClient client(server->port());
+    ASSERT_TRUE(client.send(get("/quick/1") + get("/quick/throw") + get("/quick/2") + get("/slow")));
+    EXPECT_THAT(client.response(), HasSubstr("GET /quick/1"));
+    EXPECT_THAT(client.response(), StartsWith("HTTP/1.1 500"));
+    EXPECT_THAT(client.response(), HasSubstr("GET /quick/2"));
+    gate.open();
+    EXPECT_THAT(client.response(), HasSubstr("GET /slow"));
+    EXPECT_THAT(busy.response(), HasSubstr("GET /slow"));
+}
+
 TEST(Server, TurnsExceptionsInto500) {
     const auto server = serve({}, [](const Request& request) -> Response {
         if (request.path == "/odd") throw 42;

@@ -258,15 +258,17 @@ private:
         request.body = std::move(message.body());
         request.remote_address = remote_address_;
         stream_.expires_never();
-        HandlerPool::Task task = [&core = core_, exchange = std::move(exchange)] { run(core, exchange); };
-        if (!core_.pool.try_submit(task)) {
-            response_ = core_.error(503, "OVERLOADED", "too many requests are waiting: try again later");
-            return write();
-        }
         waiting_ = shared_from_this();
+        if (core_.options.is_quick && core_.options.is_quick(request)) return run(core_, exchange);
+        HandlerPool::Task task = [&core = core_, exchange = std::move(exchange)] { run(core, exchange); };
+        if (core_.pool.try_submit(task)) return;
+        waiting_.reset();  // not the last owner: the caller is one
+        response_ = core_.error(503, "OVERLOADED", "too many requests are waiting: try again later");
+        write();
     }
 
-    /// On a thread of the pool. A handler that throws drops its reply, which answers 500.
+    /// On a thread of the pool, or for a quick request on the I/O thread. A handler that throws drops its reply, which
+    /// answers 500.
     static void run(const Core& core, const std::shared_ptr<Exchange>& exchange) noexcept {
         try {
             core.handler(exchange->request, Reply([exchange](Response response) {

@@ -33,10 +33,9 @@ std::string imf_date(WallTime now) {
 void append_header(std::string& head, std::string_view name, std::string_view value) {
     head.append(name);
     head.append(": ");
-    for (const char c : value) {
-        const bool breaks_line = c == '\r' || c == '\n' || c == '\0';
-        head.push_back(breaks_line ? ' ' : c);
-    }
+    const auto start = static_cast<std::ptrdiff_t>(head.size());
+    head.append(value);
+    std::replace_if(head.begin() + start, head.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
     head.append("\r\n");
 }
 
