@@ -156,11 +156,11 @@ TEST_F(OrdersFaults, APurgeWaitsForNobody) {
 TEST_F(OrdersFaults, WhoWaitedForTheLeaseSeesWhatWasDoneMeanwhile) {
     const auto upkeep = store_.database().upkeep();
     ASSERT_TRUE(must(upkeep->begin("tidy", "one", hours(1), seconds(60))));
-    store_.execute(
-        "begin; update deliverd.leases set expires_at = now() - interval '1 second';"
-        " insert into deliverd.chores (name, done_at) values ('tidy', now())");
+    store_.execute("update deliverd.leases set expires_at = now() - interval '1 second'");
+    store_.execute("begin; select 1 from deliverd.leases for update");
     Result<bool> began = true;
-    while_waiting([&] { began = upkeep->begin("tidy", "two", hours(1), seconds(60)); }, "commit");
+    while_waiting([&] { began = upkeep->begin("tidy", "two", hours(1), seconds(60)); },
+                  "insert into deliverd.chores (name, done_at) values ('tidy', now()); commit");
     EXPECT_FALSE(must(began));
     EXPECT_TRUE(must(upkeep->begin("sweep", "two", hours(1), seconds(60)))) << "the lease itself is free";
 }
