@@ -49,6 +49,7 @@ TEST(PostgresError, SaysWhetherToTryAgain) {
           Named{"57014", "db_timeout", ErrorClass::retryable},  // statement took too long
           Named{"40001", "db_error", ErrorClass::retryable},
           Named{"53100", "db_error", ErrorClass::retryable},  // disk full
+          Named{"54001", "db_error", ErrorClass::permanent},  // nested too deeply
           Named{"23514", "db_error", ErrorClass::permanent}, Named{"22023", "bad_argument", ErrorClass::permanent},
           Named{"57P01", "db_unreachable", ErrorClass::ambiguous}}) {
         const Error error = postgres_error(named.sqlstate, "m", Effect::write, true);
