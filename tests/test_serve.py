@@ -9,38 +9,12 @@ import pytest
 
 from harness.postgres import free_port
 from harness.receiver import Answer, answers
+from harness.service import Service
 from harness.stores import audit, by_status, fill, key, write_config
 from harness.waiting import wait_for
 from harness.web import get
 
 TOKEN = "a long and secret token"
-
-
-class Service:
-    def __init__(self, programs, config, port):
-        self.base = f"http://127.0.0.1:{port}"
-        self.process = programs.start("serve", "--config", config)
-        wait_for(self._ready, 20, lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
-
-    def _ready(self):
-        assert self.process.alive(), f"serve ended with {self.process.status()}: {self.process.stderr[-3000:]}"
-        return self.get("/readyz").status == 200
-
-    def get(self, path, token=None, **more):
-        return get(self.base + path, headers={"Authorization": f"Bearer {token}"} if token else None, **more)
-
-    def metrics(self, token=None):
-        """Sample → value."""
-        samples = {}
-        for line in self.get("/metrics", token).text.splitlines():
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                samples[name] = float(value)
-        return samples
-
-    def total(self, pattern):
-        """The sum of all samples whose name and labels match."""
-        return sum(value for name, value in self.metrics().items() if re.search(pattern, name))
 
 
 @pytest.fixture

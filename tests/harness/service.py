@@ -1,0 +1,52 @@
+"""A running `deliverd serve` and what can be asked of it over HTTP."""
+
+import hashlib
+import re
+
+from harness.postgres import free_port
+from harness.stores import write_config
+from harness.waiting import wait_for
+from harness.web import get
+
+TOKENS = {"vera": "viewer", "otto": "operator"}  # who may do what in start_with_tokens()
+
+
+def token(name):
+    return f"token-of-{name}"
+
+
+def start_with_tokens(programs, folder, database_url):
+    """A service without lanes where vera may look and otto may post."""
+    port = free_port()
+    tokens = [{"name": name, "role": role, "sha256": hashlib.sha256(token(name).encode()).hexdigest()}
+              for name, role in TOKENS.items()]
+    config = write_config(folder, None, database={"url": database_url}, server={"port": port},
+                          auth={"tokens": tokens})
+    return Service(programs, config, port)
+
+
+class Service:
+    def __init__(self, programs, config, port):
+        self.base = f"http://127.0.0.1:{port}"
+        self.process = programs.start("serve", "--config", config)
+        wait_for(self._ready, 20, lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
+
+    def _ready(self):
+        assert self.process.alive(), f"serve ended with {self.process.status()}: {self.process.stderr[-3000:]}"
+        return self.get("/readyz").status == 200
+
+    def get(self, path, token=None, **more):
+        return get(self.base + path, headers={"Authorization": f"Bearer {token}"} if token else None, **more)
+
+    def metrics(self, token=None):
+        """Sample → value."""
+        samples = {}
+        for line in self.get("/metrics", token).text.splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                samples[name] = float(value)
+        return samples
+
+    def total(self, pattern):
+        """The sum of all samples whose name and labels match."""
+        return sum(value for name, value in self.metrics().items() if re.search(pattern, name))
