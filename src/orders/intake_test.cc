@@ -254,19 +254,31 @@ TEST_F(IntakeTest, RefusesAtOnceWhenTooManyWait) {
 }
 
 TEST_F(IntakeTest, StopStoresWhatWaits) {
-    Intake intake({.writers = 1, .batch_size = 4, .max_waiting = 100}, orders_, log_);
+    Intake intake({.writers = 1, .batch_size = 4, .max_waiting = 1'000'000}, orders_, log_);
     auto first = occupy(intake);
     std::vector<std::future<Answer>> more;
     for (int i = 0; i < 10; ++i) more.push_back(submit(intake, "k" + std::to_string(i)));
     std::thread stopper([&] { intake.stop(); });
+    // While the writer is kept busy only a refusal is answered: it shows that the stop has begun.
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::future<Answer> late = submit(intake, "late");
+    while (late.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        more.push_back(std::move(late));
+        late = submit(intake, "k" + std::to_string(more.size()));
+    }
+    EXPECT_EQ(shown(late), "retryable overloaded");
     orders_.open();
     stopper.join();
-    EXPECT_EQ(orders_.stored(), 11U);
-    for (auto& one : more) EXPECT_EQ(one.wait_for(std::chrono::seconds(0)), std::future_status::ready);
-    auto late = submit(intake, "late");
-    EXPECT_EQ(shown(late), "retryable overloaded");
+    for (auto& one : more) {
+        ASSERT_EQ(one.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+        EXPECT_TRUE(one.get().has_value());
+    }
+    const std::size_t stored = orders_.stored();
     intake.stop();
-    EXPECT_EQ(orders_.stored(), 11U);
+    auto later = submit(intake, "later");
+    EXPECT_EQ(shown(later), "retryable overloaded");
+    EXPECT_EQ(orders_.stored(), stored);
 }
 
 TEST_F(IntakeTest, ManyThreadsEachGetTheirOwnAnswer) {
