@@ -27,6 +27,8 @@ create index outbox_orders_claim on ${schema}.outbox_orders (next_attempt_at, id
 create index outbox_orders_failed on ${schema}.outbox_orders (next_attempt_at, id) where status = 'failed';
 -- What may be stuck.
 create index outbox_orders_sending on ${schema}.outbox_orders (id) where status = 'sending';
+-- What people look for among many that were sent.
+create index outbox_orders_dead on ${schema}.outbox_orders (id) where status = 'dead';
 
 create table ${schema}.idempo_ledger (
     idempotency_key text primary key,

@@ -24,6 +24,8 @@ create index outbox_orders_claim on outbox_orders (next_attempt_at, id) where st
 create index outbox_orders_failed on outbox_orders (next_attempt_at, id) where status = 'failed';
 -- What may be stuck.
 create index outbox_orders_sending on outbox_orders (id) where status = 'sending';
+-- What people look for among many that were sent.
+create index outbox_orders_dead on outbox_orders (id) where status = 'dead';
 
 create table idempo_ledger (
     idempotency_key text primary key,

@@ -333,6 +333,9 @@ TEST_P(OrdersConformance, TheListIsNewestFirstAndInPages) {
     EXPECT_THAT(listed({.status = "queued", .below_id = ids[4], .limit = 1}), ElementsAre(ids[3]));
     EXPECT_THAT(listed({.status = "sent", .below_id = {}, .limit = 100}), ElementsAre(ids[1]));
     EXPECT_THAT(listed({.status = "dead", .below_id = {}, .limit = 100}), ElementsAre());
+    store_->execute("update outbox_orders set status = 'dead' where status = 'queued'");
+    EXPECT_THAT(listed({.status = "dead", .below_id = {}, .limit = 2}), ElementsAre(ids[4], ids[3]));
+    EXPECT_THAT(listed({.status = "dead", .below_id = ids[3], .limit = 2}), ElementsAre(ids[2]));
     const Order one = must(orders_->list({.status = "sent", .below_id = {}, .limit = 1})).at(0);
     EXPECT_EQ(one.idempotency_key, "key-2");
     EXPECT_EQ(one.broker_order_id, "B-" + std::to_string(ids[1]));

@@ -184,7 +184,7 @@ Result<std::vector<Order>> PostgresOrders::list(const OrderQuery& query) {
     params.literal(query.status)
         .literal(query.below_id ? std::optional(std::to_string(*query.below_id)) : std::nullopt)
         .int32(query.limit);
-    auto result = run_once(pool_, sql_.list, params, Effect::read);
+    auto result = run_once(pool_, query.status == "dead" ? sql_.list_dead : sql_.list, params, Effect::read);
     if (!result) return Failure(std::move(result.error()));
     std::vector<Order> orders;
     for (int row = 0; row < PQntuples(result->get()); ++row) orders.push_back(order_at(result->get(), row));

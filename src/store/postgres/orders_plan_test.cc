@@ -146,6 +146,9 @@ protected:
         Params list;
         list.literal(std::nullopt).literal("5000").int32(kLimit);
         expect_reads(plan(intake_.list, list), {"outbox_orders_pkey"}, kLimit);
+        Params dead;
+        dead.literal("dead").literal(std::nullopt).int32(kLimit);
+        expect_reads(plan(intake_.list_dead, dead), {"outbox_orders_dead"}, kLimit);
         Params limit;
         limit.int32(kLimit);
         const json::object purge = plan(purge_, limit);

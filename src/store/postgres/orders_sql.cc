@@ -222,7 +222,7 @@ limit $2::int)";
 constexpr std::string_view kList = R"(
 select @order
 from @orders o
-where ($1::text is null or o.status = $1::text) and ($2::bigint is null or o.id < $2::bigint)
+where @state and ($1::text is null or o.status = $1::text) and ($2::bigint is null or o.id < $2::bigint)
 order by o.id desc
 limit $3::int)";
 
@@ -283,7 +283,8 @@ OrdersStatements::OrdersStatements(std::string_view schema) {
     accept = tables.statement("accept", kAccept);
     find = tables.statement("find", kFind);
     audit = tables.statement("audit", kAuditOf);
-    list = tables.statement("list", kList);
+    list = tables.statement("list", replaced(std::string(kList), "@state", "true"));
+    list_dead = tables.statement("list_dead", replaced(std::string(kList), "@state", "o.status = 'dead'"));
 }
 
 }  // namespace deliverd::store::postgres

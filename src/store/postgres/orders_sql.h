@@ -69,10 +69,11 @@ enum AuditColumn {
 struct OrdersStatements {
     explicit OrdersStatements(std::string_view schema);
 
-    Statement accept;  // keys (sorted, each once), requests, digests, traces, actors, the ledger's seconds
-    Statement find;    // keys; answers the orders that are there, with their ledger
-    Statement audit;   // key, limit; the newest lines, newest first
-    Statement list;    // status or null, below this id or null, limit
+    Statement accept;     // keys (sorted, each once), requests, digests, traces, actors, the ledger's seconds
+    Statement find;       // keys; answers the orders that are there, with their ledger
+    Statement audit;      // key, limit; the newest lines, newest first
+    Statement list;       // status or null, below this id or null, limit
+    Statement list_dead;  // the same by its index: they are few, and would be far between
 };
 
 }  // namespace deliverd::store::postgres

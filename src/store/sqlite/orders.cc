@@ -191,7 +191,7 @@ Result<std::vector<Order>> SqliteOrders::list(const OrderQuery& query) {
     }
     auto handle = file_.reader();
     if (!handle) return Failure(std::move(handle.error()));
-    auto statement = (*handle)->prepared(orders_sql::kList);
+    auto statement = (*handle)->prepared(query.status == "dead" ? orders_sql::kListDead : orders_sql::kList);
     if (!statement) return Failure(std::move(statement.error()));
     (*statement)->bind(1, query.status);
     (*statement)->bind(2, query.below_id.value_or(std::numeric_limits<std::int64_t>::max()));

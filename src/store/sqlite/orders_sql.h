@@ -58,6 +58,11 @@ inline constexpr std::string_view kTrail =
 inline constexpr std::string_view kList = "select " DELIVERD_ORDER
                                           " from outbox_orders o where (?1 is null or o.status = ?1) and o.id < ?2"
                                           " order by o.id desc limit ?3";
+/// The same for dead ones by their index: they are few, and would be far between.
+inline constexpr std::string_view kListDead = "select " DELIVERD_ORDER
+                                              " from outbox_orders o indexed by outbox_orders_dead"
+                                              " where o.status = 'dead' and ?1 = 'dead' and o.id < ?2"
+                                              " order by o.id desc limit ?3";
 
 /// 1 how many at most.
 inline constexpr std::string_view kRequeue =

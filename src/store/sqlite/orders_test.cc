@@ -81,6 +81,7 @@ TEST_F(SqliteOrdersTest, StatementsOfTheLoopDoNotReadTheTable) {
 TEST_F(SqliteOrdersTest, StatementsOfACallerDoNotReadTheTable) {
     expect_plan(plan(orders_sql::kFind), "SEARCH o USING INDEX sqlite_autoindex_outbox_orders_1 (idempotency_key=?)");
     expect_plan(plan(orders_sql::kLedger), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(orders_sql::kListDead), "SEARCH o USING INDEX outbox_orders_dead (id<?)");
     expect_plan(plan(orders_sql::kTrail), "SEARCH outbox_audit USING INDEX outbox_audit_trail (outbox_id=?)");
     expect_plan(plan(orders_sql::kList), "SEARCH o USING INTEGER PRIMARY KEY (rowid<?)");
 }
