@@ -37,14 +37,18 @@ void Throttle::on_rate_limited(Instant began, Instant now, std::optional<Duratio
     if (retry_after) paused_until_ = std::max(paused_until_, now + std::min(*retry_after, longest_pause_));
     if (rate_ && began <= last_decrease_) return;
     if (!retry_after) paused_until_ = std::max(paused_until_, now + kPauseWithoutRetryAfter);
-    if (!rate_) lift_at_ = std::max(kLiftFactor * sent_in_the_last_second(now), kLeastLiftPerSecond);
-    rate_ = std::max(kFloorPerSecond, rate_.value_or(sent_in_the_last_second(now)) / 2);
+    const double recent = sent_in_the_last_second(now);
+    if (!rate_) {
+        increase_ = std::max(kIncreaseShare * recent, kLeastIncreasePerSecond);
+        lift_at_ = std::max(kLiftFactor * recent, kLeastLiftPerSecond);
+    }
+    rate_ = std::max(kFloorPerSecond, rate_.value_or(recent) / 2);
     last_decrease_ = now;
 }
 
 void Throttle::on_success(Instant began) {
     if (!rate_ || began <= last_decrease_) return;
-    *rate_ += kIncreasePerSecond / *rate_;
+    *rate_ += increase_ / *rate_;
     if (*rate_ >= lift_at_) rate_.reset();
 }
 

@@ -18,15 +18,17 @@ namespace deliverd::lane {
 ///     before it are answered by the old rate and neither lower nor raise the new one;
 ///   - nothing at all is sent until the receiver's Retry-After has passed (kPauseWithoutRetryAfter where it named
 ///   none);
-///   - a second of successes at the present rate adds kIncreasePerSecond; at kLiftFactor times the rate at which the
-///     lane was first limited, and no less than kLeastLiftPerSecond, the limit is lifted;
+///   - a second of successes at the present rate adds a fixed step: kIncreaseShare of the rate at which the lane was
+///     first limited, so that a fast lane is not slow for minutes, and at least kLeastIncreasePerSecond. At
+///     kLiftFactor times that rate, and no less than kLeastLiftPerSecond, the limit is lifted;
 ///   - what was not sent in time is not caught up: sends stand at least 1/rate apart, also after a pause.
 ///
 /// Instants never go back. One thread at a time.
 class Throttle {
 public:
     static constexpr double kFloorPerSecond = 1;
-    static constexpr double kIncreasePerSecond = 2;
+    static constexpr double kIncreaseShare = 0.05;
+    static constexpr double kLeastIncreasePerSecond = 2;
     static constexpr double kLiftFactor = 2;
     static constexpr double kLeastLiftPerSecond = 20;
     static constexpr Duration kPauseWithoutRetryAfter = std::chrono::seconds(1);
@@ -63,6 +65,7 @@ private:
 
     Duration longest_pause_;
     std::optional<double> rate_;
+    double increase_ = 0;      // a second; while there is a limit
     double lift_at_ = 0;       // while there is a limit
     Instant last_decrease_{};  // while there is a limit
     Instant paused_until_{};

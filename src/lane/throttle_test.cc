@@ -119,9 +119,18 @@ TEST(Throttle, ASecondOfSuccessesAddsTheStep) {
     throttle.on_rate_limited(kStart, kStart, 1s);
     ASSERT_EQ(throttle.rate(), 100.0);
     const std::vector<Instant> sends = send_all(throttle, kStart + 1s, kStart + 11s);
-    const double grown = 100 + 10 * Throttle::kIncreasePerSecond;
+    const double grown = 100 + 10 * Throttle::kIncreaseShare * 200;
     EXPECT_NEAR(*throttle.rate(), grown, 1);
     EXPECT_NEAR(static_cast<double>(sends.size()), 10 * (100 + grown) / 2, 10);
+}
+
+TEST(Throttle, TheStepOfASlowLaneIsNotSmallerThanTheLeast) {
+    Throttle throttle(1h);
+    send(throttle, kStart, 10);
+    throttle.on_rate_limited(kStart, kStart, 1s);
+    ASSERT_EQ(throttle.rate(), 5.0);
+    send_all(throttle, kStart + 1s, kStart + 6s);
+    EXPECT_NEAR(*throttle.rate(), 5 + 5 * Throttle::kLeastIncreasePerSecond, 1);
 }
 
 TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateItBeganAt) {
