@@ -48,18 +48,33 @@ Result<void> ping_server(Pool& pool, Duration deadline) {
     return {};
 }
 
-Result<std::int64_t> due_micros(const Cursor& cursor) {
+Result<void> add_position(Params& params, const std::optional<Cursor>& after) {
+    if (!after) return {};
     std::int64_t micros = 0;
-    const char* end = cursor.due_at.data() + cursor.due_at.size();
-    const auto [stop, fault] = std::from_chars(cursor.due_at.data(), end, micros);
+    const char* end = after->due_at.data() + after->due_at.size();
+    const auto [stop, fault] = std::from_chars(after->due_at.data(), end, micros);
     if (fault != std::errc() || stop != end) return permanent("bad_argument", "cursor is not one of this store's");
-    return micros;
+    params.int64(micros).int64(after->id);
+    return {};
 }
 
-std::optional<Cursor> batch_end(const PGresult* rows, int id_column, int due_column) {
+Result<ClaimBatch> BatchOutbox::run_claim(std::span<const Step> steps, const ClaimReader& reader) {
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    std::vector<Step> all{relaxed_commit()};
+    all.insert(all.end(), steps.begin(), steps.end());
+    auto results = (*connection)->run(all, Effect::write, (*connection)->statement_deadline());
+    if (!results) return Failure(std::move(results.error()));
+
+    const PGresult* rows = results->back().get();
+    ClaimBatch batch;
     const int count = PQntuples(rows);
-    if (count == 0) return std::nullopt;
-    return Cursor{std::to_string(int64_at(rows, count - 1, due_column)), int64_at(rows, count - 1, id_column)};
+    batch.rows.reserve(static_cast<std::size_t>(count));
+    for (int row = 0; row < count; ++row) batch.rows.push_back(reader.row(rows, row));
+    if (count == 0) return batch;
+    batch.last = Cursor{std::to_string(int64_at(rows, count - 1, reader.due_column)),
+                        int64_at(rows, count - 1, reader.id_column)};
+    return batch;
 }
 
 Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id,

@@ -49,6 +49,15 @@ protected:
 
     Pool& pool() { return pool_; }
 
+    /// How a claim's answer is read.
+    struct ClaimReader {
+        Claimed (*row)(const PGresult* rows, int row);
+        int id_column;
+        int due_column;
+    };
+    /// The steps in one transaction, without waiting for the disk: the last one is the claim.
+    Result<ClaimBatch> run_claim(std::span<const Step> steps, const ClaimReader& reader);
+
 private:
     [[nodiscard]] virtual const BatchStatements& statements() const = 0;
     /// For the settlements in this order.
@@ -63,10 +72,7 @@ private:
     Pool& pool_;
 };
 
-/// The due time that batch_end() put into a cursor. Failure: `bad_argument`.
-[[nodiscard]] Result<std::int64_t> due_micros(const Cursor& cursor);
-
-/// The cursor of a claim's last row; none when there are no rows.
-[[nodiscard]] std::optional<Cursor> batch_end(const PGresult* rows, int id_column, int due_column);
+/// Adds the position of a claim, if it has one: due time and id. Failure: `bad_argument`.
+[[nodiscard]] Result<void> add_position(Params& params, const std::optional<Cursor>& after);
 
 }  // namespace deliverd::store::postgres

@@ -38,25 +38,10 @@ Result<ClaimBatch> PostgresOrdersOutbox::claim(const ClaimRequest& request) {
     Params requeue;
     requeue.text(request.worker_id).int32(request.limit);
     Params params = requeue;
-    if (request.after) {
-        auto due = due_micros(*request.after);
-        if (!due) return Failure(std::move(due.error()));
-        params.int64(*due).int64(request.after->id);
-    }
-    auto connection = pool().borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {relaxed_commit(), Step{&sql_.requeue, &requeue},
+    if (auto ok = add_position(params, request.after); !ok) return Failure(std::move(ok.error()));
+    const std::array steps = {Step{&sql_.requeue, &requeue},
                               Step{request.after ? &sql_.claim_after : &sql_.claim, &params}};
-    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
-    if (!results) return Failure(std::move(results.error()));
-
-    const PGresult* rows = results->back().get();
-    ClaimBatch batch;
-    const int count = PQntuples(rows);
-    batch.rows.reserve(static_cast<std::size_t>(count));
-    for (int row = 0; row < count; ++row) batch.rows.push_back(claimed_at(rows, row));
-    batch.last = batch_end(rows, kOrderClaimId, kOrderClaimDueAt);
-    return batch;
+    return run_claim(steps, {claimed_at, kOrderClaimId, kOrderClaimDueAt});
 }
 
 Result<std::int64_t> PostgresOrdersOutbox::rescue(std::string_view worker_id, Duration stuck_for) {

@@ -1,6 +1,5 @@
 #include "store/postgres/outbox.h"
 
-#include <array>
 #include <utility>
 
 #include "client/lease_arguments.h"
@@ -41,24 +40,9 @@ Result<ClaimBatch> PostgresOutbox::claim(const ClaimRequest& request) {
     }
     Params params;
     params.text(request.worker_id).int32(request.limit).float64(lease_seconds);
-    if (request.after) {
-        auto due = due_micros(*request.after);
-        if (!due) return Failure(std::move(due.error()));
-        params.int64(*due).int64(request.after->id);
-    }
-    auto connection = pool().borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {relaxed_commit(), Step{request.after ? &sql_.claim_after : &sql_.claim, &params}};
-    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
-    if (!results) return Failure(std::move(results.error()));
-
-    const PGresult* rows = results->back().get();
-    ClaimBatch batch;
-    const int count = PQntuples(rows);
-    batch.rows.reserve(static_cast<std::size_t>(count));
-    for (int row = 0; row < count; ++row) batch.rows.push_back(claimed_at(rows, row));
-    batch.last = batch_end(rows, kClaimId, kClaimDueAt);
-    return batch;
+    if (auto ok = add_position(params, request.after); !ok) return Failure(std::move(ok.error()));
+    const Step step{request.after ? &sql_.claim_after : &sql_.claim, &params};
+    return run_claim({&step, 1}, {claimed_at, kClaimId, kClaimDueAt});
 }
 
 Params PostgresOutbox::settle_params(std::string_view worker_id, std::span<const Settlement> settlements,
