@@ -4,23 +4,16 @@ import re
 
 import pytest
 
+from harness.documents import blocks, text_of
 from harness.postgres import free_port
 from harness.process import ROOT
 from harness.waiting import wait_for
 from harness.web import get
 
 COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("config",), ("doctor",), ("bench",),
+            ("orders",), *[("orders", name) for name in ("submit", "show", "list")],
             *[("lease", name) for name in ("enqueue", "claim", "ack", "fail", "dead", "renew", "dedup", "show")],
             ("config", "check"), ("config", "show")]
-
-
-def blocks(path, language):
-    """The fenced blocks of this language ("": of none)."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    found = [body for name, body in fenced if name == language]
-    assert found, f"{path} has no {language or 'plain'} block"
-    return found
 
 
 def test_the_readme_from_configuration_to_delivery(programs, empty_database, receiver, tmp_path):
@@ -45,14 +38,41 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
     (call,) = receiver.calls
     assert (call.path, call.key) == ("/memories", "memory-1")
     assert call.body["payload_md"] == "# Remember the milk"
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert call.raw_body.decode().replace(call.body["payload_sha"], "…") in readme, "the body as README shows it"
+    shown = call.raw_body.decode().replace(call.body["payload_sha"], "…")
+    assert shown in text_of("README.md"), "the body as README shows it"
 
 
-def test_the_sql_of_the_operations_guide_runs(postgres):
-    for block in blocks("docs/operations.md", "sql"):
+@pytest.mark.parametrize("page", ["docs/operations.md", "docs/orders.md"])
+def test_the_sql_for_operators_runs(postgres, page):
+    for block in blocks(page, "sql"):
         for statement in filter(str.strip, block.split(";")):
             postgres.query(statement)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md", "docs/orders.md"])
+def test_every_configuration_shown_is_right(programs, tmp_path, page):
+    for config in blocks(page, "yaml"):
+        for secret in re.findall(r"/run/secrets/([\w-]+)", config):
+            (tmp_path / secret).write_text("secret")
+        (tmp_path / "deliverd.yaml").write_text(config.replace("/run/secrets", str(tmp_path)))
+        programs.run("config", "check").ok()
+
+
+def anchors(text):
+    """What a heading is called in a link to it: its letters, digits, dashes and underscores, spaces as dashes."""
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def test_every_link_leads_somewhere():
+    pages = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]]
+    assert len(pages) > 5
+    for page in pages:
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text_of(page)):
+            path, _, anchor = target.partition("#")
+            found = (page.parent / path) if path else page
+            assert (ROOT / found).exists(), f"{page} links to {target}"
+            assert not anchor or anchor in anchors(text_of(found)), f"{page} links to {target}"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -1,0 +1,74 @@
+"""README and docs as data: their fenced blocks, the commands in them, and whether an answer is the one shown."""
+
+import re
+from dataclasses import dataclass
+
+from harness.process import ROOT
+
+VARIES = "…"  # stands in a shown answer for what differs each time
+
+
+def text_of(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def blocks(path, language):
+    """The fenced blocks of this language ("": of none)."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(path), re.MULTILINE | re.DOTALL)
+    found = [body for name, body in fenced if name == language]
+    assert found, f"{path} has no {language or 'plain'} block"
+    return found
+
+
+@dataclass
+class Exchange:
+    """A command of a `console` block and what is shown to come of it."""
+
+    command: str
+    shown: str
+
+
+def exchanges(path):
+    """The commands of all `console` blocks, in order. A command begins with "$ " and goes on over further lines while a
+    quote of it is open."""
+    found = []
+    for block in blocks(path, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *shown = part.splitlines(keepends=True)
+            while command.count("'") % 2:
+                command += shown.pop(0)
+            found.append(Exchange(command, "".join(shown)))
+    assert found, f"{path} shows no command"
+    return found
+
+
+def without_json_space(text):
+    """The text without the space between JSON's tokens: strings and numbers stay as they are written."""
+    return "".join(part if part.startswith('"') else re.sub(r"\s+", "", part)
+                   for part in re.split(r'("(?:[^"\\]|\\.)*")', text))
+
+
+def is_as_shown(text, shown):
+    return re.fullmatch('[^"]+'.join(map(re.escape, shown.split(VARIES))), text) is not None
+
+
+def is_body_as_shown(body, shown):
+    """JSON is compared without regard to space, anything else by its words."""
+    if shown.lstrip().startswith("{"):
+        return is_as_shown(without_json_space(body), without_json_space(shown))
+    return is_as_shown(" ".join(body.split()), " ".join(shown.split()))
+
+
+def split_http(text):
+    """First line, headers and body of a message as curl -i prints it and the docs show it."""
+    head, _, body = text.replace("\r\n", "\n").partition("\n\n")
+    first, *headers = head.splitlines()
+    return first, headers, body
+
+
+def is_http_as_shown(answer, shown):
+    """The docs may leave headers out, but not invent any."""
+    first, headers, body = split_http(answer)
+    shown_first, shown_headers, shown_body = split_http(shown)
+    return (is_as_shown(first, shown_first) and is_body_as_shown(body, shown_body)
+            and all(any(is_as_shown(header, wanted) for header in headers) for wanted in shown_headers))

@@ -1,0 +1,169 @@
+"""docs/orders.md and docs/api.md: what they tell people to type, and what they say comes of it."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from harness.documents import (blocks, exchanges, is_as_shown, is_body_as_shown, is_http_as_shown, split_http, text_of)
+from harness.postgres import free_port
+from harness.process import build_dir
+from harness.receiver import Answer
+from harness.service import Service, start_with_tokens, token
+from harness.waiting import wait_for
+from harness.web import get
+
+ORDERS = "docs/orders.md"
+ANSWER_DEADLINE_SECONDS = 15
+COMMAND_DEADLINE_SECONDS = 60
+METRIC_NAME = re.compile(r"\b(?:outbox|lane|database|sink|deliverd)_[a-z_]+")
+
+
+class Broker:
+    """Answers as the page shows: each key by the answer that carries it, any other by the refusal."""
+
+    def __init__(self):
+        self.request, *answers = [split_http(block) for block in blocks(ORDERS, "http")]
+        self._refusal = answers.pop()
+        self._answers = {json.loads(body)["idempotency_key"]: answer for answer in answers for body in [answer[2]]}
+
+    def __call__(self, call):
+        first, _, body = self._answers.get(call.key, self._refusal)
+        return Answer(int(first.split()[1]), body.strip().encode())
+
+
+@pytest.fixture
+def service(programs, receiver, tmp_path):
+    """`serve` with the page's first configuration, on a free port, with a broker that answers as the page shows."""
+    port = free_port()
+    config, swapped = re.subn(r'http://[^"]+(/\w+)"', rf'http://127.0.0.1:{receiver.port}\1"', blocks(ORDERS, "yaml")[0])
+    assert swapped == 1
+    path = tmp_path / "deliverd.yaml"
+    path.write_text(config + f"server: {{ port: {port} }}\n")
+    (tmp_path / "build").symlink_to(build_dir())
+    receiver.answer_with(Broker())
+    return Service(programs, path, port)
+
+
+def run(command, service, programs):
+    typed = command.replace("http://127.0.0.1:8080", service.base)
+    done = subprocess.run(["bash", "-c", typed], cwd=programs.folder, env=programs.environment(), capture_output=True,
+                          text=True, timeout=COMMAND_DEADLINE_SECONDS)
+    assert done.returncode == 0, f"{typed}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check(exchange, service, programs):
+    """Types the command until what is shown comes of it: an order needs a moment to be sent, and all commands here may
+    be repeated (but a 201 never comes again)."""
+    said = []
+
+    def matches():
+        said.append(run(exchange.command, service, programs))
+        is_same = is_http_as_shown if exchange.shown.startswith("HTTP/") else is_body_as_shown
+        return is_same(said[-1], exchange.shown)
+
+    wait_for(matches, ANSWER_DEADLINE_SECONDS,
+             lambda: f"{exchange.command}shown:\n{exchange.shown}\nfirst:\n{said[0]}\nlast:\n{said[-1]}")
+
+
+def test_every_example_of_the_orders_page(service, programs, receiver):
+    for exchange in exchanges(ORDERS):
+        check(exchange, service, programs)
+    first, headers, body = Broker().request
+    call = receiver.calls[0]
+    assert first == f"POST {call.path} HTTP/1.1"
+    for header in headers:
+        name, _, value = header.partition(": ")
+        assert is_as_shown(call.headers[name.lower()], value), call.headers
+    assert is_as_shown(call.raw_body.decode(), body.strip()), call.raw_body
+    assert receiver.times() == {"order-2026-0001": 1, "order-2026-0003": 1}
+
+
+def test_a_wrong_example_is_found():
+    """Otherwise the test above proves nothing."""
+    answer = 'HTTP/1.1 201 Created\r\nLocation: /here\r\n\r\n{"id":1,"qty":1.50,"at":"now"}'
+    assert is_http_as_shown(answer, 'HTTP/1.1 201 Created\nLocation: /…\n\n{"id": 1, "qty": 1.50,\n "at": "…"}\n')
+    for wrong in ('HTTP/1.1 200 OK\n\n{"id":1,"qty":1.50,"at":"…"}', 'HTTP/1.1 201 Created\n\n{"id":1,"qty":1.5,"at":"…"}',
+                  'HTTP/1.1 201 Created\n\n{"id":1,"at":"…"}', 'HTTP/1.1 201 Created\n\n{"id":…,"at":"…"}',
+                  'HTTP/1.1 201 Created\nAge: 1\n\n{"id":1,"qty":1.50,"at":"…"}'):
+        assert not is_http_as_shown(answer, wrong), wrong
+
+
+def told_transitions():
+    rows = re.findall(r"^\| (\S+) \| `(\w+)` \|[^|]+\| `(\w+)` \|$", text_of(ORDERS), re.MULTILINE)
+    return {(None if source == "–" else source.strip("`"), to, reason) for source, to, reason in rows}
+
+
+def test_the_states_are_drawn_as_they_are_told():
+    (diagram,) = blocks(ORDERS, "mermaid")
+    drawn = {(None if source == "[*]" else source, to, reason)
+             for source, to, reasons in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for reason in reasons.split(", ")}
+    assert drawn == told_transitions()
+    assert len(drawn) == 8
+
+
+def test_what_orders_go_through_is_what_is_told(service, receiver, programs):
+    """Retry, requeue, refusal and success; the other transitions are those of a stop and of a crash."""
+    post = exchanges(ORDERS)[0].command
+    receiver.answer_with(lambda call: Broker()(call) if call.attempt > 1 else Answer(503, {}))
+    run(post, service, programs)
+    run(post.replace("order-2026-0001", "order-2026-0002"), service, programs)
+    orders = [f"/api/v1/orders/order-2026-000{number}" for number in (1, 2)]
+    wait_for(lambda: [service.get(path).json()["status"] for path in orders] == ["sent", "dead"], 20, "both to end")
+    lines = [line for path in orders for line in service.get(path).json()["audit"]]
+    gone = {(line["status_from"], line["status_to"], line["reason"]) for line in lines}
+    assert gone <= told_transitions()
+    assert len(gone) == 6
+
+
+def test_the_settings_table_names_real_variables(programs, tmp_path):
+    """Each variable moves the setting beside it, and the default is the one in force without it."""
+    rows = re.findall(r"^\| `(OUTBOX_\w+)` \| `([\w.]+)` \| (\d+) \|", text_of(ORDERS), re.MULTILINE)
+    assert len(rows) == 5
+    (tmp_path / "deliverd.yaml").write_text(blocks(ORDERS, "yaml")[0])
+
+    def in_force(env=None):
+        shown = programs.run("config", "show", env=env).ok().stdout
+        return {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if len(words) > 2}
+
+    usual = in_force()
+    for variable, setting, default in rows:
+        assert usual[f"lanes.orders.{setting}"] == [default, "default"]
+        assert in_force({variable: "3"})[f"lanes.orders.{setting}"] == ["3", variable]
+
+
+def families(service):
+    return set(re.findall(r"^# TYPE (\w+)", service.get("/metrics").text, re.MULTILINE))
+
+
+def test_metrics_are_told_of_and_exist(service, programs):
+    """The table of the operations guide has every family, and no page names one that is not there."""
+    first = exchanges(ORDERS)[0]
+    check(first, service, programs)
+    wait_for(lambda: service.total(r'^outbox_flush_total\{.*success') == 1, 20, "the order to be sent")
+    wait_for(lambda: {"database_call_seconds", "lane_queue_depth"} <= families(service), 20, lambda: families(service))
+    real = families(service)
+    guide = text_of("docs/operations.md")
+    told = {name for row in re.findall(r"^\| `(\w+)\{?", guide, re.MULTILINE) for name in METRIC_NAME.findall(row)}
+    assert real <= told, "not in the table of docs/operations.md"
+    for name in METRIC_NAME.findall("".join(blocks(ORDERS, "promql"))):
+        assert name.removesuffix("_bucket") in real
+
+
+def test_the_api_page_has_every_endpoint_with_its_role(programs, tmp_path):
+    service = start_with_tokens(programs, tmp_path, f"sqlite:{tmp_path}/api.db")
+    rows = re.findall(r"^\| `(GET|POST) (/\S*)` \| (open|viewer|operator)", text_of("docs/api.md"), re.MULTILINE)
+    document = service.get("/openapi.json", token("vera")).json()
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert {(method, path) for method, path, _ in rows} == described
+
+    def status(method, path, who):
+        headers = {"Authorization": f"Bearer {token(who)}"} if who else None
+        return get(service.base + path, headers=headers, method=method, body=b"" if method == "POST" else None).status
+
+    for method, path, role in rows:
+        assert (status(method, path, None) == 401) == (role != "open"), path
+        assert (status(method, path, "vera") == 403) == (role == "operator"), path
+        assert status(method, path, "otto") not in (401, 403), path
