@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from harness.documents import blocks, text_of
+from harness.documents import blocks, check, exchanges, text_of
 from harness.postgres import free_port
 from harness.process import ROOT
+from harness.receiver import Answer
 from harness.waiting import wait_for
 from harness.web import get
 
@@ -21,7 +22,8 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
     (config,) = blocks("README.md", "yaml")
     config = re.sub(r"postgres://[^\"]+", empty_database.url, config)
     config, swapped = re.subn(r"http://[^\"]+(/\S+)\"", rf'http://127.0.0.1:{receiver.port}\1"', config)
-    assert swapped == 1
+    assert swapped == 2
+    receiver.answer_with(lambda call: Answer(200, {"idempotency_key": call.key}) if call.path == "/orders" else Answer())
     (tmp_path / "deliverd.yaml").write_text(config + f"server: {{ port: {port} }}\n")
 
     (commands,) = [block for block in blocks("README.md", "") if "build/deliverd migrate" in block]
@@ -40,6 +42,12 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
     assert call.body["payload_md"] == "# Remember the milk"
     shown = call.raw_body.decode().replace(call.body["payload_sha"], "…")
     assert shown in text_of("README.md"), "the body as README shows it"
+
+    for exchange in exchanges("README.md"):
+        check(exchange, f"http://127.0.0.1:{port}", programs)
+    wait_for(lambda: receiver.count() == 2, 20, lambda: f"the order to arrive: {serve.stderr}")
+    order = receiver.calls[-1]
+    assert (order.path, order.key, order.body["idempotency_key"]) == ("/orders", "order-2026-0001", "order-2026-0001")
 
 
 @pytest.mark.parametrize("page", ["docs/operations.md", "docs/orders.md"])

@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
 
 import pytest
 
-from harness.documents import (blocks, exchanges, is_as_shown, is_body_as_shown, is_http_as_shown, split_http, text_of)
+from harness.documents import blocks, check, exchanges, is_as_shown, is_http_as_shown, split_http, text_of, type_in
 from harness.postgres import free_port
 from harness.process import build_dir
 from harness.receiver import Answer
@@ -15,8 +14,6 @@ from harness.waiting import wait_for
 from harness.web import get
 
 ORDERS = "docs/orders.md"
-ANSWER_DEADLINE_SECONDS = 15
-COMMAND_DEADLINE_SECONDS = 60
 METRIC_NAME = re.compile(r"\b(?:outbox|lane|database|sink|deliverd)_[a-z_]+")
 
 
@@ -46,31 +43,9 @@ def service(programs, receiver, tmp_path):
     return Service(programs, path, port)
 
 
-def run(command, service, programs):
-    typed = command.replace("http://127.0.0.1:8080", service.base)
-    done = subprocess.run(["bash", "-c", typed], cwd=programs.folder, env=programs.environment(), capture_output=True,
-                          text=True, timeout=COMMAND_DEADLINE_SECONDS)
-    assert done.returncode == 0, f"{typed}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def check(exchange, service, programs):
-    """Types the command until what is shown comes of it: an order needs a moment to be sent, and all commands here may
-    be repeated (but a 201 never comes again)."""
-    said = []
-
-    def matches():
-        said.append(run(exchange.command, service, programs))
-        is_same = is_http_as_shown if exchange.shown.startswith("HTTP/") else is_body_as_shown
-        return is_same(said[-1], exchange.shown)
-
-    wait_for(matches, ANSWER_DEADLINE_SECONDS,
-             lambda: f"{exchange.command}shown:\n{exchange.shown}\nfirst:\n{said[0]}\nlast:\n{said[-1]}")
-
-
 def test_every_example_of_the_orders_page(service, programs, receiver):
     for exchange in exchanges(ORDERS):
-        check(exchange, service, programs)
+        check(exchange, service.base, programs)
     first, headers, body = Broker().request
     call = receiver.calls[0]
     assert first == f"POST {call.path} HTTP/1.1"
@@ -108,8 +83,8 @@ def test_what_orders_go_through_is_what_is_told(service, receiver, programs):
     """Retry, requeue, refusal and success; the other transitions are those of a stop and of a crash."""
     post = exchanges(ORDERS)[0].command
     receiver.answer_with(lambda call: Broker()(call) if call.attempt > 1 else Answer(503, {}))
-    run(post, service, programs)
-    run(post.replace("order-2026-0001", "order-2026-0002"), service, programs)
+    type_in(post, service.base, programs)
+    type_in(post.replace("order-2026-0001", "order-2026-0002"), service.base, programs)
     orders = [f"/api/v1/orders/order-2026-000{number}" for number in (1, 2)]
     wait_for(lambda: [service.get(path).json()["status"] for path in orders] == ["sent", "dead"], 20, "both to end")
     lines = [line for path in orders for line in service.get(path).json()["audit"]]
@@ -140,8 +115,7 @@ def families(service):
 
 def test_metrics_are_told_of_and_exist(service, programs):
     """The table of the operations guide has every family, and no page names one that is not there."""
-    first = exchanges(ORDERS)[0]
-    check(first, service, programs)
+    check(exchanges(ORDERS)[0], service.base, programs)
     wait_for(lambda: service.total(r'^outbox_flush_total\{.*success') == 1, 20, "the order to be sent")
     wait_for(lambda: {"database_call_seconds", "lane_queue_depth"} <= families(service), 20, lambda: families(service))
     real = families(service)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns a captured terminal screen into an SVG picture, for the README.
 
-    tmux new-session -d -s demo -x 110 -y 20 'build/deliverd demo'
+    tmux new-session -d -s demo -x 80 -y 24 'build/deliverd demo'
     tmux capture-pane -e -p -t demo | tools/ansi_to_svg.py > docs/demo.svg
 """
 import re

@@ -1,10 +1,14 @@
 """README and docs as data: their fenced blocks, the commands in them, and whether an answer is the one shown."""
 
 import re
+import subprocess
 from dataclasses import dataclass
 
 from harness.process import ROOT
+from harness.waiting import wait_for
 
+ANSWER_DEADLINE_SECONDS = 15
+COMMAND_DEADLINE_SECONDS = 60
 VARIES = "…"  # stands in a shown answer for what differs each time
 
 
@@ -72,3 +76,26 @@ def is_http_as_shown(answer, shown):
     shown_first, shown_headers, shown_body = split_http(shown)
     return (is_as_shown(first, shown_first) and is_body_as_shown(body, shown_body)
             and all(any(is_as_shown(header, wanted) for header in headers) for wanted in shown_headers))
+
+
+def type_in(command, base, programs):
+    """What the command prints, typed in the test's folder, with the service at `base` in place of the usual one."""
+    typed = command.replace("http://127.0.0.1:8080", base)
+    done = subprocess.run(["bash", "-c", typed], cwd=programs.folder, env=programs.environment(), capture_output=True,
+                          text=True, timeout=COMMAND_DEADLINE_SECONDS)
+    assert done.returncode == 0, f"{typed}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check(exchange, base, programs):
+    """Types the command until what is shown comes of it: an order needs a moment to be sent, and the commands shown may
+    all be repeated (but a 201 never comes again)."""
+    said = []
+
+    def matches():
+        said.append(type_in(exchange.command, base, programs))
+        is_same = is_http_as_shown if exchange.shown.startswith("HTTP/") else is_body_as_shown
+        return is_same(said[-1], exchange.shown)
+
+    wait_for(matches, ANSWER_DEADLINE_SECONDS,
+             lambda: f"{exchange.command}shown:\n{exchange.shown}\nfirst:\n{said[0]}\nlast:\n{said[-1]}")
