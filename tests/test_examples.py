@@ -1,11 +1,14 @@
-"""The examples of the lease protocol, in C++ and in Python, run as a user would run them."""
+"""The examples, in C++ and in Python, run as a user would run them."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from harness.process import ROOT, program
+from harness.receiver import Answer
+from harness.service import start_without_lanes
 from harness.stores import by_status, fill, row
 
 DEADLINE_SECONDS = 60
@@ -61,3 +64,37 @@ def test_two_of_them_share_a_table(example, postgres):
 
 def test_without_arguments_it_says_how_to_call_it(example):
     run(example, status=2)
+
+
+@pytest.fixture
+def poster():
+    return [sys.executable, ROOT / "examples" / "post_order.py"]
+
+
+def order_file(folder, **changes):
+    path = folder / "order.json"
+    path.write_text(json.dumps({"idempotency_key": "order-0001", "symbol": "USDJPY", "intent": "BUY", "qty": 1.5} | changes))
+    return str(path)
+
+
+def test_an_order_is_posted_and_posted_again(poster, programs, tmp_path):
+    service = start_without_lanes(programs, tmp_path)
+    first = json.loads(run(poster, service.base, order_file(tmp_path)).stdout)
+    assert (first["id"], first["status"]) == (1, "queued")
+    assert json.loads(run(poster, service.base, order_file(tmp_path)).stdout) == first
+    conflict = run(poster, service.base, order_file(tmp_path, qty=2), status=1)
+    assert json.loads(conflict.stderr)["error"]["code"] == "IDEMPOTENCY_CONFLICT"
+
+
+def test_in_doubt_the_same_bytes_go_out_again(poster, receiver, tmp_path):
+    script = [Answer(503, {"error": {"code": "OUTCOME_UNKNOWN"}}), Answer(drop=True), Answer(201, {"id": 1})]
+    receiver.answer_with(lambda call: script[call.number - 1])
+    done = run(poster, f"http://127.0.0.1:{receiver.port}", order_file(tmp_path))
+    assert json.loads(done.stdout) == {"id": 1}
+    assert {(call.path, call.key, call.raw_body) for call in receiver.calls} == {
+        ("/api/v1/orders", "order-0001", (tmp_path / "order.json").read_bytes())}
+    assert receiver.count() == 3
+
+
+def test_without_arguments_the_poster_says_how_to_call_it(poster):
+    run(poster, status=2)

@@ -25,6 +25,13 @@ def start_with_tokens(programs, folder, database_url):
     return Service(programs, config, port)
 
 
+def start_without_lanes(programs, folder):
+    """A service on a SQLite file of its own, open to all."""
+    port = free_port()
+    config = write_config(folder, None, database={"url": f"sqlite:{folder}/orders.db"}, server={"port": port})
+    return Service(programs, config, port)
+
+
 class Service:
     def __init__(self, programs, config, port):
         self.base = f"http://127.0.0.1:{port}"
