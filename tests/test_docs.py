@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.documents import blocks, check, exchanges, text_of
+from harness.documents import blocks, check, exchanges, text_of, type_in
 from harness.postgres import free_port
 from harness.process import ROOT
 from harness.receiver import Answer
@@ -48,6 +48,17 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
     wait_for(lambda: receiver.count() == 2, 20, lambda: f"the order to arrive: {serve.stderr}")
     order = receiver.calls[-1]
     assert (order.path, order.key, order.body["idempotency_key"]) == ("/orders", "order-2026-0001", "order-2026-0001")
+
+
+def test_the_readme_posts_an_order_to_the_demo(programs):
+    port = free_port()
+    programs.start("demo", "--port", port)
+    base = f"http://127.0.0.1:{port}"
+    wait_for(lambda: get(f"{base}/readyz").status == 200, 20, "the demo to be ready")
+    (exchange,) = exchanges("README.md")
+    check(exchange, base, programs)
+    again = type_in(exchange.command, base, programs)
+    assert again.startswith("HTTP/1.1 200"), again
 
 
 @pytest.mark.parametrize("page", ["docs/operations.md", "docs/orders.md"])
