@@ -47,7 +47,8 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
     const bool probe = last_failure_.has_value();
     probing_ = probing_ || probe;
     lock.unlock();
-    const auto limit = std::min(deadline, std::chrono::steady_clock::now() + options_.connect_timeout);
+    const auto began = std::chrono::steady_clock::now();
+    const auto limit = std::min(deadline, began + options_.connect_timeout);
     const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
     auto connection = Connection::open(conninfo, options_.session, limit, limit_);
     lock.lock();
@@ -61,6 +62,10 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
         return Borrowed(*this, std::move(*connection));
     }
     --open_;
+    if (was_cut_short(began, limit)) {
+        changed_.notify_all();
+        return Failure(last_failure_.value_or(std::move(connection.error())));
+    }
     // One that was never reached is the caller's to tell: commands answer with one line.
     const bool lost = server_version_ != 0 && !last_failure_;
     if (lost) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
@@ -69,6 +74,13 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
     reconnect_wait_ = std::min(reconnect_wait_ * 2, kMaxReconnectWait);
     changed_.notify_all();
     return Failure(std::move(connection.error()));
+}
+
+/// Who waited longest for the next attempt makes it, with what is left of its patience. Were its failure counted, a
+/// server that is back would stay away for as long as there are such callers.
+bool Pool::was_cut_short(Deadline began, Deadline limit) const {
+    const Duration fair = std::min(options_.wait, options_.connect_timeout) / 2;
+    return limit - began < fair && std::chrono::steady_clock::now() >= limit;
 }
 
 void Pool::give_back(std::unique_ptr<Connection> connection) {

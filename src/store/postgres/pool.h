@@ -69,6 +69,8 @@ private:
 
     std::unique_ptr<Connection> take_idle();
     Result<Borrowed> connect(std::unique_lock<std::mutex>& lock, Deadline deadline);
+    /// Whether an attempt that failed just now had too little time to tell anything about the server.
+    [[nodiscard]] bool was_cut_short(Deadline began, Deadline limit) const;
     void give_back(std::unique_ptr<Connection> connection);
 
     const PoolOptions options_;
