@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.orders import Broker
 from harness.postgres import PostgresServer
 from harness.process import Programs
 from harness.proxy import Proxy
@@ -80,6 +81,13 @@ def receiver():
     receiver = Receiver()
     yield receiver
     receiver.close()
+
+
+@pytest.fixture
+def broker():
+    broker = Broker()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture

@@ -73,25 +73,11 @@ def test_killed_again_and_again(store, receiver, programs, tmp_path):
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
 
 
-def stop_outside_a_transaction(process, store):
-    """Stops the whole process, its renewals included. One stopped while it holds SQLite's write lock would keep
-    everybody out for as long as it sleeps, which no lease can help."""
-
-    def stopped():
-        process.send(signal.SIGSTOP)
-        if store.writable():
-            return True
-        process.send(signal.SIGCONT)
-        return False
-
-    wait_for(stopped, 10, "a moment without a transaction")
-
-
 def test_a_worker_that_hangs_after_its_claim_is_replaced_when_its_lease_runs_out(store, receiver, programs, tmp_path):
     ids = fill(store, ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
     hung = worker(programs, config, "hung", failpoints="lane.before_send=wait@1")
     hung.wait_for_stderr("failpoint lane.before_send")
-    stop_outside_a_transaction(hung, store)
+    hung.stop_outside_a_transaction(store)
     finish(store, programs, config)
     assert receiver.times() == {key(outbox_id): 1 for outbox_id in ids}

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import socket
-import time
 
 import pytest
 
@@ -14,7 +13,7 @@ from harness.postgres import free_port
 from harness.process import program
 from harness.stores import write_config
 from harness.waiting import wait_for
-from harness.web import get
+from harness.web import Dripping, get
 
 IDLE_CONNECTIONS = 5000
 DEFAULT_MAX_CONNECTIONS = 1024  # of `server.max_connections`
@@ -71,27 +70,6 @@ def start(programs, sqlite, tmp_path):
     return lambda **server: Served(programs, sqlite, tmp_path, **server)
 
 
-class Dripping:
-    """A connection that sends one byte a second and never stops."""
-
-    def __init__(self, served, beginning):
-        self.socket = served.connect()
-        self.socket.sendall(beginning)
-        self._next = time.monotonic()
-
-    def is_closed(self):
-        """Whether the server has closed it. Sends the next byte when its time has come."""
-        try:
-            if time.monotonic() >= self._next:
-                self._next += 1
-                self.socket.send(b"x")
-            return self.socket.recv(1000, socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-
 @pytest.mark.parametrize("beginning", [b"", HALF_A_HEADER], ids=["silent", "half a header"])
 def test_five_thousand_connections_without_a_request_keep_nobody_out(start, many_descriptors, beginning):
     served = start(header_timeout_seconds=3600, idle_timeout_seconds=3600)  # no place becomes free by waiting
@@ -127,7 +105,7 @@ def test_one_byte_a_second_is_cut_off_while_others_are_served(start):
     served = start(header_timeout_seconds=2, body_timeout_seconds=2)
     before = served.open_descriptors()
     body = b"POST /healthz HTTP/1.1\r\nHost: local\r\nContent-Length: 1000\r\n\r\n"
-    slow = [Dripping(served, beginning) for beginning in [b"G", HALF_A_HEADER, body, body + b"abc"] * 5]
+    slow = [Dripping(served.connect(), beginning) for beginning in [b"G", HALF_A_HEADER, body, body + b"abc"] * 5]
     try:
         waiting, served_meanwhile = list(slow), []
 

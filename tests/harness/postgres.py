@@ -120,6 +120,19 @@ class PostgresServer:
                 self._process.wait(STOP_DEADLINE_SECONDS)
         self._process = None
 
+    def kill9(self):
+        """As when the machine's power goes: the postmaster and every backend at once, nothing written any more."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in [self._process.pid, *map(int, children)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._process.wait(STOP_DEADLINE_SECONDS)
+        self._process = None
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children), STOP_DEADLINE_SECONDS,
+                 "the backends to be gone")
+
     def restart_immediate(self):
         self.stop(signal.SIGQUIT)
         self.start()

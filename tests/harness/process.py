@@ -89,6 +89,19 @@ class Running:
         self._process.kill()
         self._process.wait(END_DEADLINE_SECONDS)
 
+    def stop_outside_a_transaction(self, store):
+        """SIGSTOP for the whole process, its renewals included. One stopped while it holds SQLite's write lock would
+        keep everybody out for as long as it sleeps, which no lease can help."""
+
+        def stopped():
+            self.send(signal.SIGSTOP)
+            if store.writable():
+                return True
+            self.send(signal.SIGCONT)
+            return False
+
+        wait_for(stopped, 10, "a moment without a transaction")
+
     def terminate(self):
         self.send(signal.SIGTERM)
 

@@ -10,6 +10,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from dataclasses import dataclass, field
 
 HOLD_LIMIT_SECONDS = 60
@@ -23,6 +24,7 @@ class Call:
     path: str
     headers: dict
     raw_body: bytes
+    at: float  # time.monotonic() when it had come in
 
     @property
     def body(self):
@@ -88,7 +90,8 @@ class Receiver:
         with self._lock:
             key = headers.get("idempotency-key", "")
             self._attempts[key] += 1
-            call = Call(len(self._calls) + 1, self._attempts[key], key, path, headers, raw_body)
+            call = Call(len(self._calls) + 1, self._attempts[key], key, path, headers, raw_body,
+                        time.monotonic())
             self._calls.append(call)
         return call, self._script(call)
 

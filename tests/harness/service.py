@@ -15,13 +15,15 @@ def token(name):
     return f"token-of-{name}"
 
 
+def auth_section():
+    return {"tokens": [{"name": name, "role": role, "sha256": hashlib.sha256(token(name).encode()).hexdigest()}
+                       for name, role in TOKENS.items()]}
+
+
 def start_with_tokens(programs, folder, database_url):
     """A service without lanes where vera may look and otto may post."""
     port = free_port()
-    tokens = [{"name": name, "role": role, "sha256": hashlib.sha256(token(name).encode()).hexdigest()}
-              for name, role in TOKENS.items()]
-    config = write_config(folder, None, database={"url": database_url}, server={"port": port},
-                          auth={"tokens": tokens})
+    config = write_config(folder, None, database={"url": database_url}, server={"port": port}, auth=auth_section())
     return Service(programs, config, port)
 
 
@@ -33,9 +35,10 @@ def start_without_lanes(programs, folder):
 
 
 class Service:
-    def __init__(self, programs, config, port):
+    def __init__(self, programs, config, port, **how):
+        """`how` is what Programs.start takes besides: env, failpoints."""
         self.base = f"http://127.0.0.1:{port}"
-        self.process = programs.start("serve", "--config", config)
+        self.process = programs.start("serve", "--config", config, **how)
         wait_for(self._ready, 20, lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
 
     def _ready(self):

@@ -1,7 +1,9 @@
-"""One HTTP request, answered as a value: also the errors, and no connection at all."""
+"""One HTTP request, answered as a value: also the errors, and no connection at all. And a very slow client."""
 
 import http.client
 import json
+import socket
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -28,3 +30,27 @@ def get(url, headers=None, method="GET", body=None):
         return Page(error.code, dict(error.headers), error.read().decode())
     except (OSError, http.client.HTTPException) as error:
         return Page(0, {}, str(error))
+
+
+class Dripping:
+    """A connection that sends one byte a second and never stops."""
+
+    def __init__(self, connection, beginning):
+        self.socket = connection
+        self.socket.sendall(beginning)
+        self.received = b""
+        self._next = time.monotonic()
+
+    def is_closed(self):
+        """Whether the server has closed it. Sends the next byte when its time has come."""
+        try:
+            if time.monotonic() >= self._next:
+                self._next += 1
+                self.socket.send(b"x")
+            data = self.socket.recv(1000, socket.MSG_DONTWAIT)
+            self.received += data
+            return data == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
