@@ -56,6 +56,14 @@ def _as_server_user(death_signal):
     return prefix
 
 
+def _runs(pid):
+    """Whether a process is there that has not ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class PostgresServer:
     """start() … stop(); between them kill9() and restart() as often as a test likes."""
 
@@ -130,8 +138,7 @@ class PostgresServer:
                 pass
         self._process.wait(STOP_DEADLINE_SECONDS)
         self._process = None
-        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in children), STOP_DEADLINE_SECONDS,
-                 "the backends to be gone")
+        wait_for(lambda: not any(_runs(pid) for pid in children), STOP_DEADLINE_SECONDS, "the backends to be gone")
 
     def restart_immediate(self):
         self.stop(signal.SIGQUIT)
