@@ -1,0 +1,108 @@
+"""Accepting orders: `POST /api/v1/orders` by wrk beside pgbench writing the same rows, in turn.
+
+Both wait for the durable commit, with 32 clients at once. pgbench writes the two rows that hold the order (outbox
+and ledger); deliverd also an audit record, and reads, checks, digests and answers HTTP.
+"""
+
+import json
+import statistics
+import subprocess
+from pathlib import Path
+
+import usage
+from harness.postgres import bin_dir, free_port
+from harness.waiting import wait_for
+from harness.web import get
+
+HERE = Path(__file__).resolve().parent
+CLIENTS = 32
+GENERATOR_THREADS = 2
+FIRST_KEY = 1_000_000_000_000_000
+PATIENCE_SECONDS = 60  # beyond the run itself
+
+
+def _quantile(sorted_values, part):
+    return sorted_values[min(len(sorted_values) - 1, int(part * len(sorted_values)))]
+
+
+def pgbench(server, name, folder, seconds):
+    """The two inserts, four round trips a transaction, prepared."""
+    for old in folder.glob("two_inserts.*"):
+        old.unlink()
+    subprocess.run([bin_dir() / "pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", str(GENERATOR_THREADS),
+                    "-T", str(seconds), "-D", "n=0", "-f", HERE / "two_inserts.sql", "-l", "--log-prefix",
+                    folder / "two_inserts", "-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", name],
+                   check=True, capture_output=True, timeout=seconds + PATIENCE_SECONDS)
+    taken = sorted(int(line.split()[2]) for log in folder.glob("two_inserts.*") for line in log.open(encoding="utf-8"))
+    stored = server.query(name, "SELECT count(*) AS n FROM outbox_orders")[0]["n"]
+    return {"per_second": len(taken) / seconds, "p50_ms": _quantile(taken, 0.5) / 1000,
+            "p99_ms": _quantile(taken, 0.99) / 1000, "max_ms": taken[-1] / 1000, "errors": len(taken) - stored}
+
+
+class Serving:
+    """`deliverd serve` without a lane on `url`, as long as the block lasts."""
+
+    def __init__(self, programs, url, folder):
+        self.port = free_port()
+        config = folder / "intake.yaml"
+        config.write_text(json.dumps({"database": {"url": url}, "server": {"port": self.port}}), encoding="utf-8")
+        self.process = programs.start("serve", "--config", config)
+        self.address = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        wait_for(lambda: get(self.address + "/readyz").status == 200, 30, lambda: self.process.stderr)
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.process.terminate()
+            self.process.wait()
+        finally:
+            self.process.end()
+
+
+def wrk(serving, seconds):
+    """Posts orders; nothing but the figures wrk knows."""
+    command = ["wrk", "-t", str(GENERATOR_THREADS), "-c", str(CLIENTS), "-d", f"{seconds}s", "--timeout", "30s", "-s",
+               HERE / "post_orders.lua", serving.address, "--", str(FIRST_KEY)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + PATIENCE_SECONDS)
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+
+
+def deliverd(programs, url, folder, seconds, count_orders):
+    """`count_orders()` answers how many are stored: one key each, so fewer than were answered means wrong answers."""
+    with Serving(programs, url, folder) as serving:
+        cpu = usage.cpu_seconds(serving.process.pid)
+        watch = usage.Watch(serving.process.pid)
+        told = wrk(serving, seconds)
+        cpu = usage.cpu_seconds(serving.process.pid) - cpu
+        watch.stop()
+    not_stored = max(0, told["requests"] - count_orders())
+    return {"per_second": told["requests"] / (told["microseconds"] / 1e6), "p50_ms": told["p50_microseconds"] / 1000,
+            "p99_ms": told["p99_microseconds"] / 1000, "max_ms": told["max_microseconds"] / 1000,
+            "errors": max(told["errors"], not_stored), "cpu_seconds": cpu, "peak_mib": watch.peak_mib}
+
+
+def _medians(runs):
+    return {name: round(statistics.median(run[name] for run in runs), 2) for name in runs[0]} | {
+        "errors": sum(run["errors"] for run in runs)}
+
+
+def beside_pgbench(server, template, programs, folder, seconds, repeats, say):
+    """The two in turn, each on a fresh database. Ratios are those of neighbours: the disk varies more than they do."""
+    runs = {"pgbench": [], "deliverd": []}
+    for number in range(repeats):
+        for what, done in runs.items():
+            say(f"orders: {what}, run {number + 1} of {repeats}")
+            name = server.create_database(template)
+            server.query(name, "CHECKPOINT")
+            if what == "pgbench":
+                done.append(pgbench(server, name, folder, seconds))
+            else:
+                done.append(deliverd(programs, server.url(name), folder, seconds,
+                                     lambda: server.query(name, "SELECT count(*) AS n FROM outbox_orders")[0]["n"]))
+            server.drop_database(name)
+    ratios = [ours["per_second"] / theirs["per_second"] for ours, theirs in zip(runs["deliverd"], runs["pgbench"])]
+    return {"clients": CLIENTS, "seconds": seconds, "ratio": round(statistics.median(ratios), 3),
+            "ratio_lowest": round(min(ratios), 3), "ratio_highest": round(max(ratios), 3),
+            "pgbench": _medians(runs["pgbench"]), "deliverd": _medians(runs["deliverd"]), "runs": runs}
