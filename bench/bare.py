@@ -9,7 +9,7 @@ import time
 import psycopg
 from psycopg.pq import ExecStatus
 
-CLAIM = b"""
+CLAIM_MEMORIES = b"""
 WITH picked AS MATERIALIZED (
     SELECT outbox_id FROM outbox_memory
     WHERE status = 'pending' AND next_attempt_at <= now()
@@ -20,17 +20,40 @@ UPDATE outbox_memory o SET locked_at = now(), locked_by = 'bare', updated_at = n
 FROM picked WHERE o.outbox_id = picked.outbox_id
 RETURNING o.outbox_id, o.item_id, o.target_space, o.payload_md, o.payload_sha, o.retry_count, o.next_attempt_at
 """
-ACK = b"""
+ACK_MEMORIES = b"""
 UPDATE outbox_memory SET status = 'sent', locked_at = NULL, locked_by = NULL, last_error = NULL, updated_at = now()
 WHERE outbox_id = ANY ($1::bigint[]) AND status = 'pending' AND locked_by = 'bare'
 """
+MEMORIES = (CLAIM_MEMORIES, ACK_MEMORIES)
+
+CLAIM_ORDERS = b"""
+WITH picked AS MATERIALIZED (
+    SELECT id FROM outbox_orders
+    WHERE status = 'queued' AND next_attempt_at <= now()
+    ORDER BY next_attempt_at, id
+    LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE outbox_orders o SET status = 'sending', locked_by = 'bare', updated_at = now()
+FROM picked WHERE o.id = picked.id
+RETURNING o.id, o.idempotency_key, o.request_body, o.trace_id, o.retry_count, o.created_at, o.next_attempt_at
+"""
+SETTLE_ORDERS = b"""
+WITH ledger AS (
+    UPDATE idempo_ledger l
+    SET result_digest = o.request_digest, result_json = '{"broker_order_id":"b-1"}',
+        expires_at = now() + interval '48 hours'
+    FROM outbox_orders o
+    WHERE o.id = ANY ($1::bigint[]) AND l.idempotency_key = o.idempotency_key)
+UPDATE outbox_orders SET status = 'sent', locked_by = NULL, broker_order_id = 'b-1', updated_at = now()
+WHERE id = ANY ($1::bigint[]) AND status = 'sending' AND locked_by = 'bare'
+"""
+ORDERS = (CLAIM_ORDERS, SETTLE_ORDERS)
 
 
-def drain(url, batch_size):
-    """Works off every pending row; answers (rows, seconds)."""
+def drain(url, batch_size, statements=MEMORIES):
+    """Works off every row that is due; answers (rows, seconds)."""
     with psycopg.connect(url, autocommit=True) as connection:
         wire = connection.pgconn
-        for name, sql in ((b"claim", CLAIM), (b"ack", ACK)):
+        for name, sql in zip((b"claim", b"ack"), statements):
             _check(wire, wire.prepare(name, sql), ExecStatus.COMMAND_OK)
         limit = [str(batch_size).encode()]
         rows = 0

@@ -5,6 +5,7 @@ and ledger); deliverd also an audit record, and reads, checks, digests and answe
 """
 
 import json
+import sqlite3
 import statistics
 import subprocess
 from pathlib import Path
@@ -106,3 +107,16 @@ def beside_pgbench(server, template, programs, folder, seconds, repeats, say):
     return {"clients": CLIENTS, "seconds": seconds, "ratio": round(statistics.median(ratios), 3),
             "ratio_lowest": round(min(ratios), 3), "ratio_highest": round(max(ratios), 3),
             "pgbench": _medians(runs["pgbench"]), "deliverd": _medians(runs["deliverd"]), "runs": runs}
+
+
+def on_sqlite(programs, folder, seconds, say):
+    """For the record: the same posts, stored in a file."""
+    say("orders: deliverd on SQLite")
+    path = folder / "intake.db"
+
+    def count_orders():
+        with sqlite3.connect(path) as file:
+            return file.execute("SELECT count(*) FROM outbox_orders").fetchone()[0]
+
+    figures = deliverd(programs, f"sqlite:{path}", folder, seconds, count_orders)
+    return {name: round(value, 2) for name, value in figures.items()}

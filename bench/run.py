@@ -4,7 +4,9 @@
   1. bare SQL: claim 500 + acknowledge 500 on one connection (bench/bare.py);
   2. the lane with a sink that does nothing, on the same kind of table; the two alternate, medians count;
   3. the same with a transaction held open all the time, and with a million settled rows beside it;
-  4. an idle `serve`: resident memory, CPU, transactions a second.
+  4. an idle `serve`: resident memory, CPU, transactions a second;
+  5. orders posted to `serve` beside pgbench writing the same rows (bench/intake.py), and on SQLite;
+  6. orders sent to a local receiver (bench/worker.py).
 
 Prints a table and writes build/bench.json. Exit status 1 when something failed, not when a figure is missed.
 """
@@ -26,8 +28,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 import psycopg  # noqa: E402
 
 import bare  # noqa: E402
+import intake  # noqa: E402
 import machine  # noqa: E402
+import tables  # noqa: E402
 import usage  # noqa: E402
+import worker  # noqa: E402
 from harness.postgres import PostgresServer, free_port  # noqa: E402
 from harness.process import Programs, build_dir, program  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
@@ -35,7 +40,6 @@ from harness.web import get  # noqa: E402
 
 BATCH_SIZE = 500
 PAYLOAD_BYTES = 200
-WANTED = {"ratio": 0.8, "idle_mib": 40, "working_mib": 80, "idle_cpu_percent": 1}
 LANE_DEADLINE_SECONDS = 900
 # As in the tests, but with room for the table in memory: the ceiling is to be PostgreSQL's, not a small cache's.
 SERVER_SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB", "synchronous_commit": "on"}
@@ -162,6 +166,23 @@ class Bench:
         self.server.drop_database(name)
         return figures
 
+    def memories(self):
+        repeats, settled = self.options.repeats, self.options.settled
+        single = 1 if self.options.quick else max(1, repeats - 1)
+        return {"rows": self.options.rows, "batch_size": BATCH_SIZE, "idle": self.idle(), "pairs": [
+            self.pair("in peace", repeats),
+            self.pair("a transaction held open", single, held_open=True),
+            self.pair(f"{settled:,} settled rows beside", single, settled=settled)]}
+
+    def orders(self):
+        seconds = self.options.seconds
+        return {
+            "intake": intake.beside_pgbench(self.server, self.template, self.programs, self.folder, seconds,
+                                            self.options.pairs, say),
+            "intake_sqlite": intake.on_sqlite(self.programs, self.folder, seconds, say),
+            "worker": worker.measure(self.server, self.template, self.programs, self.folder, self.options.orders, say),
+        }
+
     def _transactions(self, name):
         return self.server.query("postgres", "SELECT xact_commit + xact_rollback AS n FROM pg_stat_database"
                                              " WHERE datname = %s", name)[0]["n"]
@@ -171,43 +192,24 @@ def say(text):
     print(f"… {text}", file=sys.stderr, flush=True)
 
 
-def judged(name, value, unit, wanted, at_least=False):
-    """One line: a figure and whether it is what was wanted."""
-    met = value >= wanted if at_least else value < wanted
-    return f"{name:<24}{value:>8.2f} {unit:<4} {'≥' if at_least else '<'} {wanted}: {'met' if met else 'MISSED'}"
-
-
-def table(report):
-    where, idle, pairs = report["machine"], report["idle"], report["pairs"]
-    yield (f"{where['cores']} cores, {where['cpu']}, {where['memory_gib']} GiB, "
-           f"Linux {where['kernel']}, {where['system']}")
-    yield (f"PostgreSQL {where['postgresql']}, fsync {where['fsync']}, on {where['filesystem']}; "
-           f"deliverd {where['commit']}; {report['rows']:,} rows of ~{PAYLOAD_BYTES} bytes, batches of {BATCH_SIZE}")
-    yield ""
-    yield f"{'rows a second':<34}{'bare SQL':>10}{'lane':>10}{'ratio':>8}{'peak MiB':>10}{'CPU s/million':>15}"
-    for pair in pairs:
-        yield (f"{pair['title']:<34}{pair['bare_rows_per_second']:>10,}{pair['lane_rows_per_second']:>10,}"
-               f"{pair['ratio']:>8.2f}{pair['lane_peak_mib']:>10.1f}{pair['lane_cpu_seconds_per_million']:>15.2f}")
-    yield ""
-    yield judged("ratio in peace", pairs[0]["ratio"], "", WANTED["ratio"], at_least=True)
-    yield judged("resident while working", max(pair["lane_peak_mib"] for pair in pairs), "MiB", WANTED["working_mib"])
-    yield judged("resident when idle", idle["resident_mib"], "MiB", WANTED["idle_mib"])
-    yield judged("CPU when idle", idle["cpu_percent_of_a_core"], "%", WANTED["idle_cpu_percent"])
-    yield f"{'transactions when idle':<24}{idle['transactions_per_second']:>8.2f} /s"
-
-
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything: does it run at all?")
-    parser.add_argument("--rows", type=int, help="rows a run works off (200000)")
-    parser.add_argument("--repeats", type=int, help="runs of each, in turn (3)")
+    parser.add_argument("--only", choices=("memories", "orders"), help="one half of it")
+    parser.add_argument("--rows", type=int, help="memories a run works off (200000)")
+    parser.add_argument("--repeats", type=int, help="runs of each with memories, in turn (3)")
     parser.add_argument("--settled", type=int, help="settled rows in the run with a history (1000000)")
     parser.add_argument("--idle-seconds", type=float, help="how long the idle service is watched (20)")
+    parser.add_argument("--seconds", type=int, help="how long orders are posted in each run (10)")
+    parser.add_argument("--pairs", type=int, help="runs of pgbench and deliverd, in turn (5)")
+    parser.add_argument("--orders", type=int, help="orders sent in each run of the worker (20000)")
     parser.add_argument("--data-folder", help="where the server's temporary folder is made")
     parser.add_argument("--output", type=Path, default=build_dir() / "bench.json")
     options = parser.parse_args(arguments)
-    full = {"rows": 200_000, "repeats": 3, "settled": 1_000_000, "idle_seconds": 20}
-    quick = {"rows": 20_000, "repeats": 1, "settled": 100_000, "idle_seconds": 5}
+    full = {"rows": 200_000, "repeats": 3, "settled": 1_000_000, "idle_seconds": 20, "seconds": 10, "pairs": 5,
+            "orders": 20_000}
+    quick = {"rows": 20_000, "repeats": 1, "settled": 100_000, "idle_seconds": 5, "seconds": 2, "pairs": 1,
+             "orders": 2_000}
     for name, value in (quick if options.quick else full).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -219,22 +221,17 @@ def main(arguments):
     with tempfile.TemporaryDirectory(prefix="deliverd-bench-") as folder, \
             PostgresServer(SERVER_SETTINGS, options.data_folder) as server:
         bench = Bench(server, options, Path(folder))
-        single = 1 if options.quick else max(1, options.repeats - 1)
         report = {
             "machine": machine.describe(server),
             "command": "./dev bench" + "".join(f" {word}" for word in arguments),
             "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "rows": options.rows,
-            "batch_size": BATCH_SIZE,
-            "wanted": WANTED,
-            "idle": bench.idle(),
-            "pairs": [
-                bench.pair("in peace", options.repeats),
-                bench.pair("a transaction held open", single, held_open=True),
-                bench.pair(f"{options.settled:,} settled rows beside", single, settled=options.settled),
-            ],
+            "load_average_before": os.getloadavg()[0],
+            "wanted": tables.WANTED,
         }
-    print("\n".join(table(report)))
+        for half in ("memories", "orders"):
+            if options.only in (None, half):
+                report[half] = getattr(bench, half)()
+    print("\n".join(tables.lines(report)))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"\nwritten to {os.path.relpath(options.output)}")
