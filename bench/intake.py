@@ -8,6 +8,8 @@ import json
 import sqlite3
 import statistics
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import usage
@@ -20,6 +22,8 @@ CLIENTS = 32
 GENERATOR_THREADS = 2
 FIRST_KEY = 1_000_000_000_000_000
 PATIENCE_SECONDS = 60  # beyond the run itself
+PROBE_INTERVAL_SECONDS = 0.1
+PROBED_KEY = "bench-probed-order"
 
 
 def _quantile(sorted_values, part):
@@ -62,6 +66,38 @@ class Serving:
             self.process.end()
 
 
+class Probe:
+    """Asks for `path` now and then while others post, each time on a new connection: how long the answers take."""
+
+    def __init__(self, address, path):
+        self._url = address + path
+        self._taken = []
+        self._wrong = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self):
+        while not self._ended.wait(PROBE_INTERVAL_SECONDS):
+            start = time.perf_counter()
+            self._wrong += get(self._url).status != 200
+            self._taken.append((time.perf_counter() - start) * 1000)
+
+    def stop(self):
+        """The 99th percentile in milliseconds, and how many answers were not 200."""
+        self._ended.set()
+        self._thread.join()
+        return _quantile(sorted(self._taken), 0.99), self._wrong
+
+
+def post_probed_order(serving):
+    body = {"idempotency_key": PROBED_KEY, "symbol": "AAPL", "intent": "BUY", "qty": 10}
+    answer = get(serving.address + "/api/v1/orders", {"Idempotency-Key": PROBED_KEY, "Content-Type": "application/json"},
+                 "POST", json.dumps(body).encode())
+    if answer.status != 201:
+        raise RuntimeError(f"the first order got {answer.status}: {answer.text}")
+
+
 def wrk(serving, seconds):
     """Posts orders; nothing but the figures wrk knows."""
     command = ["wrk", "-t", str(GENERATOR_THREADS), "-c", str(CLIENTS), "-d", f"{seconds}s", "--timeout", "30s", "-s",
@@ -71,17 +107,23 @@ def wrk(serving, seconds):
 
 
 def deliverd(programs, url, folder, seconds, count_orders):
-    """`count_orders()` answers how many are stored: one key each, so fewer than were answered means wrong answers."""
+    """Errors are what wrk counts (no answer, 4xx, 5xx), or the answers that no stored order stands behind if that is
+    more: each has a key of its own, so every right answer is a 201. `count_orders()` tells how many are stored."""
     with Serving(programs, url, folder) as serving:
         cpu = usage.cpu_seconds(serving.process.pid)
         watch = usage.Watch(serving.process.pid)
+        post_probed_order(serving)
+        health, order = (Probe(serving.address, path) for path in ("/healthz", f"/api/v1/orders/{PROBED_KEY}"))
         told = wrk(serving, seconds)
+        health_p99_ms, unhealthy = health.stop()
+        get_p99_ms, not_found = order.stop()
         cpu = usage.cpu_seconds(serving.process.pid) - cpu
         watch.stop()
-    not_stored = max(0, told["requests"] - count_orders())
+    not_stored = told["requests"] + 1 - count_orders()  # negative where wrk left before the answer
     return {"per_second": told["requests"] / (told["microseconds"] / 1e6), "p50_ms": told["p50_microseconds"] / 1000,
             "p99_ms": told["p99_microseconds"] / 1000, "max_ms": told["max_microseconds"] / 1000,
-            "errors": max(told["errors"], not_stored), "cpu_seconds": cpu, "peak_mib": watch.peak_mib}
+            "errors": max(told["errors"], not_stored) + unhealthy + not_found, "healthz_p99_ms": health_p99_ms,
+            "get_p99_ms": get_p99_ms, "cpu_seconds": cpu, "peak_mib": watch.peak_mib}
 
 
 def _medians(runs):

@@ -52,6 +52,8 @@ def _intake(both, sqlite):
     yield from _table("", "measured", "wanted")
     yield _judged(f"ratio to pgbench ({both['ratio_lowest']:.2f} to {both['ratio_highest']:.2f})", both["ratio"], "",
                   WANTED["ratio"], at_least=True)
+    for name, key in (("`/healthz`", "healthz_p99_ms"), ("`GET` of an order", "get_p99_ms")):
+        yield f"| {name} meanwhile, p99 | {both['deliverd'][key]:.1f} ms | – |"
     yield _judged("resident", both["deliverd"]["peak_mib"], " MiB", WANTED["working_mib"])
 
 
