@@ -91,11 +91,11 @@ class OrderService(Service):
     """`serve` with the lane `orders` to a broker; without one it only takes orders."""
 
     def __init__(self, programs, folder, store, broker=None, *, lane=None, port=None, name="deliverd.yaml", env=None,
-                 failpoints=None, server=None, **sections):
+                 failpoints=None, until_ready=True, server=None, **sections):
         self.port = port or free_port()
         self.config = write_orders_config(folder, store, broker, lane=lane, name=name,
                                           server={"port": self.port} | (server or {}), **sections)
-        super().__init__(programs, self.config, self.port, env=env, failpoints=failpoints)
+        super().__init__(programs, self.config, self.port, until_ready, env=env, failpoints=failpoints)
 
     def client(self, token=None):
         return Client([self.port], token)

@@ -35,11 +35,13 @@ def start_without_lanes(programs, folder):
 
 
 class Service:
-    def __init__(self, programs, config, port, **how):
-        """`how` is what Programs.start takes besides: env, failpoints."""
+    def __init__(self, programs, config, port, until_ready=True, **how):
+        """`how` is what Programs.start takes besides: env, failpoints. One that may die before it is ready is not
+        waited for."""
         self.base = f"http://127.0.0.1:{port}"
         self.process = programs.start("serve", "--config", config, **how)
-        wait_for(self._ready, 20, lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
+        if until_ready:
+            wait_for(self._ready, 20, lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
 
     def _ready(self):
         assert self.process.alive(), f"serve ended with {self.process.status()}: {self.process.stderr[-3000:]}"
