@@ -17,14 +17,6 @@ namespace {
 constexpr Duration kReadyDeadline = std::chrono::milliseconds(800);  // within the second a prober usually waits
 constexpr Duration kGaugeInterval = std::chrono::seconds(5);
 constexpr Duration kServerStopPatience = std::chrono::seconds(5);
-constexpr std::size_t kMaxQuickBodyBytes = 4096;  // 10 µs for a usual order, 200 for the worst of this size
-
-/// Liveness is not a question of how busy the handlers are. A posted order is only read, checked and handed to the
-/// intake: two thread switches would cost more than that, unless it is large.
-bool is_quick(const http::Request& request) {
-    if (request.path == "/healthz") return true;
-    return request.path == "/api/v1/orders" && request.method == "POST" && request.body.size() <= kMaxQuickBodyBytes;
-}
 
 std::string shown_host(const std::string& host) {
     return host.find(':') == std::string::npos || host.starts_with('[') ? host : "[" + host + "]";
@@ -102,7 +94,8 @@ Result<void> Service::start_server(const Config& config) {
     std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
     auto handler = api::make_handler(std::move(routes), config.auth, log_);
     http::ServerOptions options = config.server;
-    options.is_quick = is_quick;
+    // Liveness is not a question of how busy the handlers are.
+    options.is_quick = [](const http::Request& request) { return request.path == "/healthz"; };
     auto server = http::Server::start(options, std::move(handler), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
