@@ -4,32 +4,21 @@
 
 #include "base/canonical_json.h"
 #include "base/text.h"
+#include "message/answer_scan.h"
 
 namespace deliverd {
 namespace {
 
 constexpr std::size_t kMaxReceiptBytes = 512;
 
-char ascii_lower(char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-bool equal_letters(char a, char b) {
-    return ascii_lower(a) == ascii_lower(b);
-}
-
-/// Capitals do not matter: receivers write "Already processed" and ALREADY_PROCESSED. Nothing contains "".
-bool contains_ignoring_case(std::string_view text, std::string_view part) {
-    return !part.empty() &&
-           std::search(text.begin(), text.end(), part.begin(), part.end(), equal_letters) != text.end();
-}
-
-bool has_processed_field(const boost::json::object& object, const ProcessedMatch& match) {
-    return std::any_of(match.fields.begin(), match.fields.end(), [&](const std::string& field) {
-        const boost::json::value* value = object.if_contains(field);
-        return value != nullptr && value->is_string() && value->get_string().size() == match.value.size() &&
-               contains_ignoring_case(value->get_string(), match.value);
-    });
+/// A text may begin with a bracket as well: "[broker] …".
+bool is_meant_as_json(std::string_view body) {
+    constexpr std::string_view kSpace = " \t\r\n";
+    const std::size_t first = body.find_first_not_of(kSpace);
+    if (first == std::string_view::npos) return false;
+    if (body[first] != '[') return body[first] == '{';
+    const std::size_t second = body.find_first_not_of(kSpace, first + 1);
+    return second != std::string_view::npos && std::string_view("{[\"").find(body[second]) != std::string_view::npos;
 }
 
 /// Bytes a store could not keep or a terminal would trip over make no receipt.
@@ -47,9 +36,8 @@ Verdict verdict_on_conflict(Conflict conflict) {
     switch (conflict) {
         case Conflict::processed:
             return {OutcomeKind::delivered, "CONFLICT_PROCESSED"};
-        case Conflict::other_key:
         case Conflict::doubtful:
-        case Conflict::unreadable:
+        case Conflict::unclear:
             return {OutcomeKind::retryable, "UNKNOWN"};
         case Conflict::plain:
             break;
@@ -89,21 +77,15 @@ std::optional<boost::json::object> parse_json_object(std::string_view body) {
     return std::move(parsed.get_object());
 }
 
-KeyInAnswer find_key(const boost::json::object& object, std::string_view our_key) {
-    const boost::json::value* key = object.if_contains("idempotency_key");
-    if (key == nullptr || key->is_null()) return KeyInAnswer::none;
-    const bool ours = key->is_string() && std::string_view(key->get_string()) == our_key;
-    return ours ? KeyInAnswer::ours : KeyInAnswer::another;
-}
-
 Conflict read_conflict(std::string_view body, std::string_view our_key, const ProcessedMatch& match) {
-    const bool says_so = contains_ignoring_case(body, match.text);
-    const std::size_t first = body.find_first_not_of(" \t\r\n");
-    if (first == std::string_view::npos || body[first] != '{') return says_so ? Conflict::processed : Conflict::plain;
-    const std::optional<boost::json::object> object = parse_json_object(body);
-    if (!object) return says_so ? Conflict::doubtful : Conflict::unreadable;
-    if (!says_so && !has_processed_field(*object, match)) return Conflict::plain;
-    return find_key(*object, our_key) == KeyInAnswer::another ? Conflict::other_key : Conflict::processed;
+    const std::optional<AnswerScan> json = scan_json(body, our_key, match);
+    if (json) {
+        if (json->anywhere.another) return json->says_processed ? Conflict::doubtful : Conflict::unclear;
+        return json->says_processed ? Conflict::processed : Conflict::plain;
+    }
+    const bool says_so = says_processed(body, match);
+    if (is_meant_as_json(body)) return says_so ? Conflict::doubtful : Conflict::unclear;
+    return says_so ? Conflict::processed : Conflict::plain;
 }
 
 Outcome classify_status(const HttpAnswer& answer, Conflict conflict, WallTime now) {

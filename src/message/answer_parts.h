@@ -15,16 +15,11 @@ namespace deliverd {
 /// `body` when it is one JSON object; none otherwise, also when it is nested deeper than kMaxJsonDepth.
 [[nodiscard]] std::optional<boost::json::object> parse_json_object(std::string_view body);
 
-/// Whether the object's `idempotency_key` is ours. A null counts as none.
-enum class KeyInAnswer { ours, none, another };
-[[nodiscard]] KeyInAnswer find_key(const boost::json::object& object, std::string_view our_key);
-
 enum class Conflict {
-    processed,   // for our key, or naming none
-    other_key,   // processed, but for another key
-    doubtful,    // speaks of it, but cannot be read
-    unreadable,  // a JSON object that cannot be read
-    plain,       // anything else
+    processed,  // for our key, or naming none
+    doubtful,   // processed, but for another key, or it cannot be read
+    unclear,    // speaks of no processing, but names another key or is JSON that cannot be read
+    plain,      // anything else
 };
 
 /// What a 409 says. Taking a message for delivered that was not would lose it, so every doubt is resolved

@@ -7,6 +7,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "message/answer_parts.h"
+#include "message/answer_scan.h"
 
 namespace deliverd {
 namespace {
@@ -32,14 +33,10 @@ std::string digest_of(std::string_view body) {
 Outcome classify_success(const HttpAnswer& answer, std::string_view idempotency_key) {
     const std::optional<boost::json::object> object = parse_json_object(answer.body);
     if (!object) return unknown(answer, ", but its body is not a JSON object");
-    switch (find_key(*object, idempotency_key)) {
-        case KeyInAnswer::none:
-            return unknown(answer, ", but without our idempotency_key");
-        case KeyInAnswer::another:
-            return unknown(answer, ", but with another idempotency_key than ours");
-        case KeyInAnswer::ours:
-            break;
-    }
+    const KeyMentions key = scan_json(answer.body, idempotency_key, {}).value_or(AnswerScan{}).at_top;
+    const bool written_differently = key.ours && key.null;
+    if (key.another || written_differently) return unknown(answer, ", but with another idempotency_key than ours");
+    if (!key.ours) return unknown(answer, ", but without our idempotency_key");
     Outcome outcome;
     outcome.kind = OutcomeKind::delivered;
     outcome.receipt = find_receipt(*object, receipt_fields());

@@ -10,8 +10,9 @@
 
 namespace deliverd {
 
-/// How a 409 says that the order was processed before: one of `fields` of its JSON object has the value `value`, or
-/// the body contains `text`. Capitals do not matter; an empty `value` or `text` matches nothing.
+/// How a 409 says that the order was processed before: somewhere in its JSON one of `fields` has the value `value` or
+/// a string contains `text`; where it is no JSON, the body contains `text`. Right behind "not", `text` does not count.
+/// Capitals do not matter; an empty `value` or `text` matches nothing.
 struct ProcessedMatch {
     std::vector<std::string> fields{"code", "status"};
     std::string value = "already_processed";
@@ -19,11 +20,12 @@ struct ProcessedMatch {
 };
 
 /// As classify_http_answer(), and beyond it:
-///   - a 2xx is a delivery only when its body is a JSON object whose `idempotency_key` is ours; without one, with
-///     another one, unreadable or cut it is ambiguous, `UNKNOWN`: the broker may have the order;
+///   - a 2xx is a delivery only when its body is a JSON object whose `idempotency_key` is ours, each time it is
+///   written;
+///     without one, with another one, unreadable or cut it is ambiguous, `UNKNOWN`: the broker may have the order;
 ///   - a delivery keeps the broker's answer with the digest of its canonical form (of its bytes where that cannot be
 ///     had: numbers no double holds), a processed conflict with kDigestFromConflict;
-///   - a 409 is read by `match`; one that was cut or is a broken JSON object is `UNKNOWN`, not a refusal.
+///   - a 409 is read by `match`; one that was cut, is broken JSON or names another key is `UNKNOWN`, not a refusal.
 /// The receipt is the answer's `broker_order_id`, else `id`. `body_cut`: the answer was longer than what was read.
 [[nodiscard]] Outcome classify_broker_answer(const HttpAnswer& answer, bool body_cut, std::string_view idempotency_key,
                                              const ProcessedMatch& match, WallTime now);

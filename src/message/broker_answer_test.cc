@@ -184,6 +184,73 @@ TEST(BrokerAnswer, APlainConflictIsRejected) {
     }
 }
 
+TEST(BrokerAnswer, AConflictIsReadAtAnyDepth) {
+    for (const std::string_view body :
+         {R"({"error":{"code":"already_processed","idempotency_key":"order-0001"}})",
+          R"({"errors":[{"detail":{"status":"ALREADY_PROCESSED"}}],"idempotency_key":"order-0001"})",
+          R"([{"message":"already processed","idempotency_key":"order-0001"}])",
+          R"({"error":{"message":"order already processed","idempotency_key":null},"idempotency_key":"order-0001"})",
+          R"({"error":{"message":"already\u0020processed","idempotency\u005fkey":"order-0001"}})",
+          R"({"code":"already_processed","idempotency_key":"order-0001","idempotency_key":"order-0001"})"}) {
+        EXPECT_EQ(answer(409, body).code, "CONFLICT_PROCESSED") << body;
+    }
+    for (const std::string_view body :
+         {R"({"error":{"message":"order already processed","idempotency_key":"order-0002"}})",
+          R"([{"message":"already processed","idempotency_key":"order-0002"}])",
+          R"({"code":"already_processed","idempotency_key":"order-0001","first":{"idempotency_key":"order-0002"}})",
+          R"({"code":"already_processed","request":{"idempotency_key":["order-0001"]}})",
+          R"({"code":"already_processed","request":{"idempotency_key":{"value":"order-0001"}}})",
+          R"({"code":"already_processed","idempotency_key":true})",
+          R"({"code":"already_processed","idempotency_key":1.5})",
+          R"({"error":{"message":"already\u0020processed","idempotency\u005fkey":"order-0002"}})",
+          R"([{"message":"already processed")"}) {
+        EXPECT_EQ(answer(409, body).code, "UNKNOWN") << body;
+    }
+}
+
+TEST(BrokerAnswer, AConflictThatNamesAnotherKeyIsNoRefusalOfOurs) {
+    EXPECT_EQ(answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0002"})").code, "UNKNOWN");
+    EXPECT_EQ(answer(409, R"({"error":{"idempotency_key":"order-0002"}})").code, "UNKNOWN");
+    EXPECT_EQ(answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0001"})").code, "REJECTED");
+}
+
+TEST(BrokerAnswer, TheTextOfAConflictIsLookedForInItsStringsOnly) {
+    EXPECT_EQ(answer(409, R"({"already processed":false})").code, "REJECTED");
+    EXPECT_EQ(answer(409, R"({"a":"already","processed":1})").code, "REJECTED");
+    EXPECT_EQ(answer(409, R"("already processed")").code, "CONFLICT_PROCESSED");
+    EXPECT_EQ(answer(409, "[broker] already processed").code, "CONFLICT_PROCESSED") << "no array";
+}
+
+TEST(BrokerAnswer, NotAlreadyProcessedIsNoMatch) {
+    for (const std::string_view body :
+         {"not already processed", "Order NOT Already Processed", "it was not \t already processed",
+          R"({"message":"not already processed"})", R"({"message":"not\u0020already processed"})"}) {
+        EXPECT_EQ(answer(409, body).code, "REJECTED") << body;
+    }
+    for (const std::string_view body : {"not already processed? It is already processed", "It is notalready processed",
+                                        "lot already processed", R"({"sent":"not","message":"already processed"})"}) {
+        EXPECT_EQ(answer(409, body).code, "CONFLICT_PROCESSED") << body;
+    }
+}
+
+TEST(BrokerAnswer, AKeyWrittenTwiceDifferentlyIsAnotherKey) {
+    for (const std::string_view keys : {R"("idempotency_key":"order-0002","idempotency_key":"order-0001")",
+                                        R"("idempotency_key":"order-0001","idempotency_key":"order-0002")",
+                                        R"("idempotency_key":1,"idempotency_key":"order-0001")"}) {
+        const std::string body = R"({"code":"already_processed",)" + std::string(keys) + "}";
+        EXPECT_EQ(answer(200, body).code, "UNKNOWN") << body;
+        EXPECT_THAT(answer(200, body).detail, HasSubstr("another idempotency_key")) << body;
+        EXPECT_EQ(answer(409, body).code, "UNKNOWN") << body;
+    }
+    const std::string_view with_null = R"({"idempotency_key":null,"idempotency_key":"order-0001"})";
+    EXPECT_EQ(answer(200, with_null).code, "UNKNOWN");
+    const std::string_view the_same = R"({"idempotency_key":"order-0001","idempotency_key":"order-0001"})";
+    EXPECT_EQ(answer(200, the_same).kind, OutcomeKind::delivered);
+    // Only the top says whose answer it is: below it a broker may name other orders.
+    const std::string_view others = R"({"idempotency_key":"order-0001","replaces":{"idempotency_key":"order-0002"}})";
+    EXPECT_EQ(answer(200, others).kind, OutcomeKind::delivered);
+}
+
 TEST(BrokerAnswer, TheMatchIsConfigurable) {
     const ProcessedMatch match{{"reason"}, "DUPLICATE", "Seen Before"};
     EXPECT_EQ(answer(409, R"({"reason":"duplicate"})", "", match).code, "CONFLICT_PROCESSED");

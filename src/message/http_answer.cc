@@ -13,7 +13,7 @@ Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_
     Conflict conflict = Conflict::plain;
     if (answer.status == 409) conflict = read_conflict(answer.body, message_id, ProcessedMatch{});
     // Any receiver's 409 is a refusal unless it speaks of a delivery.
-    if (conflict == Conflict::unreadable) conflict = Conflict::plain;
+    if (conflict == Conflict::unclear) conflict = Conflict::plain;
     return classify_status(answer, conflict, now);
 }
 

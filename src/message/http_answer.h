@@ -18,8 +18,8 @@ struct HttpAnswer {
     std::string_view retry_after;  // the header's value; empty when absent
 };
 
-/// `message_id` is the idempotency key we sent: a 409 counts as processed only when it speaks of ours or
-/// names none. `now` turns a Retry-After date into a wait.
+/// `message_id` is the idempotency key we sent: a 409 counts as processed only when every `idempotency_key` in it is
+/// ours or null, or there is none. `now` turns a Retry-After date into a wait.
 [[nodiscard]] Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_id, WallTime now);
 
 /// The first of `fields` that is a string or a number at the top level of a JSON object, if any.

@@ -99,6 +99,15 @@ TEST(HttpAnswer, PlainConflictIsRejected) {
     }
 }
 
+TEST(HttpAnswer, ConflictIsReadAtAnyDepth) {
+    EXPECT_EQ(answer(409, R"({"error":{"code":"already_processed","idempotency_key":"key-1"}})").code,
+              "CONFLICT_PROCESSED");
+    EXPECT_EQ(answer(409, R"({"error":{"text":"already processed","idempotency_key":"key-2"}})").code, "UNKNOWN");
+    EXPECT_EQ(answer(409, R"([{"text":"already processed","idempotency_key":"key-2"}])").code, "UNKNOWN");
+    EXPECT_EQ(answer(409, R"({"text":"not already processed"})").code, "REJECTED");
+    EXPECT_EQ(answer(409, R"({"text":"busy","idempotency_key":"key-2"})").code, "REJECTED") << "says nothing of it";
+}
+
 TEST(HttpAnswer, ProcessedMattersOnlyWith409) {
     EXPECT_EQ(answer(400, "already processed").code, "BAD_REQUEST");
     EXPECT_EQ(answer(500, "already processed").code, "BROKER_5XX");
