@@ -1,5 +1,6 @@
 #include "orders/order_json.h"
 
+#include <boost/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -17,6 +18,15 @@ std::string time_text(WallTime time) {
     std::string text = rfc3339_millis(time);
     text.replace(text.size() - 1, 1, "+00:00");  // for the Z
     return text;
+}
+
+/// Members written twice and numbers no double holds are JSON as well, though they have no canonical form.
+bool is_json(std::string_view text) {
+    boost::json::parse_options options;
+    options.max_depth = kMaxJsonDepth;
+    boost::system::error_code error;
+    boost::json::parse(boost::json::string_view(text.data(), text.size()), error, {}, options);
+    return !error;
 }
 
 /// Writes the members of one object in the order they are told.
@@ -38,7 +48,7 @@ public:
 
     /// JSON as it came; a string where it is none.
     void json(std::string_view name, const Text& value) {
-        if (value && canonical_json(*value)) {
+        if (value && is_json(*value)) {
             raw(name, *value);
         } else {
             text(name, value);

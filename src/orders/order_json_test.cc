@@ -1,8 +1,11 @@
 #include "orders/order_json.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+
+#include "base/canonical_json.h"
 
 namespace deliverd::orders {
 namespace {
@@ -84,7 +87,8 @@ TEST(OrderJson, DetailHasEverything) {
 TEST(OrderJson, AResultThatIsNotJsonIsAString) {
     store::OrderDetail detail;
     detail.order = order();
-    for (const std::string text : {"all fine", "", "{\"a\":1", "{\"a\":1,\"a\":2}", "two\nlines", "bad \xFF byte"}) {
+    for (const std::string text :
+         {"all fine", "", "{\"a\":1", "{\"a\":1,\"a\":2,}", "1e", "two\nlines", "bad \xFF byte"}) {
         detail.order.result_json = text;
         const auto result = boost::json::parse(detail_json(detail)).at("result");
         ASSERT_TRUE(result.is_string()) << text;
@@ -94,6 +98,20 @@ TEST(OrderJson, AResultThatIsNotJsonIsAString) {
     }
     detail.order.result_json = "[1]";
     EXPECT_TRUE(boost::json::parse(detail_json(detail)).at("result").is_array());
+}
+
+/// Whether a broker writes a member twice or a number no double holds is its own affair: it is shown as it came.
+TEST(OrderJson, AResultThatIsOddJsonIsShownAsItCame) {
+    store::OrderDetail detail;
+    detail.order = order();
+    for (const std::string text : {R"({"a":1,"a":2})", R"({"price":1e400})", "[-1e-400]"}) {
+        detail.order.result_json = text;
+        EXPECT_THAT(detail_json(detail), testing::HasSubstr("\"result\":" + text + ","));
+        EXPECT_TRUE(boost::json::parse(detail_json(detail)).at("result").is_structured()) << text;
+    }
+    const std::string too_deep = std::string(kMaxJsonDepth + 1, '[') + std::string(kMaxJsonDepth + 1, ']');
+    detail.order.result_json = too_deep;
+    EXPECT_TRUE(boost::json::parse(detail_json(detail)).at("result").is_string());
 }
 
 TEST(OrderJson, RowHasTheTablesColumns) {
