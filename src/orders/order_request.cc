@@ -51,12 +51,16 @@ bool has_control_character(std::string_view utf8) {
     return false;
 }
 
-/// A key travels as a header, which loses the spaces at its ends and cannot hold control characters.
-bool is_key(const JsonMember& member) {
+/// For what travels as a header, which loses the spaces at its ends and cannot hold control characters.
+bool is_header_text(const JsonMember& member, std::size_t min_chars, std::size_t max_chars) {
     const auto text = string_of(member);
     if (!text || text->starts_with(' ') || text->ends_with(' ') || has_control_character(*text)) return false;
     const std::size_t length = count_characters(*text);
-    return length >= kMinKeyChars && length <= kMaxKeyChars;
+    return length >= min_chars && length <= max_chars;
+}
+
+bool is_key(const JsonMember& member) {
+    return is_header_text(member, kMinKeyChars, kMaxKeyChars);
 }
 
 bool is_symbol(const JsonMember& member) {
@@ -81,8 +85,7 @@ bool is_positive_number_or_null(const JsonMember& member) {
 }
 
 bool is_trace_id(const JsonMember& member) {
-    const auto text = string_of(member);
-    return text && !text->empty() && count_characters(*text) <= kMaxTraceIdChars;
+    return is_header_text(member, 1, kMaxTraceIdChars);
 }
 
 bool is_object(const JsonMember& member) {
@@ -103,7 +106,8 @@ constexpr std::array kRules = {
     Rule{"qty", true, is_positive_number, "a number greater than 0 that a double can hold"},
     Rule{"limit_price", false, is_positive_number_or_null,
          "a number greater than 0 that a double can hold, or null or absent for a market order"},
-    Rule{kTraceId, false, is_trace_id, "a text of 1 to 128 characters"},
+    Rule{kTraceId, false, is_trace_id,
+         "a text of 1 to 128 characters, without control characters and without spaces at its ends"},
     Rule{"meta", false, is_object, "an object"},
 };
 

@@ -221,6 +221,19 @@ TEST(OrderRequest, TraceIdIsAShortText) {
     }
 }
 
+/// It goes to the broker as a header. What cannot be one would be found out only when the order is sent.
+TEST(OrderRequest, TraceIdCanBeAHeader) {
+    expect_right(with("trace_id", R"("a b\u00a0c")"));
+    for (const std::string text : {R"("a\nb")", R"("a\rb")", R"("a\tb")", R"("\u0001")", R"("a\u007f")",
+                                   R"("a\u0085b")", R"(" ")", R"(" a")", R"("a ")"}) {
+        expect_wrong(with("trace_id", text), "trace_id");
+    }
+    const Reading reading = read(with("trace_id", R"("a\nb")"));
+    ASSERT_EQ(reading.refusal.details.size(), 1U);
+    EXPECT_THAT(reading.refusal.details[0].message,
+                HasSubstr("without control characters and without spaces at its ends"));
+}
+
 TEST(OrderRequest, MetaIsAnObjectThatCanBeStored) {
     expect_right(with("meta", "{}"));
     expect_right(with("meta", R"({"a":{"b":["\\u0000","\\\\u0000 1e99999","\u0001"]}})"));

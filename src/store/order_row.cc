@@ -1,5 +1,7 @@
 #include "store/order_row.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "store/memory_message.h"
 #include "store/settle_batch.h"
@@ -12,6 +14,12 @@ std::optional<std::string> unless_empty(std::string text) {
     return text;
 }
 
+/// The intake refuses what is none; a row inserted by hand may hold anything.
+bool is_header_value(std::string_view text) {
+    return !text.empty() &&
+           std::none_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; });
+}
+
 }  // namespace
 
 Message order_message(const OrderFields& row) {
@@ -21,7 +29,7 @@ Message order_message(const OrderFields& row) {
     message.key = row.idempotency_key;
     message.body = row.request;
     message.content_type = "application/json";
-    if (!row.trace_id.empty()) message.headers.emplace_back("X-Trace-Id", row.trace_id);
+    if (is_header_value(row.trace_id)) message.headers.emplace_back("X-Trace-Id", row.trace_id);
     message.failures = row.retry_count;
     return message;
 }

@@ -19,7 +19,8 @@ struct OrderFields {
     std::int32_t retry_count = 0;
 };
 
-/// The idempotency key is the message id and the key; a trace id, where there is one, goes into X-Trace-Id.
+/// The idempotency key is the message id and the key; a trace id, where there is one that can be a
+/// header, goes into X-Trace-Id: an order is not given up for the sake of its trace.
 [[nodiscard]] Message order_message(const OrderFields& row);
 
 /// What a settlement leaves in order and ledger, as both databases can store it.

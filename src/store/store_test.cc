@@ -44,6 +44,11 @@ TEST(OrderRow, IsAMessageUnderItsKey) {
     EXPECT_EQ(message.failures, 3);
     EXPECT_THAT(message.headers, ElementsAre(::testing::Pair("X-Trace-Id", "t-1")));
     EXPECT_TRUE(order_message({7, "key-1", "{}", "", 0}).headers.empty());
+    // Only rows inserted by hand have such trace ids; they are sent all the same.
+    for (const std::string_view trace_id : {"a\nb", "\r", "\x01", "a\x7f"}) {
+        EXPECT_TRUE(order_message({7, "key-1", "{}", trace_id, 0}).headers.empty()) << trace_id;
+    }
+    EXPECT_EQ(order_message({7, "key-1", "{}", "a\t\xC3\xA9", 0}).headers.size(), 1U);
 }
 
 TEST(OrderRow, KeepsOfASettlementWhatItsKindHas) {
