@@ -20,13 +20,13 @@ Result<Borrowed> Pool::borrow(Deadline patience) {
         const bool down = last_failure_.has_value();
         const bool may_ask = !down || (!probing_ && now >= next_attempt_);
         if (open_ < options_.max_connections && may_ask) return connect(lock, deadline);
+        // With none in use nothing can come back: only another attempt helps, and it is not this caller's to make.
+        const bool hopeless = open_ == connecting_;
+        if (down && (hopeless || now >= deadline)) return Failure(*last_failure_);
         if (now >= deadline) {
-            if (down) return Failure(*last_failure_);
             return retryable("db_timeout", "all " + std::to_string(options_.max_connections) +
                                                " database connections stayed in use: raise database.max_open_conns");
         }
-        // Waking for nothing before the server may be asked again would only answer the same.
-        if (down && !probing_ && next_attempt_ >= deadline) return Failure(*last_failure_);
         const bool wait_for_attempt = down && !probing_ && open_ < options_.max_connections;
         changed_.wait_until(lock, wait_for_attempt ? std::min(deadline, next_attempt_) : deadline);
     }
@@ -44,6 +44,7 @@ std::unique_ptr<Connection> Pool::take_idle() {
 
 Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline deadline) {
     ++open_;
+    ++connecting_;
     const bool probe = last_failure_.has_value();
     probing_ = probing_ || probe;
     lock.unlock();
@@ -52,6 +53,7 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
     const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
     auto connection = Connection::open(conninfo, options_.session, limit, limit_);
     lock.lock();
+    --connecting_;
     if (probe) probing_ = false;
     if (connection) {
         if (last_failure_) log_.info("database reached again", {{"database", place_of(options_.conninfo)}});
@@ -92,7 +94,11 @@ void Pool::give_back(std::unique_ptr<Connection> connection) {
     } else {
         --open_;
     }
-    changed_.notify_one();
+    if (last_failure_) {
+        changed_.notify_all();  // the last one in use may be gone: nobody waits for it any more
+    } else {
+        changed_.notify_one();
+    }
 }
 
 void Pool::limit_waits(Duration at_most) {

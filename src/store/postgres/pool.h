@@ -54,7 +54,8 @@ public:
     Pool(PoolOptions options, Log& log) : options_(std::move(options)), log_(log) {}
 
     /// Blocks for `wait` at most. Failure: `db_unreachable`, with the last attempt's cause, or `db_timeout` when
-    /// all connections stayed in use.
+    /// all connections stayed in use. While the server is down only the caller that asks it waits for it; the others
+    /// wait for a connection that is still in use, and fail at once when there is none.
     Result<Borrowed> borrow() { return borrow(std::chrono::steady_clock::now() + options_.wait); }
     Result<Borrowed> borrow(Deadline patience);
 
@@ -79,14 +80,15 @@ private:
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<std::unique_ptr<Connection>> idle_;
-    std::size_t open_ = 0;  // idle, lent, or being made
+    std::size_t open_ = 0;        // idle, lent, or being made
+    std::size_t connecting_ = 0;  // of these, being made
     int server_version_ = 0;
 
     // While the server is down:
     std::optional<Error> last_failure_;
     Duration reconnect_wait_ = kMinReconnectWait;
     Deadline next_attempt_{};
-    bool probing_ = false;  // one caller asks the server, the others wait for what it finds
+    bool probing_ = false;  // one caller asks the server, for all
 };
 
 }  // namespace deliverd::store::postgres
