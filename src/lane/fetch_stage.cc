@@ -58,15 +58,17 @@ Instant FetchStage::refused_until() const {
 
 void FetchStage::take(store::ClaimBatch batch, Instant began) {
     shared_.tally.add(&LaneTotals::claimed, batch.rows.size());
-    std::erase_if(batch.rows, [&](const store::Claimed& row) {
+    std::vector<store::Claimed> rows;
+    rows.reserve(batch.rows.size());
+    for (store::Claimed& row : batch.rows) {
         shared_.observer.on_lag(row.age_seconds);
         const std::size_t bytes = row.message.body.size();
         typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
-        // Our own lease ran out while the row was still under way here: it is not sent a second time.
-        return !shared_.book.add(row.message.id, began, bytes);
-    });
+        // One that is still under way here is sent again only once that has ended.
+        if (shared_.book.add(row, began)) rows.push_back(std::move(row));
+    }
     // room() left space for the whole batch, and nobody else pushes.
-    shared_.claimed.try_push_some(batch.rows.begin(), batch.rows.end());
+    shared_.claimed.try_push_some(rows.begin(), rows.end());
     shared_.observer.on_queue_depth("claimed", shared_.claimed.size());
     shared_.send_signal.poke();
 }

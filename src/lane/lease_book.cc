@@ -1,31 +1,76 @@
 #include "lane/lease_book.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace deliverd::lane {
 
 LeaseBook::LeaseBook(Duration lease) : lease_(lease) {}
 
-bool LeaseBook::add(std::int64_t id, Instant since, std::size_t bytes) {
+bool LeaseBook::add(store::Claimed& row, Instant since) {
+    const std::size_t bytes = row.message.body.size();
     const std::lock_guard lock(mutex_);
-    const auto [place, added] = held_.try_emplace(id, Entry{since, bytes, false});
-    if (added) {
-        bytes_ += bytes;
-    } else {
-        place->second.since = since;
-        place->second.lost = false;
+    const auto [place, added] = held_.try_emplace(row.message.id, Entry{since, bytes, false, false, std::nullopt});
+    bytes_ += bytes;
+    if (added) return true;
+    Entry& entry = place->second;
+    entry.since = std::max(entry.since, since);
+    entry.lost = false;
+    if (entry.newer) bytes_ -= entry.newer->message.body.size();
+    entry.newer = std::move(row);
+    return false;
+}
+
+std::optional<store::Claimed> LeaseBook::take_newer(std::int64_t id) {
+    const std::lock_guard lock(mutex_);
+    const auto entry = held_.find(id);
+    if (entry == held_.end() || !entry->second.newer) return std::nullopt;
+    std::optional<store::Claimed> newer = std::exchange(entry->second.newer, std::nullopt);
+    bytes_ -= std::exchange(entry->second.bytes, newer->message.body.size());
+    return newer;
+}
+
+bool LeaseBook::end(std::int64_t id, std::optional<std::int32_t> ended_failures, Instant now) {
+    const std::lock_guard lock(mutex_);
+    const auto place = held_.find(id);
+    if (place == held_.end()) return false;
+    Entry& entry = place->second;
+    if (!entry.newer || entry.newer->message.failures == ended_failures) {
+        drop(place);
+        return false;
     }
-    return added;
+    bytes_ -= std::exchange(entry.bytes, entry.newer->message.body.size());
+    claimed_again_.push_back(std::move(*entry.newer));
+    entry.newer.reset();
+    entry.since = now;
+    entry.in_doubt = true;
+    return true;
+}
+
+std::vector<store::Claimed> LeaseBook::take_claimed_again(std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    const auto end = claimed_again_.begin() + static_cast<std::ptrdiff_t>(std::min(most, claimed_again_.size()));
+    std::vector<store::Claimed> taken(std::make_move_iterator(claimed_again_.begin()), std::make_move_iterator(end));
+    claimed_again_.erase(claimed_again_.begin(), end);
+    return taken;
+}
+
+void LeaseBook::drop(std::unordered_map<std::int64_t, Entry>::iterator entry) {
+    bytes_ -= entry->second.bytes;
+    if (entry->second.newer) bytes_ -= entry->second.newer->message.body.size();
+    held_.erase(entry);
 }
 
 void LeaseBook::remove(std::span<const std::int64_t> ids) {
     const std::lock_guard lock(mutex_);
     for (const std::int64_t id : ids) {
-        const auto entry = held_.find(id);
-        if (entry == held_.end()) continue;
-        bytes_ -= entry->second.bytes;
-        held_.erase(entry);
+        if (const auto entry = held_.find(id); entry != held_.end()) drop(entry);
     }
+}
+
+bool LeaseBook::is_due(const Entry& entry, Instant now) const {
+    return !entry.lost && (entry.in_doubt || now - entry.since >= lease_ / 3);
 }
 
 std::vector<std::int64_t> LeaseBook::due_for_renewal(Instant now) const {
@@ -33,7 +78,7 @@ std::vector<std::int64_t> LeaseBook::due_for_renewal(Instant now) const {
     {
         const std::lock_guard lock(mutex_);
         for (const auto& [id, entry] : held_) {
-            if (!entry.lost && now - entry.since >= lease_ / 3) due.push_back(id);
+            if (is_due(entry, now)) due.push_back(id);
         }
     }
     std::sort(due.begin(), due.end());
@@ -44,7 +89,7 @@ Instant LeaseBook::next_renewal(Instant now) const {
     Instant next = now + lease_ / 3;
     const std::lock_guard lock(mutex_);
     for (const auto& [id, entry] : held_) {
-        if (!entry.lost) next = std::min(next, entry.since + lease_ / 3);
+        if (!entry.lost) next = std::min(next, entry.in_doubt ? now : entry.since + lease_ / 3);
     }
     return next;
 }
@@ -57,7 +102,10 @@ void LeaseBook::renewed(std::span<const std::int64_t> renewed, std::span<const s
         return entry == held_.end() || entry->second.since > since ? nullptr : &entry->second;
     };
     for (const std::int64_t id : renewed) {
-        if (Entry* entry = older_entry(id)) entry->since = since;
+        Entry* entry = older_entry(id);
+        if (entry == nullptr) continue;
+        entry->since = since;
+        entry->in_doubt = false;
     }
     for (const std::int64_t id : lost) {
         if (Entry* entry = older_entry(id)) entry->lost = true;
@@ -68,7 +116,8 @@ Hold LeaseBook::look(std::int64_t id, Instant now) const {
     const std::lock_guard lock(mutex_);
     const auto entry = held_.find(id);
     if (entry == held_.end() || entry->second.lost) return Hold::lost;
-    return now - entry->second.since < lease_ * 2 / 3 ? Hold::fresh : Hold::stale;
+    const bool near_its_end = now - entry->second.since >= lease_ * 2 / 3;
+    return near_its_end || entry->second.in_doubt ? Hold::stale : Hold::fresh;
 }
 
 std::size_t LeaseBook::bytes() const {

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
+#include "store/outbox.h"
 
 namespace deliverd::lane {
 
@@ -20,12 +23,28 @@ enum class Hold {
 
 /// Thread-safe. Never blocks beyond its own mutex. Instants are taken *before* the database call that
 /// started or renewed the lease, so that a lease never ends earlier than the book thinks.
+///
+/// A claim may find a row before the lane is done with the copy it has: our lease ran out, or the row was settled,
+/// came due again and was claimed before the settle's answer arrived. Then the book keeps the newer copy, and the
+/// row stays in the book, until the older one has ended: it is not sent twice at once, and not forgotten either.
 class LeaseBook {
 public:
     explicit LeaseBook(Duration lease);
 
-    /// Notes a row of `bytes` as held; false when it already was: then its lease simply begins anew.
-    bool add(std::int64_t id, Instant since, std::size_t bytes = 0);
+    /// Notes a claimed row as held. False when it already was: then its lease begins anew, and `row` was taken as the
+    /// newer copy, in place of one taken before.
+    bool add(store::Claimed& row, Instant since);
+    /// The newer copy, if there is one, to go on with instead of one that was not sent yet: it has the right count.
+    [[nodiscard]] std::optional<store::Claimed> take_newer(std::int64_t id);
+
+    /// The lane is done with its copy of a row. With a newer copy the row stays held, that copy is next for
+    /// take_claimed_again(), and the answer is true; it is `stale` until a renewal that begins after `now` has shown
+    /// that what was settled meanwhile did not end that claim too. A newer copy with `ended_failures` did end: the
+    /// settlement that took effect at this count was its own.
+    bool end(std::int64_t id, std::optional<std::int32_t> ended_failures, Instant now);
+    /// At most `most` newer copies whose elders have ended, in that order.
+    [[nodiscard]] std::vector<store::Claimed> take_claimed_again(std::size_t most);
+    /// Forgets rows, with all copies.
     void remove(std::span<const std::int64_t> ids);
 
     /// Held rows whose lease is older than a third of its length, in order of their ids.
@@ -42,12 +61,18 @@ public:
 private:
     struct Entry {
         Instant since;
-        std::size_t bytes = 0;
+        std::size_t bytes = 0;  // of the copy in the lane
         bool lost = false;
+        bool in_doubt = false;  // whether it is ours is for the next renewal to say
+        std::optional<store::Claimed> newer;
     };
+    [[nodiscard]] bool is_due(const Entry& entry, Instant now) const;
+    void drop(std::unordered_map<std::int64_t, Entry>::iterator entry);
+
     const Duration lease_;
     mutable std::mutex mutex_;
     std::unordered_map<std::int64_t, Entry> held_;
+    std::deque<store::Claimed> claimed_again_;  // newer copies whose elders have ended
     std::size_t bytes_ = 0;
 };
 

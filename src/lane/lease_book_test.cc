@@ -13,10 +13,22 @@ using ::testing::IsEmpty;
 constexpr Instant kStart{1h};
 using Ids = std::vector<std::int64_t>;
 
+store::Claimed row_of(std::int64_t id, std::int32_t failures = 0, std::size_t bytes = 0) {
+    store::Claimed row;
+    row.message.id = id;
+    row.message.failures = failures;
+    row.message.body = std::string(bytes, 'x');
+    return row;
+}
+
+bool add(LeaseBook& book, store::Claimed row, Instant since) {
+    return book.add(row, since);
+}
+
 TEST(LeaseBook, RenewsAtAThirdOfTheLease) {
     LeaseBook book(60s);
-    book.add(2, kStart);
-    book.add(1, kStart + 5s);
+    add(book, row_of(2), kStart);
+    add(book, row_of(1), kStart + 5s);
     EXPECT_THAT(book.due_for_renewal(kStart + 19s), IsEmpty());
     EXPECT_THAT(book.due_for_renewal(kStart + 20s), ElementsAre(2));
     EXPECT_THAT(book.due_for_renewal(kStart + 25s), ElementsAre(1, 2));
@@ -25,8 +37,8 @@ TEST(LeaseBook, RenewsAtAThirdOfTheLease) {
 
 TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
     LeaseBook book(60s);
-    book.add(1, kStart);
-    book.add(2, kStart);
+    add(book, row_of(1), kStart);
+    add(book, row_of(2), kStart);
     book.renewed(Ids{2}, Ids{1}, kStart + 20s);
     EXPECT_EQ(book.look(1, kStart + 21s), Hold::lost);
     EXPECT_EQ(book.look(2, kStart + 21s), Hold::fresh);
@@ -35,7 +47,7 @@ TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
 
 TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
     LeaseBook book(60s);
-    book.add(1, kStart);
+    add(book, row_of(1), kStart);
     book.renewed(Ids{}, Ids{}, kStart + 20s);
     EXPECT_EQ(book.look(1, kStart + 21s), Hold::fresh);
     EXPECT_THAT(book.due_for_renewal(kStart + 21s), ElementsAre(1));
@@ -43,7 +55,7 @@ TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
 
 TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
     LeaseBook book(60s);
-    book.add(1, kStart);
+    add(book, row_of(1), kStart);
     EXPECT_EQ(book.look(1, kStart + 39s), Hold::fresh);
     EXPECT_EQ(book.look(1, kStart + 40s), Hold::stale);
     book.renewed(Ids{1}, Ids{}, kStart + 50s);
@@ -52,33 +64,104 @@ TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
 
 TEST(LeaseBook, ClaimingARowAgainIsARenewalNotASecondRow) {
     LeaseBook book(60s);
-    EXPECT_TRUE(book.add(1, kStart));
+    EXPECT_TRUE(add(book, row_of(1), kStart));
     book.renewed(Ids{}, Ids{1}, kStart + 20s);
-    EXPECT_FALSE(book.add(1, kStart + 70s));
+    EXPECT_FALSE(add(book, row_of(1), kStart + 70s));
     EXPECT_EQ(book.look(1, kStart + 71s), Hold::fresh);
     EXPECT_EQ(book.size(), 1U);
 }
 
 TEST(LeaseBook, ARenewalThatBeganBeforeTheLastClaimDoesNotUndoIt) {
     LeaseBook book(60s);
-    book.add(1, kStart + 10s);
+    add(book, row_of(1), kStart + 10s);
     book.renewed(Ids{}, Ids{1}, kStart + 5s);
     EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
 }
 
 TEST(LeaseBook, AddsUpTheBytesOfWhatIsHeld) {
     LeaseBook book(60s);
-    book.add(1, kStart, 100);
-    book.add(2, kStart, 20);
-    book.add(2, kStart + 1s, 20);
-    EXPECT_EQ(book.bytes(), 120U);
+    add(book, row_of(1, 0, 100), kStart);
+    add(book, row_of(2, 0, 20), kStart);
+    add(book, row_of(2, 0, 20), kStart + 1s);
+    EXPECT_EQ(book.bytes(), 140U);  // both copies
+    add(book, row_of(2, 0, 30), kStart + 2s);
+    EXPECT_EQ(book.bytes(), 150U);
     book.remove(Ids{1, 3});
-    EXPECT_EQ(book.bytes(), 20U);
+    EXPECT_EQ(book.bytes(), 50U);
+    book.end(2, std::nullopt, kStart + 3s);
+    EXPECT_EQ(book.bytes(), 30U);
+    add(book, row_of(2, 0, 7), kStart + 4s);
+    EXPECT_TRUE(book.take_newer(2));
+    EXPECT_EQ(book.bytes(), 7U);
+    book.end(2, std::nullopt, kStart + 5s);
+    EXPECT_EQ(book.bytes(), 0U);
+}
+
+TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheElderHasEnded) {
+    LeaseBook book(60s);
+    add(book, row_of(1, 0), kStart);
+    EXPECT_FALSE(add(book, row_of(1, 1), kStart + 5s));
+    EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
+    EXPECT_TRUE(book.end(1, 0, kStart + 6s));
+    EXPECT_EQ(book.size(), 1U);
+    const std::vector<store::Claimed> again = book.take_claimed_again(10);
+    ASSERT_EQ(again.size(), 1U);
+    EXPECT_EQ(again[0].message.failures, 1);
+    EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
+    EXPECT_FALSE(book.end(1, 1, kStart + 7s));
+    EXPECT_EQ(book.size(), 0U);
+}
+
+TEST(LeaseBook, ANewerCopyIsNotSentBeforeARenewalThatBeganAfterTheElderEnded) {
+    LeaseBook book(60s);
+    add(book, row_of(1, 0), kStart);
+    add(book, row_of(1, 0), kStart + 5s);
+    book.end(1, std::nullopt, kStart + 10s);
+    EXPECT_EQ(book.look(1, kStart + 10s), Hold::stale);
+    EXPECT_THAT(book.due_for_renewal(kStart + 10s), ElementsAre(1));
+    EXPECT_EQ(book.next_renewal(kStart + 10s), kStart + 10s);
+    book.renewed(Ids{1}, Ids{}, kStart + 9s);
+    EXPECT_EQ(book.look(1, kStart + 10s), Hold::stale);
+    book.renewed(Ids{1}, Ids{}, kStart + 11s);
+    EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
+    EXPECT_THAT(book.due_for_renewal(kStart + 12s), IsEmpty());
+}
+
+TEST(LeaseBook, ASettlementThatTookEffectEndsTheClaimsAtItsCount) {
+    LeaseBook book(60s);
+    add(book, row_of(1, 2), kStart);
+    add(book, row_of(1, 2), kStart + 5s);  // the lease had run out
+    EXPECT_FALSE(book.end(1, 2, kStart + 6s));
+    EXPECT_EQ(book.size(), 0U);
+    EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
+}
+
+TEST(LeaseBook, TheNewestCopyReplacesOneThatWaits) {
+    LeaseBook book(60s);
+    add(book, row_of(1, 0), kStart);
+    EXPECT_FALSE(book.take_newer(1));
+    add(book, row_of(1, 1), kStart + 5s);
+    add(book, row_of(1, 2), kStart + 6s);
+    const std::optional<store::Claimed> newer = book.take_newer(1);
+    ASSERT_TRUE(newer);
+    EXPECT_EQ(newer->message.failures, 2);
+    EXPECT_FALSE(book.end(1, std::nullopt, kStart + 7s));
+}
+
+TEST(LeaseBook, HandsOutNoMoreThanAskedFor) {
+    LeaseBook book(60s);
+    for (const std::int64_t id : {3, 1, 2}) {
+        add(book, row_of(id, 0), kStart);
+        add(book, row_of(id, 1), kStart);
+        book.end(id, 0, kStart);
+    }
+    EXPECT_EQ(book.take_claimed_again(2).at(1).message.id, 1);
+    EXPECT_EQ(book.take_claimed_again(2).size(), 1U);
 }
 
 TEST(LeaseBook, SettledRowsAreForgotten) {
     LeaseBook book(60s);
-    book.add(1, kStart);
+    add(book, row_of(1), kStart);
     book.remove(Ids{1});
     EXPECT_EQ(book.size(), 0U);
     EXPECT_EQ(book.look(1, kStart), Hold::lost);

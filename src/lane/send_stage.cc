@@ -68,8 +68,7 @@ void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
     if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
         unsent_.push_back(message.id);  // it never went out: no attempt was made
     } else if (outcome.kind == OutcomeKind::ambiguous && shared_.cut_off.load()) {
-        const std::int64_t id = message.id;
-        shared_.book.remove({&id, 1});
+        shared_.book.end(message.id, message.failures, shared_.clock.now());
         shared_.tally.add(&LaneTotals::abandoned, 1);
     } else {
         store::Settlement settlement =
@@ -158,6 +157,11 @@ std::size_t SendStage::send_more(Instant now) {
         moved += admit(row, now, true) ? 1 : 0;
     }
     while (under_way_.size() < most) {
+        std::vector<store::Claimed> again = shared_.book.take_claimed_again(most - under_way_.size());
+        if (again.empty()) break;
+        for (store::Claimed& row : again) moved += admit(row, now, false) ? 1 : 0;
+    }
+    while (under_way_.size() < most) {
         popped_.clear();
         if (shared_.claimed.try_pop(popped_, most - under_way_.size()) == 0) break;
         shared_.fetch_signal.poke();
@@ -175,7 +179,9 @@ std::size_t SendStage::send_more(Instant now) {
 /// renewed, kept behind an equal one, or the batch. `leads`: the gate already let it through.
 /// False when it only waits.
 bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
+    if (std::optional<store::Claimed> newer = shared_.book.take_newer(row.message.id)) row = std::move(*newer);
     if (row.duplicate) {
+        if (leads) follow(row.message.dedup_key, true, row.duplicate_receipt);
         queue_settlement(settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
         return true;
     }
@@ -210,13 +216,12 @@ bool SendStage::drained() const {
 }
 
 void SendStage::abandon() {
-    std::vector<std::int64_t> ids;
-    for (const SettleItem& item : ready_) ids.push_back(item.settlement.id);
-    for (const auto& [id, under_way] : under_way_) ids.push_back(id);
+    const Instant now = shared_.clock.now();
+    for (const SettleItem& item : ready_) shared_.book.end(item.settlement.id, item.settlement.failures_before, now);
+    for (const auto& [id, under_way] : under_way_) shared_.book.end(id, under_way.row.message.failures, now);
+    shared_.tally.add(&LaneTotals::abandoned, ready_.size() + under_way_.size());
     ready_.clear();
     under_way_.clear();
-    shared_.book.remove(ids);
-    shared_.tally.add(&LaneTotals::abandoned, ids.size());
 }
 
 std::vector<std::int64_t> SendStage::take_unsent() {
@@ -233,6 +238,8 @@ std::vector<std::int64_t> SendStage::take_unsent() {
     collect(stale_);
     std::vector<store::Claimed> waiting = gate_.take_all();
     collect(waiting);
+    std::vector<store::Claimed> again = shared_.book.take_claimed_again(shared_.held_limit());
+    collect(again);
     std::sort(ids.begin(), ids.end());
     return ids;
 }

@@ -94,15 +94,12 @@ void SettleStage::flush(Instant now) {
 
 /// `answers` belong to the first `rows` of the batch, in order, without those lost before they were sent.
 void SettleStage::record(const std::vector<store::SettleAnswer>& answers, std::size_t rows, Instant now) {
-    std::vector<std::int64_t> done;
-    done.reserve(rows);
     std::size_t next = 0;
     for (std::size_t i = 0; i < rows; ++i) {
         SettleItem& item = batch_[i];
-        const std::int64_t id = item.settlement.id;
         if (item.lost_before_send) {
             conflict(item, "the lease was lost before it was sent");
-            done.push_back(id);
+            forget(item.settlement, false);
             continue;
         }
         const store::SettleAnswer& answer = answers[next++];
@@ -119,9 +116,9 @@ void SettleStage::record(const std::vector<store::SettleAnswer>& answers, std::s
                                        : "found status=" + answer.row->status +
                                              " locked_by=" + answer.row->locked_by.value_or("nobody"));
         }
-        done.push_back(id);
+        forget(item.settlement, took_effect);
     }
-    forget(done);
+    shared_.fetch_signal.poke();
 }
 
 void SettleStage::conflict(const SettleItem& item, std::string found) {
@@ -223,10 +220,11 @@ void SettleStage::drop_from_batch(std::size_t rows) {
     one_by_one_ -= std::min(one_by_one_, rows);
 }
 
-/// These rows are no longer ours to think of, whatever became of them.
-void SettleStage::forget(std::span<const std::int64_t> ids) {
-    shared_.book.remove(ids);
-    shared_.fetch_signal.poke();
+/// This copy of the row is no longer ours to think of, whatever became of it; `ended` also says so of what was claimed
+/// again at the same count. What was claimed anew goes on its way.
+void SettleStage::forget(const store::Settlement& settlement, bool ended) {
+    const std::optional<std::int32_t> ended_failures = ended ? std::optional(settlement.failures_before) : std::nullopt;
+    if (shared_.book.end(settlement.id, ended_failures, shared_.clock.now())) shared_.renew_signal.poke();
 }
 
 void SettleStage::leave_to_lease(std::span<const SettleItem> items) {
@@ -235,9 +233,8 @@ void SettleStage::leave_to_lease(std::span<const SettleItem> items) {
         "could not record how these rows ended: left to their leases, they will be sent again",
         {{"lane", shared_.options.name}, {"rows", items.size()}, {"first_id", items.front().settlement.id}});
     shared_.tally.add(&LaneTotals::abandoned, items.size());
-    std::vector<std::int64_t> ids;
-    for (const SettleItem& item : items) ids.push_back(item.settlement.id);
-    forget(ids);
+    for (const SettleItem& item : items) forget(item.settlement, !item.lost_before_send);
+    shared_.fetch_signal.poke();
 }
 
 void SettleStage::abandon() {

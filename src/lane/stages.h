@@ -117,7 +117,7 @@ private:
     void on_failure(const Error& error, std::size_t rows, Instant now);
     void hold_back(SettleItem item, Instant now);
     void leave_to_lease(std::span<const SettleItem> items);
-    void forget(std::span<const std::int64_t> ids);
+    void forget(const store::Settlement& settlement, bool ended);
     void drop_from_batch(std::size_t rows);
     Duration wait_after(std::int32_t tries);
     void note(const SettleItem& item, Reason reason, std::string detail);

@@ -284,6 +284,55 @@ TEST_F(OrdersLane, WhileRenewalsFailItsOwnRowsAreNotRescued) {
     EXPECT_EQ(fake.holders(), std::vector<std::string>{"w1"});
 }
 
+TEST_F(OrdersLane, ARetryThatIsClaimedBeforeItsSettleIsAnsweredIsSent) {
+    broker.answer = [](std::size_t n) { return BrokerSays{.status = n == 1 ? 503 : 201}; };
+    enqueue(1);
+    outbox.settle_answers_lost = true;
+    ASSERT_TRUE(lane().run_until([&] { return fake.rows().at(1).failures == 1; }, 1s));
+    outbox.settle_fails = true;
+    ASSERT_TRUE(lane().run_until([&] { return fake.claims.size() == 2; }, 10s));
+    EXPECT_EQ(broker.sends.size(), 1U);
+    outbox.settle_answers_lost = false;
+    outbox.settle_fails = false;
+    EXPECT_TRUE(lane().run_until([&] { return all_ended(); }, 10s));  // a lease has ten minutes
+    EXPECT_EQ(broker.sends.size(), 2U);
+    EXPECT_EQ(fake.rows().at(1).failures, 1);
+    EXPECT_EQ(lane().totals().conflicts, 0U);
+}
+
+TEST_F(OrdersLane, ARowClaimedAgainBeforeItWasSentIsSentAsItStandsNow) {
+    broker.answer = [](std::size_t n) { return n == 1 ? BrokerSays{429, "100"} : BrokerSays{}; };
+    options.parallelism = 1;
+    enqueue(2);
+    lane().run_for(50s);
+    ASSERT_EQ(broker.sends.size(), 1U);
+    ASSERT_EQ(fake.rows().at(2).locked_by, "w1");
+    // Another worker takes it, fails, and it is due again when the pause ends.
+    fake.rows().at(2).locked_by.reset();
+    fake.rows().at(2).failures = 1;
+    EXPECT_TRUE(lane().run_until([&] { return all_ended(); }, 2min));
+    EXPECT_EQ(broker.sends.size(), 3U);
+    EXPECT_EQ(lane().totals().conflicts, 0U);
+}
+
+TEST_F(OrdersLane, ALostRowClaimedAgainBeforeTheLossIsNotedIsSent) {
+    broker.answer = [](std::size_t n) { return n == 1 ? BrokerSays{429, "100"} : BrokerSays{}; };
+    options.parallelism = 1;
+    options.lease = 2min;
+    enqueue(3);
+    lane().run_for(30s);
+    fake.rows().at(2).locked_by = "w2";
+    outbox.settle_fails = true;  // of the third, and so the loss of the second waits with it
+    ASSERT_TRUE(lane().run_until([&] { return broker.sends.size() == 2; }, 2min));
+    ASSERT_EQ(broker.sends[1].id, 3);
+    fake.rows().at(2).locked_by.reset();
+    ASSERT_TRUE(lane().run_until([&] { return fake.rows().at(2).locked_by == "w1"; }, 10s));
+    outbox.settle_fails = false;
+    EXPECT_TRUE(lane().run_until([&] { return all_ended(); }, 20s));
+    EXPECT_EQ(lane().totals().conflicts, 1U);
+    EXPECT_EQ(std::ranges::count(broker.sends, 2, &Broker::Send::id), 1);
+}
+
 TEST_F(OrdersLane, EachLookAtTheTableIsTold) {
     lane().run_for(10s);
     EXPECT_EQ(recorder.looks_with_rows, 0);

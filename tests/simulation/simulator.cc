@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "lane/stages.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr Duration kFaultyPhase = std::chrono::minutes(20);
 constexpr std::uint64_t kMostSteps = 200'000;  // a run that is not over by then is stuck
+constexpr int kForgottenPart = 10;             // a row may be held unknowingly for this part of a lease
 
 /// One process with one lane.
 struct Worker {
@@ -24,7 +27,9 @@ struct Worker {
           fetch(shared, seed),
           send(shared, seed + 1),
           settle(shared, seed + 2),
-          renew(shared) {}
+          renew(shared) {
+        outbox.compare_with(shared.book);
+    }
 
     lane::Step step(std::uint64_t stage) {
         switch (stage) {
@@ -73,12 +78,12 @@ public:
             arrivals_.push_back(at_once ? Duration::zero() : world_.up_to(options_.lease * 6));
         }
         std::sort(arrivals_.begin(), arrivals_.end());
+        world_.let_others_go_on = [this](Duration span) { go_on_without_one(span); };
         for (std::uint64_t i = 1 + world_.random.below(3); i > 0; --i) workers_.push_back(make_worker());
     }
 
     Report run() {
-        std::uint64_t steps = 0;
-        while (!at_rest() && ++steps < kMostSteps) {
+        while (!at_rest() && ++steps_ < kMostSteps) {
             if (world_.elapsed > kFaultyPhase) world_.faults_on = false;
             enqueue_arrivals();
             inject();
@@ -146,6 +151,37 @@ private:
         std::erase_if(wires_, [](const auto& wire) { return wire->empty(); });
     }
 
+    /// While it lives, the stage whose turn it was waits; then the round goes on where it was.
+    class Interlude {
+    public:
+        explicit Interlude(Run& run) : run_(run), place_(run.place_), wake_at_(run.wake_at_) {
+            run_.waiting_place_ = place_;
+        }
+        ~Interlude() {
+            run_.waiting_place_.reset();
+            run_.place_ = place_;
+            run_.wake_at_ = wake_at_;
+        }
+        Interlude(const Interlude&) = delete;
+        Interlude& operator=(const Interlude&) = delete;
+
+    private:
+        Run& run_;
+        const std::size_t place_;
+        const Duration wake_at_;
+    };
+
+    /// One stage waits for an answer; all others are at work until it comes.
+    void go_on_without_one(Duration span) {
+        const Interlude interlude(*this);
+        const Duration end = world_.elapsed + span;
+        while (world_.elapsed < end && ++steps_ < kMostSteps) {
+            enqueue_arrivals();
+            deliver_events();
+            if (!round()) advance(end);
+        }
+    }
+
     /// Every stage of every worker once, in random order. False: nobody had anything to do.
     bool round() {
         const std::size_t stages = workers_.size() * 4;
@@ -154,31 +190,35 @@ private:
         bool progressed = false;
         wake_at_ = Duration::max();
         for (std::size_t i = 0; i < stages; ++i) {
-            const std::size_t place = (first + i * stride) % stages;
-            Worker& worker = *workers_[place / 4];
+            place_ = (first + i * stride) % stages;
+            const std::size_t index = place_ / 4;
+            Worker& worker = *workers_[index];
+            if (place_ == waiting_place_) continue;
             if (worker.paused_until > world_.elapsed) {
                 wake_at_ = std::min(wake_at_, worker.paused_until);
                 continue;
             }
             try {
-                const lane::Step step = worker.step(place % 4);
+                const lane::Step step = worker.step(place_ % 4);
                 progressed = progressed || step.progressed;
                 wake_at_ = std::min(wake_at_, step.wake_at - Instant(std::chrono::hours(1)));
             } catch (const Crash&) {
-                crash(place / 4);
+                if (waiting_place_ && *waiting_place_ / 4 == index) throw;  // it dies waiting
+                crash(index);
                 progressed = true;
             }
         }
         return progressed;
     }
 
-    void advance() {
-        Duration next = wake_at_;
+    void advance(Duration at_most = Duration::max()) {
+        Duration next = std::min(wake_at_, at_most);
         for (const auto& worker : workers_) next = std::min(next, worker->sink->next_event());
         for (const auto& wire : wires_) next = std::min(next, wire->next_event());
         if (nothing_under_way()) next = std::max(next, next_due());  // nothing to see before then
         if (!arrivals_.empty()) next = std::min(next, arrivals_.front());
         world_.elapsed = std::max(next, world_.elapsed + std::chrono::microseconds(1));
+        check_minded();
     }
 
     [[nodiscard]] bool nothing_under_way() const {
@@ -204,6 +244,7 @@ private:
     }
 
     void violation(std::string what) { world_.report.violations.push_back(std::move(what)); }
+    void check_minded();
     void check();
     void check_settlements();
     void check_equal_content();
@@ -213,9 +254,31 @@ private:
     std::vector<std::unique_ptr<Worker>> workers_;
     std::deque<std::unique_ptr<SimulatedSink>> wires_;  // what crashed workers had sent
     std::deque<Duration> arrivals_;                     // when rows are still to be enqueued
+    std::map<std::int64_t, Duration> forgotten_at_;     // rows held by a worker that does not know it
     std::uint64_t incarnations_ = 0;
+    std::uint64_t steps_ = 0;
+    std::size_t place_ = 0;                     // of the stage whose turn it is
+    std::optional<std::size_t> waiting_place_;  // of the one that waits for an answer
     Duration wake_at_{};
 };
+
+/// A row held by a worker that runs, and that does not know it, waits for its lease to run out in vain.
+void Run::check_minded() {
+    for (const auto& [id, row] : world_.outbox.rows()) {
+        const bool forgotten =
+            row.status == "pending" && row.locked_by &&
+            std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+                return worker->shared.options.worker_id == *row.locked_by && worker->outbox.forgot(id);
+            });
+        if (!forgotten) {
+            forgotten_at_.erase(id);
+        } else if (world_.elapsed - forgotten_at_.try_emplace(id, world_.elapsed).first->second >
+                   options_.lease / kForgottenPart) {
+            violation("row " + std::to_string(id) + " is held by a worker that has forgotten it");
+            forgotten_at_[id] = Duration::max();  // said once
+        }
+    }
+}
 
 void Run::check() {
     check_settlements();
@@ -295,6 +358,7 @@ Faults Faults::from_seed(std::uint64_t seed) {
     faults.send_limited = chance(0.3);
     faults.send_ambiguous = chance(0.4);
     faults.slow_send = chance(0.5);
+    faults.late_answer = chance(0.2);
     return faults;
 }
 

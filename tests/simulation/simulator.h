@@ -20,6 +20,7 @@ struct Faults {
     double call_fails = 0;      // a database call fails before it did anything
     double answer_lost = 0;     // … after it took effect
     double slow_call = 0;       // … takes up to a lease
+    double late_answer = 0;     // … is answered long after it took effect, and the other stages go on meanwhile
     double settle_refused = 0;  // a settle is refused for good, and nothing is done
     double row_busy = 0;        // someone else has the row locked while it is settled
     double drain = 0;           // a worker is asked to stop; another takes its place when it has
@@ -48,6 +49,8 @@ struct Report {
     std::uint64_t drains = 0;
     std::uint64_t rescued = 0;  // rows freed by Outbox::rescue
     std::uint64_t pauses = 0;   // a lane with a throttle was told to wait
+    std::uint64_t late_answers = 0;
+    std::uint64_t claimed_again = 0;  // rows that a worker claimed while it had not done with its earlier copy
 };
 
 [[nodiscard]] Report simulate(std::uint64_t seed, const Faults& faults);

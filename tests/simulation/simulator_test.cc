@@ -37,6 +37,8 @@ Report total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.drains += report.drains;
         sum.rescued += report.rescued;
         sum.pauses += report.pauses;
+        sum.late_answers += report.late_answers;
+        sum.claimed_again += report.claimed_again;
         if (::testing::Test::HasFailure()) break;
     }
     return sum;
@@ -57,6 +59,8 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.drains, 0U);
     EXPECT_GT(sum.rescued, 0U);
     EXPECT_GT(sum.pauses, 0U);
+    EXPECT_GT(sum.late_answers, 0U);
+    EXPECT_GT(sum.claimed_again, 0U);
     std::printf("%llu sends, %llu repeated, %llu crashes, %llu database faults, %llu conflicts, %llu renewals\n",
                 static_cast<unsigned long long>(sum.sends), static_cast<unsigned long long>(sum.repeated_deliveries),
                 static_cast<unsigned long long>(sum.crashes), static_cast<unsigned long long>(sum.database_faults),

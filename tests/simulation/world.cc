@@ -5,6 +5,24 @@
 
 namespace deliverd::simulation {
 
+namespace {
+
+constexpr Duration kLatestAnswer = std::chrono::minutes(3);
+
+/// Someone waits for an answer as long as it lives.
+class Waiting {
+public:
+    explicit Waiting(World& world) : world_(world) { world_.someone_waits = true; }
+    ~Waiting() { world_.someone_waits = false; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+private:
+    World& world_;
+};
+
+}  // namespace
+
 template <typename Call>
 auto FaultyOutbox::faulty(std::string_view operation, Call&& call) {
     using Answer = decltype(call());
@@ -16,6 +34,7 @@ auto FaultyOutbox::faulty(std::string_view operation, Call&& call) {
         return Answer(retryable("db_timeout", "simulated: it was not done"));
     }
     Answer answer = call();
+    wait_for_answer();
     if (world_.happens(world_.faults.crash_in_call / 2)) throw Crash{};
     if (world_.happens(world_.faults.answer_lost)) {
         ++world_.report.database_faults;
@@ -24,8 +43,16 @@ auto FaultyOutbox::faulty(std::string_view operation, Call&& call) {
     return answer;
 }
 
+/// Long enough for a retry to come due.
+void FaultyOutbox::wait_for_answer() {
+    if (world_.someone_waits || !world_.happens(world_.faults.late_answer)) return;
+    ++world_.report.late_answers;
+    const Waiting waiting(world_);
+    world_.let_others_go_on(world_.up_to(kLatestAnswer));
+}
+
 Result<store::ClaimBatch> FaultyOutbox::claim(const store::ClaimRequest& request) {
-    return faulty("claim", [&] {
+    auto answer = faulty("claim", [&] {
         const std::size_t before = world_.outbox.claims.size();
         auto batch = world_.outbox.claim(request);
         for (std::size_t i = before; i < world_.outbox.claims.size(); ++i) {
@@ -33,9 +60,20 @@ Result<store::ClaimBatch> FaultyOutbox::claim(const store::ClaimRequest& request
             const bool left_to_its_lease = unrecorded_.erase(claim.id) > 0;
             if (claim.from_live_holder || left_to_its_lease) ++world_.history[claim.id].excuses;
             world_.note("claimed", static_cast<std::uint64_t>(claim.id));
+            told_.erase(claim.id);
         }
         return batch;
     });
+    if (!answer) return answer;
+    for (const store::Claimed& row : answer->rows) {
+        told_.insert(row.message.id);
+        if (book_->look(row.message.id, world_.now()) != lane::Hold::lost) ++world_.report.claimed_again;
+    }
+    return answer;
+}
+
+bool FaultyOutbox::forgot(std::int64_t id) const {
+    return told_.contains(id) && !unrecorded_.contains(id) && book_->look(id, world_.now()) == lane::Hold::lost;
 }
 
 /// As the real stores do it: a row that someone has locked is left out.
@@ -61,15 +99,25 @@ Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle(std::string_view w
     for (const store::Settlement& settlement : settlements) {
         world_.note("settle", static_cast<std::uint64_t>(settlement.id));
     }
-    auto answers = faulty("settling", [&] { return settle_free_rows(worker_id, settlements); });
-    for (const store::Settlement& settlement : settlements) {
-        if (answers && world_.outbox.rows().at(settlement.id).locked_by != worker_id) {
-            unrecorded_.erase(settlement.id);
-        } else {
-            unrecorded_.insert(settlement.id);
-        }
-    }
+    for (const store::Settlement& settlement : settlements) unrecorded_.insert(settlement.id);
+    auto answers = faulty("settling", [&] {
+        auto done = settle_free_rows(worker_id, settlements);
+        if (done) forget_recorded(worker_id, settlements);
+        return done;
+    });
+    if (answers) return answers;
+    for (const store::Settlement& settlement : settlements) unrecorded_.insert(settlement.id);
     return answers;
+}
+
+/// One that is still open, ours and has the same count was left out.
+void FaultyOutbox::forget_recorded(std::string_view worker_id, std::span<const store::Settlement> settlements) {
+    for (const store::Settlement& settlement : settlements) {
+        const lane::FakeOutbox::Row& row = world_.outbox.rows().at(settlement.id);
+        const bool left_out =
+            row.status == "pending" && row.locked_by == worker_id && row.failures == settlement.failures_before;
+        if (!left_out) unrecorded_.erase(settlement.id);
+    }
 }
 
 Result<store::RenewAnswer> FaultyOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
@@ -129,6 +177,10 @@ void SimulatedSink::send(std::span<const Message* const> messages, sink::Outcome
         ++world_.report.sends;
         if (world_.elapsed < paused_until_) {
             world_.report.violations.push_back("row " + std::to_string(message->id) + " was sent during a pause");
+        }
+        const auto same = [message](const Send& send) { return send.id == message->id; };
+        if (std::any_of(under_way_.begin(), under_way_.end(), same)) {
+            world_.report.violations.push_back("row " + std::to_string(message->id) + " was sent twice at once");
         }
         world_.note("send", static_cast<std::uint64_t>(message->id));
         under_way_.push_back(plan(*message, receiver));

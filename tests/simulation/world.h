@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "lane/lease_book.h"
 #include "lane/testing/fake_outbox.h"
 #include "simulator.h"
 #include "sink/sink.h"
@@ -51,7 +53,9 @@ public:
     Duration elapsed{};
     Duration database_offset = std::chrono::hours(100);
     Duration lease{};
-    bool throttled = false;  // the lanes slow down when asked to
+    bool throttled = false;                          // the lanes slow down when asked to
+    std::function<void(Duration)> let_others_go_on;  // time passes; all stages but the one that waits do their work
+    bool someone_waits = false;                      // for an answer: one at a time
     lane::FakeOutbox outbox;
     std::map<std::int64_t, RowHistory> history;
     Report report;
@@ -76,13 +80,23 @@ public:
     Result<store::OutboxCounts> counts() override { return world_.outbox.counts(); }
     Result<void> ping(Duration) override { return {}; }
 
+    /// The worker's own book of what it holds; outlives every call.
+    void compare_with(const lane::LeaseBook& book) { book_ = &book; }
+    /// The worker was told that it holds the row, has no reason to leave it to its lease, and does not know it any
+    /// more.
+    [[nodiscard]] bool forgot(std::int64_t id) const;
+
 private:
     Result<std::vector<store::SettleAnswer>> settle_free_rows(std::string_view worker_id,
                                                               std::span<const store::Settlement> settlements);
+    void forget_recorded(std::string_view worker_id, std::span<const store::Settlement> settlements);
+    void wait_for_answer();
     template <typename Call>
     auto faulty(std::string_view operation, Call&& call);
 
     World& world_;
+    const lane::LeaseBook* book_ = nullptr;
+    std::set<std::int64_t> told_;        // rows whose last claim was answered
     std::set<std::int64_t> unrecorded_;  // rows whose last settle failed: the lane may give up and leave them
 };
 

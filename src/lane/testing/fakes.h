@@ -101,7 +101,7 @@ public:
     Result<std::vector<store::SettleAnswer>> settle(std::string_view worker,
                                                     std::span<const store::Settlement> settlements) override {
         ++settle_calls;
-        if (down) return away();
+        if (down || settle_fails) return away();
         for (const store::Settlement& settlement : settlements) {
             if (refuse_all || settlement.id == poison) return permanent("db_error", "cannot be stored");
         }
@@ -115,6 +115,7 @@ public:
             store::RowState row{.phase = store::RowPhase::open, .status = "pending", .locked_by = std::string(worker)};
             answers->insert(answers->begin() + static_cast<std::ptrdiff_t>(i), {busy, false, std::move(row)});
         }
+        if (settle_answers_lost) return ambiguous("db_error", "the answer was lost");
         return answers;
     }
     Result<store::RenewAnswer> renew(std::string_view worker, std::span<const std::int64_t> ids) override {
@@ -140,6 +141,8 @@ public:
 
     std::atomic<bool> down{false};
     std::atomic<bool> renew_fails{false};
+    std::atomic<bool> settle_fails{false};
+    std::atomic<bool> settle_answers_lost{false};  // it took effect
     std::atomic<std::int64_t> poison{0};
     std::atomic<bool> refuse_all{false};
     std::atomic<std::int64_t> busy{0};  // locked by someone
