@@ -138,7 +138,7 @@ public:
         state.elapsed_seconds = to_seconds(now - start_);
         state.api_address = service_.address();
         state.memories = memories_.look(service_, now, memory_traffic_.enqueued());
-        state.orders = orders_.look(service_, now, order_traffic_.accepted());
+        state.orders = orders_.look(service_, now, service_.orders_accepted());
         state.orders_posted_again = order_traffic_.repeated();
         state.receiver = receiver_.counts();
         state.last_failures = failures_.lines();

@@ -115,8 +115,8 @@ void OrderTraffic::post_all(std::vector<Post> posts) {
     for (Post& post : posts) {
         if (!answers_.at(post.message.id)) {
             unanswered_.push_back(std::move(post));
-        } else {
-            ++(post.again ? repeated_ : accepted_);
+        } else if (post.again) {
+            ++repeated_;
         }
     }
     answers_.clear();

@@ -73,7 +73,6 @@ public:
 
     /// Posts nothing new any more, and the unanswered ones again until they are answered, a few times at most.
     void stop();
-    [[nodiscard]] std::int64_t accepted() const { return accepted_; }  // different orders
     [[nodiscard]] std::int64_t repeated() const { return repeated_; }  // posts of an order that was accepted before
 
 private:
@@ -93,7 +92,6 @@ private:
     std::int64_t posts_ = 0;
     std::int64_t last_number_ = 0;
     std::vector<Post> unanswered_;
-    std::atomic<std::int64_t> accepted_ = 0;
     std::atomic<std::int64_t> repeated_ = 0;
 
     std::mutex mutex_;

@@ -68,7 +68,17 @@ Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
 
 void Service::open_intake(const Config& config) {
     orders_ = database_->orders(config.orders);
-    intake_ = std::make_unique<orders::Intake>(config.intake, *orders_, log_);
+    orders::IntakeOptions options = config.intake;
+    const auto posted = [this](const char* result) {
+        return metrics_.counter("orders_posted_total", "Posted orders, by what they turned out to be.",
+                                {{"result", result}});
+    };
+    options.on_stored = [this, fresh = posted("accepted"), known = posted("known"),
+                         conflict = posted("conflict")](store::AcceptKind kind) {
+        if (kind == store::AcceptKind::fresh) ++orders_accepted_;
+        (kind == store::AcceptKind::fresh ? fresh : kind == store::AcceptKind::known ? known : conflict).add(1);
+    };
+    intake_ = std::make_unique<orders::Intake>(options, *orders_, log_);
 }
 
 void Service::start_upkeep(const UpkeepConfig& config) {

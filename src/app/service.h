@@ -42,8 +42,9 @@ public:
     /// "http://127.0.0.1:8080"
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] store::Database& database() { return *database_; }
-    [[nodiscard]] lane::LaneTotals totals() const;                          // of all lanes together
-    [[nodiscard]] lane::LaneTotals totals_of(std::string_view lane) const;  // zeros when there is no such lane
+    [[nodiscard]] lane::LaneTotals totals() const;                                   // of all lanes together
+    [[nodiscard]] std::int64_t orders_accepted() const { return orders_accepted_; }  // over the API, each once
+    [[nodiscard]] lane::LaneTotals totals_of(std::string_view lane) const;           // zeros when there is no such lane
 
 private:
     struct RunningLane {
@@ -65,6 +66,7 @@ private:
     std::unique_ptr<store::Database> database_;
     metrics::Metrics metrics_;
     std::vector<RunningLane> lanes_;
+    std::atomic<std::int64_t> orders_accepted_ = 0;
     std::unique_ptr<store::Orders> orders_;
     std::unique_ptr<orders::Intake> intake_;
     std::unique_ptr<http::Server> server_;  // after the intake: its requests end in it

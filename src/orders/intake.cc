@@ -80,6 +80,7 @@ struct Intake::Impl {
                                                             answers->size(), batch.size()));
         }
         if (answers) {
+            tell(*answers);
             if (failing.exchange(false)) log.info("orders are stored again");
         } else if (!failing.exchange(true)) {  // once an outage, not once a group
             log.warn("orders could not be stored", {{"orders", batch.size()},
@@ -88,6 +89,11 @@ struct Intake::Impl {
                                                     {"error", answers.error().message}});
         }
         return answers;
+    }
+
+    void tell(const std::vector<store::AcceptAnswer>& answers) const {
+        if (!options.on_stored) return;
+        for (const store::AcceptAnswer& answer : answers) options.on_stored(answer.kind);
     }
 
     const IntakeOptions options;

@@ -16,6 +16,9 @@ struct IntakeOptions {
     std::size_t writers = 2;         // threads, each with one group on its way
     std::size_t batch_size = 64;     // orders a group
     std::size_t max_waiting = 4096;  // further ones are refused at once: `overloaded`
+    /// Told how each order ended that the database answered for, before its caller is; thread-safe, quick. May be
+    /// empty.
+    std::function<void(store::AcceptKind)> on_stored{};
 };
 
 class Intake {
