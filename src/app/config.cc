@@ -101,6 +101,11 @@ private:
         if (mode == "none" && auth.enabled) {
             problem("auth.mode", "auth.mode is none, but auth.tokens has entries; remove one of the two");
         }
+        if (mode != "tokens" && !auth.enabled && values_.line_of("auth.tokens") > 0) {
+            problem("auth.tokens",
+                    "auth.tokens is empty, so that anyone may do everything; give tokens, or state auth.mode: none "
+                    "without the list");
+        }
         if (mode == "tokens" && !auth.enabled) problem("auth.mode", "auth.mode is tokens, but auth.tokens is empty");
         const std::string host = values_.text("server.host");
         if (mode.empty() && !auth.enabled && !api::is_loopback(host)) {

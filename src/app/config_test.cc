@@ -274,6 +274,11 @@ TEST_F(ConfigTest, FlagsReplaceSettingsAndAreCheckedLikeThem) {
     EXPECT_THAT(bad.problems, ElementsAre("--batch-size must be a whole number from 1 to 10000, not \"0\""));
 }
 
+TEST_F(ConfigTest, AnEmptyListOfTokensIsNotTakenForNone) {
+    EXPECT_THAT(problems("auth:\n  tokens: []\n"), ElementsAre(HasSubstr("deliverd.yaml:2: auth.tokens is empty")));
+    EXPECT_THAT(problems("auth: { mode: none }\n"), IsEmpty());
+}
+
 TEST_F(ConfigTest, AnOpenAddressNeedsAuth) {
     EXPECT_THAT(problems("server:\n  host: 0.0.0.0\n"),
                 ElementsAre(HasSubstr("deliverd.yaml:2: server.host 0.0.0.0 can be reached from outside")));

@@ -22,6 +22,7 @@ sigset_t stop_set() {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);  // a terminal that goes away
     return set;
 }
 

@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT as something to wait for, instead of handlers that may do next to nothing.
+// SIGTERM, SIGINT and SIGHUP as something to wait for, instead of handlers that may do next to nothing.
 #pragma once
 
 #include <condition_variable>
