@@ -18,7 +18,9 @@ create table ${schema}.outbox_orders (
     trace_id          text,
     locked_by         text,  -- whose `sending` it is
     last_error_detail text,
-    broker_order_id   text
+    broker_order_id   text,
+    -- An attempt ended without a usable answer, or its worker vanished: the broker may have the order. Until it is sent.
+    in_doubt          boolean not null default false
 ) with (fillfactor = 70);
 
 -- The claim's ORDER BY, and only what is queued: it stays small however many orders are settled.

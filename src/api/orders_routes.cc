@@ -58,8 +58,10 @@ http::Response not_stored(const Error& error, std::string_view request_id, Log& 
     if (error.code == "overloaded") return try_later("OVERLOADED", error.message, request_id);
     switch (error.error_class) {
         case ErrorClass::retryable:
-            return try_later("DATABASE_UNAVAILABLE",
-                             "the database is out of reach; nothing was stored, post the order again", request_id);
+            return try_later(
+                "DATABASE_UNAVAILABLE",
+                "the database does not take orders at the moment; nothing was stored, post the order again",
+                request_id);
         case ErrorClass::ambiguous:
             return try_later("OUTCOME_UNKNOWN",
                              "the database went away during the commit; the order may have been stored: post it again "

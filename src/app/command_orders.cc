@@ -124,7 +124,7 @@ private:
         for (const store::Order& row : rows) {
             context_.out << fmt::format("{:>10}  {:<{}}  {:<8}{:>7}  {:<24}  {}\n", row.id, row.idempotency_key,
                                         key_width, row.status, row.retry_count, rfc3339_millis(row.created_at),
-                                        row.last_error.value_or(""));
+                                        row.last_error.value_or("") + (row.in_doubt ? " (in doubt)" : ""));
         }
     }
 

@@ -21,6 +21,7 @@ Settlement decide(const Message& message, const Outcome& outcome, const RetryPol
         return settlement;
     }
     settlement.error = describe_failure(outcome);
+    settlement.in_doubt = outcome.kind == OutcomeKind::ambiguous;
     const std::int32_t failures = message.failures + 1;
     if (outcome.kind == OutcomeKind::permanent || policy.gives_up_at(failures)) {
         settlement.kind = SettleKind::dead;

@@ -115,6 +115,10 @@ std::string acceptance_json(const store::AcceptAnswer& answer) {
     add_acceptance(object, order);
     const bool has_result = order.broker_order_id || order.result_digest || order.result_json;
     if (answer.kind == store::AcceptKind::known && has_result) add_result(object, order);
+    if (answer.kind == store::AcceptKind::known && order.status == "dead") {
+        object.text("last_error", order.last_error);
+        object.raw("in_doubt", order.in_doubt ? "true" : "false");
+    }
     return object.done();
 }
 
@@ -126,6 +130,7 @@ std::string detail_json(const store::OrderDetail& detail) {
     object.time("next_attempt_at", order.next_attempt_at);
     object.text("last_error", order.last_error);
     object.text("last_error_detail", order.last_error_detail);
+    object.raw("in_doubt", order.in_doubt ? "true" : "false");
     add_result(object, order);
     object.text("trace_id", std::string_view(order.trace_id));
     object.json("request", order.request_json);
@@ -150,6 +155,7 @@ std::string row_json(const store::Order& order) {
     object.time("next_attempt_at", order.next_attempt_at);
     object.text("last_error", order.last_error);
     object.text("last_error_detail", order.last_error_detail);
+    object.raw("in_doubt", order.in_doubt ? "true" : "false");
     object.text("trace_id", std::string_view(order.trace_id));
     object.text("broker_order_id", order.broker_order_id);
     object.time("created_at", order.created_at);

@@ -47,12 +47,23 @@ TEST(OrderJson, AKnownOrderShowsItsResultOnceThereIsOne) {
               head + R"("broker_order_id":"B-7","result_digest":"sha256:cd","result":{"n": 1.50}})");
 }
 
+TEST(OrderJson, AKnownOrderThatIsDeadSaysWhy) {
+    store::Order dead = order();
+    dead.status = "dead";
+    dead.last_error = "BAD_REQUEST";
+    dead.in_doubt = true;
+    EXPECT_EQ(acceptance_json({store::AcceptKind::known, dead}),
+              R"({"id":42,"idempotency_key":"key \"1\"","status":"dead","request_digest":"sha256:ab",)"
+              R"("created_at":"1970-01-01T00:00:01.001+00:00","last_error":"BAD_REQUEST","in_doubt":true})");
+}
+
 TEST(OrderJson, DetailHasEverything) {
     store::OrderDetail detail;
     detail.order = order();
     detail.order.retry_count = 2;
     detail.order.last_error = "BROKER_5XX";
     detail.order.last_error_detail = "HTTP 503";
+    detail.order.in_doubt = true;
     store::AuditLine first;
     first.at = WallTime(std::chrono::milliseconds(1'001));
     first.reason = "order_accepted";
@@ -69,19 +80,20 @@ TEST(OrderJson, DetailHasEverything) {
     second.worker = "w-1";
     second.actor = std::nullopt;
     detail.audit = {first, second};
-    EXPECT_EQ(detail_json(detail),
-              R"({"id":42,"idempotency_key":"key \"1\"","status":"queued","request_digest":"sha256:ab",)"
-              R"("created_at":"1970-01-01T00:00:01.001+00:00","retry_count":2,)"
-              R"("next_attempt_at":"1970-01-01T00:00:02.500+00:00","last_error":"BROKER_5XX",)"
-              R"("last_error_detail":"HTTP 503","broker_order_id":null,"result_digest":null,"result":null,)"
-              R"("trace_id":"t-1","request":{"qty": 12345678901234567890.10},)"
-              R"("updated_at":"1970-01-01T00:00:02.000+00:00","audit":[)"
-              R"({"at":"1970-01-01T00:00:01.001+00:00","reason":"order_accepted","status_from":null,)"
-              R"("status_to":"queued","retry_count":null,"last_error":null,"detail":null,"broker_order_id":null,)"
-              R"("worker":null,"actor":"ops"},)"
-              R"({"at":"1970-01-01T00:00:01.001+00:00","reason":"outbox_flush_retry","status_from":"sending",)"
-              R"("status_to":"failed","retry_count":1,"last_error":"BROKER_5XX","detail":"HTTP 503",)"
-              R"("broker_order_id":"B","worker":"w-1","actor":null}]})");
+    EXPECT_EQ(
+        detail_json(detail),
+        R"({"id":42,"idempotency_key":"key \"1\"","status":"queued","request_digest":"sha256:ab",)"
+        R"("created_at":"1970-01-01T00:00:01.001+00:00","retry_count":2,)"
+        R"("next_attempt_at":"1970-01-01T00:00:02.500+00:00","last_error":"BROKER_5XX",)"
+        R"("last_error_detail":"HTTP 503","in_doubt":true,"broker_order_id":null,"result_digest":null,"result":null,)"
+        R"("trace_id":"t-1","request":{"qty": 12345678901234567890.10},)"
+        R"("updated_at":"1970-01-01T00:00:02.000+00:00","audit":[)"
+        R"({"at":"1970-01-01T00:00:01.001+00:00","reason":"order_accepted","status_from":null,)"
+        R"("status_to":"queued","retry_count":null,"last_error":null,"detail":null,"broker_order_id":null,)"
+        R"("worker":null,"actor":"ops"},)"
+        R"({"at":"1970-01-01T00:00:01.001+00:00","reason":"outbox_flush_retry","status_from":"sending",)"
+        R"("status_to":"failed","retry_count":1,"last_error":"BROKER_5XX","detail":"HTTP 503",)"
+        R"("broker_order_id":"B","worker":"w-1","actor":null}]})");
 }
 
 TEST(OrderJson, AResultThatIsNotJsonIsAString) {
@@ -121,6 +133,7 @@ TEST(OrderJson, RowHasTheTablesColumns) {
               R"({"id":42,"idempotency_key":"key \"1\"","request_json":{"qty": 12345678901234567890.10},)"
               R"("request_digest":"sha256:ab","status":"queued","retry_count":0,)"
               R"("next_attempt_at":"1970-01-01T00:00:02.500+00:00","last_error":"UNKNOWN","last_error_detail":null,)"
+              R"("in_doubt":false,)"
               R"("trace_id":"t-1","broker_order_id":null,"created_at":"1970-01-01T00:00:01.001+00:00",)"
               R"("updated_at":"1970-01-01T00:00:02.000+00:00"})");
 }

@@ -44,6 +44,7 @@ struct Order {
     WallTime next_attempt_at{};
     std::optional<std::string> last_error;         // a code: BROKER_5XX
     std::optional<std::string> last_error_detail;  // the same for people
+    bool in_doubt = false;                         // the broker may have it though no answer says so
     std::optional<std::string> broker_order_id;
     std::optional<std::string> result_digest;  // these two while the ledger keeps them
     std::optional<std::string> result_json;

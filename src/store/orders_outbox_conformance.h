@@ -232,6 +232,40 @@ TEST_P(OrdersOutboxConformance, SettlingAsDeadLeavesCountAndLedgerAlone) {
     EXPECT_TRUE(claim().rows.empty());
 }
 
+TEST_P(OrdersOutboxConformance, AnOrderStaysInDoubtUntilItIsSent) {
+    const std::int64_t id = accepted("key-1");
+    EXPECT_FALSE(found("key-1").in_doubt);
+    claim();
+    Settlement lost = retry(id, 0, std::chrono::seconds(0));
+    lost.in_doubt = true;
+    settle(lost);
+    EXPECT_TRUE(found("key-1").in_doubt);
+    claim();
+    settle(retry(id, 1, std::chrono::seconds(0)));
+    EXPECT_TRUE(found("key-1").in_doubt) << "a refusal later on proves nothing about the first attempt";
+    claim();
+    Settlement given_up = dead(id);
+    given_up.failures_before = 2;
+    settle(given_up);
+    EXPECT_TRUE(found("key-1").in_doubt);
+    EXPECT_EQ(found("key-1").status, "dead");
+    EXPECT_TRUE(must(orders_->list({})).at(0).in_doubt);
+
+    const std::int64_t other = accepted("key-2");
+    claim("vanished");
+    store_->age_sending(100);
+    EXPECT_EQ(must(outbox_->rescue("w", std::chrono::seconds(60))), 1);
+    EXPECT_TRUE(found("key-2").in_doubt) << "nobody knows whether it was sent";
+    claim();
+    settle(sent(other));
+    EXPECT_FALSE(found("key-2").in_doubt);
+
+    const std::int64_t refused = accepted("key-3");
+    claim();
+    settle(dead(refused));
+    EXPECT_FALSE(found("key-3").in_doubt);
+}
+
 TEST_P(OrdersOutboxConformance, ARepeatedSettleCountsOnce) {
     const std::int64_t id = accepted("key-1");
     claim();

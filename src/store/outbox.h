@@ -76,6 +76,7 @@ struct Settlement {
     std::string error{};                     // retry, dead: one line for people, "CODE: detail"
     Duration delay{};                        // retry: added to the database's now()
     std::string code{};                      // the outcome's: BROKER_5XX, CONFLICT_PROCESSED; empty for a plain success
+    bool in_doubt = false;                   // retry, dead: the receiver may have taken it all the same
     std::optional<ReceiverAnswer> answer{};  // sent: what the receiver said, where its contract wants it kept
 };
 

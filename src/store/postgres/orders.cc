@@ -25,6 +25,7 @@ Order order_at(const PGresult* result, int row) {
     order.next_attempt_at = time_at(result, row, kOrderDueAt);
     order.last_error = optional_text_at(result, row, kOrderLastError);
     order.last_error_detail = optional_text_at(result, row, kOrderLastErrorDetail);
+    order.in_doubt = *PQgetvalue(result, row, kOrderInDoubt) != 0;
     order.broker_order_id = optional_text_at(result, row, kOrderBrokerId);
     order.created_at = time_at(result, row, kOrderCreatedAt);
     order.updated_at = time_at(result, row, kOrderUpdatedAt);

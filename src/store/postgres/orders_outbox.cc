@@ -60,6 +60,7 @@ Params PostgresOrdersOutbox::settle_params(std::string_view worker_id, std::span
     std::vector<std::int32_t> kinds;
     std::vector<std::int32_t> failures;
     std::vector<double> delays;
+    std::vector<std::int32_t> in_doubt;
     std::array<std::vector<std::optional<std::string>>, 6> texts;
     for (const std::size_t index : order) {
         const Settlement& settlement = settlements[index];
@@ -67,6 +68,7 @@ Params PostgresOrdersOutbox::settle_params(std::string_view worker_id, std::span
         kinds.push_back(static_cast<std::int32_t>(settlement.kind));
         failures.push_back(settlement.failures_before);
         delays.push_back(settle_delay_seconds(settlement));
+        in_doubt.push_back(settlement.in_doubt ? 1 : 0);
         OrderSettled settled = order_settled(settlement);
         texts[0].emplace_back(order_settle_reason(settlement.kind));
         texts[1].push_back(std::move(settled.last_error));
@@ -78,7 +80,7 @@ Params PostgresOrdersOutbox::settle_params(std::string_view worker_id, std::span
     Params params;
     params.text(worker_id).int64_array(ids).int32_array(kinds).int32_array(failures).float64_array(delays);
     for (const auto& column : texts) params.text_array(column);
-    params.float64(to_seconds(options_.ledger_ttl));
+    params.float64(to_seconds(options_.ledger_ttl)).int32_array(in_doubt);
     return params;
 }
 

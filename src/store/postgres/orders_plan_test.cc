@@ -126,7 +126,7 @@ protected:
         settle.text("w").int64_array(ids).int32_array(zeros).int32_array(zeros);
         settle.float64_array(std::vector<double>(ids.size(), 0));
         for (int i = 0; i < 6; ++i) settle.text_array(std::vector<std::optional<std::string>>(ids.size(), "x"));
-        settle.float64(60);
+        settle.float64(60).int32_array(zeros);
         const int rows = 2 * kOfEach;
         const std::set<std::string> by_id = {"outbox_orders_pkey", "outbox_orders_sending"};
         expect_reads(plan(sql_.settle, settle), by_id, rows);

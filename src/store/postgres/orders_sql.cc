@@ -73,8 +73,9 @@ constexpr std::string_view kIds = "unnest($2::bigint[]) as i (id)";
 
 constexpr std::string_view kSettlements =
     "unnest($2::bigint[], $3::int[], $4::int[], $5::float8[], $6::text[], $7::text[], $8::text[], $9::text[],"
-    " $10::text[], $11::text[])"
-    " as i (id, kind, failures, delay_seconds, reason, code, detail, broker_order_id, result_digest, result_json)";
+    " $10::text[], $11::text[], $13::int[])"
+    " as i (id, kind, failures, delay_seconds, reason, code, detail, broker_order_id, result_digest, result_json,"
+    " in_doubt)";
 
 /// The ledger's row may have been purged meanwhile.
 constexpr std::string_view kSettle = R"(@held, done as (
@@ -84,7 +85,8 @@ constexpr std::string_view kSettle = R"(@held, done as (
         next_attempt_at = case h.kind when 2 then now() + h.delay_seconds * interval '1 second'
                                       else o.next_attempt_at end,
         last_error = h.code, last_error_detail = h.detail, locked_by = null, updated_at = now(),
-        broker_order_id = coalesce(h.broker_order_id, o.broker_order_id)
+        broker_order_id = coalesce(h.broker_order_id, o.broker_order_id),
+        in_doubt = h.kind >= 2 and (o.in_doubt or h.in_doubt = 1)
     from held h
     where o.id = h.id
     returning @moved, o.status, o.request_digest, h.kind, h.reason, h.detail, h.result_digest, h.result_json
@@ -134,6 +136,7 @@ constexpr std::string_view kRelease = R"(@held, moved as (
 ), trail as (@trail)
 select id from moved)";
 
+/// Whether its worker sent it before it vanished, nobody knows.
 constexpr std::string_view kRescue = R"(
 with stuck as materialized (
     select p.id
@@ -142,7 +145,7 @@ with stuck as materialized (
     for no key update skip locked
 ), moved as (
     update @orders o
-    set status = 'queued', locked_by = null, updated_at = now()
+    set status = 'queued', locked_by = null, in_doubt = true, updated_at = now()
     from stuck
     where o.id = stuck.id
     returning @moved
@@ -202,8 +205,8 @@ select id, idempotency_key, created_at, updated_at from fresh)";
 
 constexpr std::string_view kOrder =
     "o.id, o.idempotency_key, coalesce(o.request_body, o.request_json::text), o.request_digest, o.trace_id, o.status,"
-    " o.retry_count, o.next_attempt_at, o.last_error, o.last_error_detail, o.broker_order_id, o.created_at,"
-    " o.updated_at";
+    " o.retry_count, o.next_attempt_at, o.last_error, o.last_error_detail, o.in_doubt, o.broker_order_id,"
+    " o.created_at, o.updated_at";
 
 constexpr std::string_view kFind = R"(
 select @order, l.result_digest, l.result_json

@@ -42,6 +42,7 @@ enum OrderColumn {
     kOrderDueAt,
     kOrderLastError,
     kOrderLastErrorDetail,
+    kOrderInDoubt,
     kOrderBrokerId,
     kOrderCreatedAt,
     kOrderUpdatedAt,

@@ -32,9 +32,10 @@ Order order_at(const SqliteStatement& row) {
     order.next_attempt_at = time_at(row, 7);
     order.last_error = row.optional_text(8);
     order.last_error_detail = row.optional_text(9);
-    order.broker_order_id = row.optional_text(10);
-    order.created_at = time_at(row, 11);
-    order.updated_at = time_at(row, 12);
+    order.in_doubt = row.integer(10) != 0;
+    order.broker_order_id = row.optional_text(11);
+    order.created_at = time_at(row, 12);
+    order.updated_at = time_at(row, 13);
     return order;
 }
 
@@ -46,8 +47,8 @@ Result<std::optional<Order>> find_order(Handle& handle, std::string_view idempot
     if (!found) return Failure(std::move(found.error()));
     if (!*found) return std::nullopt;
     Order order = order_at(row);
-    order.result_digest = row.optional_text(13);
-    order.result_json = row.optional_text(14);
+    order.result_digest = row.optional_text(14);
+    order.result_json = row.optional_text(15);
     row.reset();
     return order;
 }

@@ -145,8 +145,12 @@ Result<bool> SqliteOrdersOutbox::settle_row(Handle& handle, std::string_view wor
     const std::string delay = time_ahead(settle_delay_seconds(settlement));
     (*statement)->bind(1, settlement.id).bind(2, worker_id).bind(3, std::int64_t{settlement.failures_before});
     (*statement)->bind(4, settled.last_error).bind(5, settled.last_error_detail);
-    if (sent) (*statement)->bind(5, settled.broker_order_id);
-    if (retry) (*statement)->bind(6, std::string_view(delay));
+    if (sent) {
+        (*statement)->bind(5, settled.broker_order_id);
+    } else {
+        (*statement)->bind(6, std::int64_t{settlement.in_doubt ? 1 : 0});
+    }
+    if (retry) (*statement)->bind(7, std::string_view(delay));
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     if (handle.changes() != 1) return false;
     if (sent) {

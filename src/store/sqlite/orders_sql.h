@@ -7,9 +7,10 @@ namespace deliverd::store::sqlite::orders_sql {
 
 #define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 #define DELIVERD_NOW_AND(modifier) "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', " modifier ")"
-#define DELIVERD_ORDER                                                                                \
-    "o.id, o.idempotency_key, o.request_json, o.request_digest, o.trace_id, o.status, o.retry_count," \
-    " o.next_attempt_at, o.last_error, o.last_error_detail, o.broker_order_id, o.created_at, o.updated_at"
+#define DELIVERD_ORDER                                                                                    \
+    "o.id, o.idempotency_key, o.request_json, o.request_digest, o.trace_id, o.status, o.retry_count,"     \
+    " o.next_attempt_at, o.last_error, o.last_error_detail, o.in_doubt, o.broker_order_id, o.created_at," \
+    " o.updated_at"
 #define DELIVERD_HELD " where id = ?1 and status = 'sending' and locked_by = ?2 and retry_count = ?3"
 #define DELIVERD_CLAIM_FROM                                                                             \
     "update outbox_orders set status = 'sending', locked_by = ?1, updated_at = " DELIVERD_NOW           \
@@ -80,18 +81,19 @@ inline constexpr std::string_view kClaimAfter =
 /// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 the broker's name for it or NULL.
 inline constexpr std::string_view kSent =
     "update outbox_orders set status = 'sent', locked_by = null, last_error = ?4, last_error_detail = null,"
-    " broker_order_id = ?5, updated_at = " DELIVERD_NOW DELIVERD_HELD;
+    " in_doubt = 0, broker_order_id = ?5, updated_at = " DELIVERD_NOW DELIVERD_HELD;
 
-/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 the delay as a modifier.
+/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 in doubt, 7 the delay as a modifier.
 inline constexpr std::string_view kRetryAfter =
     "update outbox_orders set status = 'failed', locked_by = null, retry_count = retry_count + 1,"
-    " next_attempt_at = " DELIVERD_NOW_AND("?6") ", last_error = ?4, last_error_detail = ?5,"
-    " updated_at = " DELIVERD_NOW DELIVERD_HELD;
+    " next_attempt_at = " DELIVERD_NOW_AND("?7") ", last_error = ?4, last_error_detail = ?5,"
+    " in_doubt = in_doubt or ?6, updated_at = " DELIVERD_NOW DELIVERD_HELD;
 
-/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error. The count is that of retries: it stays.
+/// 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 in doubt. The count is that of retries:
+/// it stays.
 inline constexpr std::string_view kGiveUp =
     "update outbox_orders set status = 'dead', locked_by = null, last_error = ?4, last_error_detail = ?5,"
-    " updated_at = " DELIVERD_NOW DELIVERD_HELD;
+    " in_doubt = in_doubt or ?6, updated_at = " DELIVERD_NOW DELIVERD_HELD;
 
 /// 1 ids as a JSON array, 2 worker.
 inline constexpr std::string_view kRenew =
@@ -101,10 +103,11 @@ inline constexpr std::string_view kRelease =
     "update outbox_orders set status = 'queued', locked_by = null, updated_at = " DELIVERD_NOW
     " where id in (select value from json_each(?1)) and status = 'sending' and locked_by = ?2 returning id";
 
-/// 1 how long they must have been silent, as a modifier back in time.
+/// 1 how long they must have been silent, as a modifier back in time. Whether their worker sent them, nobody knows.
 inline constexpr std::string_view kRescue =
     "update outbox_orders indexed by outbox_orders_sending set status = 'queued', locked_by = null,"
-    " updated_at = " DELIVERD_NOW " where status = 'sending' and updated_at < " DELIVERD_NOW_AND("?1") " returning id";
+    " in_doubt = 1, updated_at = " DELIVERD_NOW
+    " where status = 'sending' and updated_at < " DELIVERD_NOW_AND("?1") " returning id";
 
 /// 1 id, 2 reason, 3 detail, 4 count, 5 worker and actor. The order may be gone.
 inline constexpr std::string_view kAuditNote =
