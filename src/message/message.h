@@ -66,6 +66,7 @@ struct Outcome {
     std::optional<std::string> receipt{};    // what the receiver calls it (memory_id, broker order id)
     std::optional<Duration> retry_after{};   // the receiver asked to wait at least this long
     std::optional<ReceiverAnswer> answer{};  // delivered, under a contract that keeps answers
+    bool not_attempted = false;              // retryable: nothing was tried, for a reason on our own side
 };
 
 inline constexpr std::size_t kMaxDetailBytes = 512;

@@ -5,6 +5,8 @@
 //   - each message gets exactly one outcome, from any thread, in any order, possibly before send() returns;
 //   - an outcome is *delivered* only when the receiver said so, *retryable* or *permanent* only when it
 //     certainly has not taken the message, and *ambiguous* whenever neither is known;
+//   - an outcome is *not_attempted* when something on our own side, the same for every message, keeps it from being
+//     tried at all: no token to send with. It costs the message no attempt;
 //   - every attempt ends within the sink's own named timeout;
 //   - the sink never retries by itself anything that could double a message: retrying is the lane's job.
 #pragma once

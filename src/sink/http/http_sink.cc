@@ -45,9 +45,14 @@ struct Job {
     OutcomeReceiver* receiver;
 };
 
+/// Of what kept a message from being started.
 Outcome to_outcome(const Error& error) {
-    const auto kind = error.error_class == ErrorClass::permanent ? OutcomeKind::permanent : OutcomeKind::retryable;
-    return Outcome{kind, error.code, shorten(one_line(error.message), kMaxDetailBytes), std::nullopt, std::nullopt};
+    Outcome outcome;
+    outcome.kind = error.error_class == ErrorClass::permanent ? OutcomeKind::permanent : OutcomeKind::retryable;
+    outcome.code = error.code;
+    outcome.detail = shorten(one_line(error.message), kMaxDetailBytes);
+    outcome.not_attempted = outcome.kind == OutcomeKind::retryable;
+    return outcome;
 }
 
 Outcome stopped_outcome(OutcomeKind kind, std::string_view detail) {

@@ -282,6 +282,7 @@ TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
         const auto outcome = send_one(http, test_message(3));
         EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
         EXPECT_EQ(outcome.code, "TOKEN_UNREADABLE");
+        EXPECT_TRUE(outcome.not_attempted);
         EXPECT_THAT(outcome.detail, HasSubstr(path.string()));
         EXPECT_THAT(outcome.detail, testing::Not(HasSubstr("s3cret")));
     }
