@@ -48,6 +48,7 @@ struct LaneTotals {
     std::uint64_t conflicts = 0;  // settled by someone else meanwhile
     std::uint64_t abandoned = 0;  // left to their leases (database away, or no time to finish)
     std::uint64_t released = 0;   // given back unsent
+    std::uint64_t put_off = 0;    // times that the sink could not even try one
     std::uint64_t database_errors = 0;
 
     LaneTotals& operator+=(const LaneTotals& other) {
@@ -59,10 +60,13 @@ struct LaneTotals {
         conflicts += other.conflicts;
         abandoned += other.abandoned;
         released += other.released;
+        put_off += other.put_off;
         database_errors += other.database_errors;
         return *this;
     }
-    [[nodiscard]] bool anything_failed() const { return retried + dead + conflicts + abandoned + database_errors > 0; }
+    [[nodiscard]] bool anything_failed() const {
+        return retried + dead + conflicts + abandoned + put_off + database_errors > 0;
+    }
 };
 
 class Lane {

@@ -42,6 +42,7 @@ Step SendStage::step() {
 }
 
 Instant SendStage::wake_at(Instant now) const {
+    if (now < put_off_until_) return std::min(put_off_until_, now + kLongestNap);
     if (throttle_ && throttle_->next_permit(now) > now) return std::min(throttle_->next_permit(now), now + kLongestNap);
     return now + (stale_.empty() ? kLongestNap : kStaleNap);
 }
@@ -57,13 +58,17 @@ std::size_t SendStage::read_answers() {
     return count;
 }
 
-void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
+void SendStage::finish(const Answer& answer, UnderWay& under_way) {
     const Outcome& outcome = answer.outcome;
     const Message& message = under_way.row.message;
     const bool delivered = outcome.kind == OutcomeKind::delivered;
     shared_.observer.on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
     if (!delivered) shared_.observer.on_failure(message, outcome);
     adjust_rate(outcome, under_way.began);
+    if (outcome.not_attempted && outcome.kind == OutcomeKind::retryable) {
+        put_off(std::move(under_way.row), outcome);
+        return;
+    }
 
     if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
         unsent_.push_back(message.id);  // it never went out: no attempt was made
@@ -77,6 +82,19 @@ void SendStage::finish(const Answer& answer, const UnderWay& under_way) {
         queue_settlement(std::move(settlement));
     }
     follow(message.dedup_key, delivered, outcome.receipt);
+}
+
+/// The row stays ours, uncounted, and goes first when the pause is over; on a stop it is given back.
+void SendStage::put_off(store::Claimed row, const Outcome& outcome) {
+    leading_.push_back(std::move(row));
+    shared_.tally.add(&LaneTotals::put_off, 1);
+    const Instant now = shared_.clock.now();
+    if (now >= put_off_until_) {
+        shared_.log.error("nothing can be sent: waiting",
+                          {{"lane", shared_.options.name}, {"error", describe_failure(outcome)}});
+    }
+    put_off_until_ = now + kPauseWhenNotAttempted;
+    shared_.paused_until = std::max(shared_.paused_until.load(), put_off_until_.time_since_epoch());
 }
 
 void SendStage::adjust_rate(const Outcome& outcome, Instant began) {
@@ -143,6 +161,7 @@ std::size_t SendStage::most_under_way(Instant now) const {
 }
 
 std::size_t SendStage::send_more(Instant now) {
+    if (now < put_off_until_) return 0;
     const std::size_t most = most_under_way(now);
     batch_.clear();
     std::size_t moved = 0;

@@ -43,6 +43,9 @@ private:
 /// Hands rows to the sink, `parallelism` at a time and as the throttle allows, and turns outcomes into settlements.
 class SendStage final : public sink::OutcomeReceiver {
 public:
+    /// Before anything is sent again after an outcome that was not attempted: what is wrong is wrong for all.
+    static constexpr Duration kPauseWhenNotAttempted = std::chrono::seconds(5);
+
     SendStage(Shared& shared, std::uint64_t seed);
     Step step();
 
@@ -66,7 +69,8 @@ private:
     [[nodiscard]] std::size_t most_under_way(Instant now) const;
     std::size_t read_answers();
     void adjust_rate(const Outcome& outcome, Instant began);
-    void finish(const Answer& answer, const UnderWay& under_way);
+    void finish(const Answer& answer, UnderWay& under_way);
+    void put_off(store::Claimed row, const Outcome& outcome);
     void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
     bool hand_over();
@@ -78,10 +82,11 @@ private:
     SeededRandom random_;
     DedupGate gate_;
     std::optional<Throttle> throttle_;  // where the lane has one
+    Instant put_off_until_{};
     LogLimiter failure_lines_;
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
-    std::deque<store::Claimed> leading_;  // followers whose leader failed: next to be sent
+    std::deque<store::Claimed> leading_;  // followers whose leader failed, and what was put off: next to be sent
     std::deque<store::Claimed> stale_;    // waiting for their lease to be renewed
     std::vector<std::int64_t> unsent_;    // handed to the sink, but stopped before they went out
     std::vector<store::Claimed> popped_;
