@@ -9,6 +9,7 @@
 #include "app/command.h"
 #include "app/command_input.h"
 #include "app/parts.h"
+#include "base/canonical_json.h"
 #include "base/text.h"
 #include "orders/order_json.h"
 #include "orders/order_request.h"
@@ -42,11 +43,14 @@ Result<std::string> order_text(const Context& context, const std::string& name, 
 /// On the command line no header repeats the key, so that it only has to be the body's own. A body without one is
 /// refused by the reader, whatever stands in for the header.
 std::string own_key(std::string_view body) {
-    boost::system::error_code error;
-    const boost::json::value parsed = boost::json::parse({body.data(), body.size()}, error);
-    if (error || !parsed.is_object()) return "none";
-    const boost::json::value* key = parsed.get_object().if_contains("idempotency_key");
-    return key != nullptr && key->is_string() && !key->get_string().empty() ? std::string(key->get_string()) : "none";
+    const auto members = json_members(body);
+    if (!members) return "none";
+    for (const JsonMember& member : *members) {
+        if (member.key != "idempotency_key" || !member.canonical.starts_with('"')) continue;
+        std::string key(boost::json::parse(member.canonical).as_string());
+        return key.empty() ? "none" : key;
+    }
+    return "none";
 }
 
 std::string describe(const orders::Refusal& refusal) {

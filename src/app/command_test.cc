@@ -91,6 +91,18 @@ TEST_F(CommandTest, UnknownWordsNameTheNearestRightOne) {
     expect({"lease", "enq"}, "deliverd: unknown command \"enq\" for deliverd lease; did you mean \"enqueue\"?\n");
 }
 
+TEST_F(CommandTest, AnOrderMayBeNestedAsDeepAsTheApiTakesIt) {
+    std::string nested = "1";
+    for (int i = 0; i < 60; ++i) nested = R"({"a":)" + nested + "}";
+    const std::string order = R"({"symbol":"AAPL","intent":"BUY","qty":1,"meta":)" + nested;
+    EXPECT_EQ(run({"orders", "submit", "--file", "-"}, order + R"(,"idempotency_key":"order-\u0030001"})"), 0) << err_;
+    EXPECT_THAT(out_, HasSubstr(R"("idempotency_key":"order-0001")"));
+    for (const std::string key : {"", R"(,"idempotency_key":1)"}) {
+        EXPECT_EQ(run({"orders", "submit", "--file", "-"}, order + key + "}"), 1);
+        EXPECT_THAT(err_, HasSubstr("VALIDATION_ERROR: the order is not valid; wrong: idempotency_key")) << key;
+    }
+}
+
 TEST_F(CommandTest, HelpDoesNotExcuseUnknownWords) {
     EXPECT_EQ(run({"lease", "bogus", "--help"}), 2);
     EXPECT_THAT(err_, HasSubstr("unknown command \"bogus\""));
