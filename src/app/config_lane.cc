@@ -32,6 +32,11 @@ std::vector<std::string> listed(std::string_view text) {
     return names;
 }
 
+bool equal_names(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 class LaneBuilder {
 public:
     LaneBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
@@ -158,11 +163,7 @@ private:
                     fmt::format("{}.url {}", path, url.error().message));
         }
         http.headers = values_.text_map(path + ".headers");
-        for (const auto& [name, value] : http.headers) {
-            if (const auto good = sink::check_http_header(name, value); !good) {
-                problem(path + ".headers." + name, fmt::format("{}.headers: {}", path, good.error().message));
-            }
-        }
+        check_headers(http.headers, path);
         http.token_file = values_.text(path + ".token_file");
         if (values_.has(path + ".token")) {
             if (!http.token_file.empty()) problem(path, path + ": token and token_file are both given; keep one");
@@ -180,6 +181,25 @@ private:
         http.ca_file = values_.text(path + ".ca_file");
         http.receipt_fields = {"memory_id", "id"};
         return http;
+    }
+
+    void check_headers(const std::vector<std::pair<std::string, std::string>>& headers, const std::string& path) {
+        for (const auto& [name, value] : headers) {
+            if (const auto good = sink::check_http_header(name, value); !good) {
+                problem(path + ".headers." + name, fmt::format("{}.headers: {}", path, good.error().message));
+            } else if (is_set_by_us(name, path)) {
+                problem(path + ".headers." + name,
+                        fmt::format("{}.headers: deliverd sets {} itself, and it would go out twice; remove it here",
+                                    path, name));
+            }
+        }
+    }
+
+    [[nodiscard]] bool is_set_by_us(std::string_view name, const std::string& path) const {
+        if (equal_names(name, "Idempotency-Key") || equal_names(name, "Content-Type")) return true;
+        if (equal_names(name, "X-Trace-Id")) return values_.outbox_of(path) == "orders";
+        const bool has_token = values_.has(path + ".token") || !values_.text(path + ".token_file").empty();
+        return has_token && equal_names(name, "Authorization");
     }
 
     const Values& values_;

@@ -260,6 +260,29 @@ TEST_F(ConfigTest, WhatTheSinkWouldRefuseIsReportedWithItsLine) {
                 ElementsAre("deliverd.yaml:7: lanes.a.sink.token has a line break or another control character"));
 }
 
+TEST_F(ConfigTest, AHeaderThatDeliverdSetsItselfIsRefused) {
+    const auto sink = [&](const std::string& outbox, const std::string& settings) {
+        return problems("lanes:\n  a:\n    outbox: " + outbox +
+                        "\n    sink:\n      type: http\n      url: http://h/\n" + settings);
+    };
+    for (const std::string name : {"Idempotency-Key", "idempotency-key", "Content-Type"}) {
+        EXPECT_THAT(sink("memory", "      headers:\n        A: b\n        " + name + ": geheim\n"),
+                    ElementsAre("deliverd.yaml:9: lanes.a.sink.headers: deliverd sets " + name +
+                                " itself, and it would go out twice; remove it here"));
+    }
+    EXPECT_THAT(sink("orders", "      headers: { x-trace-id: b }\n"),
+                ElementsAre(HasSubstr("lanes.a.sink.headers: deliverd sets x-trace-id itself")));
+    EXPECT_THAT(sink("memory", "      headers: { X-Trace-Id: b, User-Agent: c, Authorization: d }\n"),
+                testing::IsEmpty());
+    EXPECT_THAT(sink("memory", "      headers: { Content-Length: \"1\" }\n"),
+                ElementsAre(HasSubstr("header 'Content-Length' cannot be sent")));
+    for (const std::string token : {"token: geheim", "token_file: /t"}) {
+        EXPECT_THAT(sink("memory", "      " + token + "\n      headers: { authorization: geheim }\n"),
+                    ElementsAre(testing::AllOf(HasSubstr("lanes.a.sink.headers: deliverd sets authorization itself"),
+                                               testing::Not(HasSubstr("geheim")))));
+    }
+}
+
 TEST_F(ConfigTest, TwoLanesOnOneOutboxAreRefused) {
     EXPECT_THAT(problems("lanes:\n  a: { outbox: memory, sink: { type: console } }\n"
                          "  b: { outbox: memory, sink: { type: none } }\n"),

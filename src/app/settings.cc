@@ -222,7 +222,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {.path = "lanes.*.sink.headers",
      .type = text_map,
      .fallback = "",
-     .doc = "http: sent with every request. The values are shown masked.",
+     .doc = "http: sent with every request, beside those deliverd sets itself. The values are shown masked.",
      .secret = true},
     {.path = "lanes.*.sink.token", .type = text, .fallback = "", .doc = "http: bearer token.", .secret = true},
     {"lanes.*.sink.token_file", text, "", "http: file with the bearer token, read again when it changes."},
