@@ -229,6 +229,16 @@ def test_a_database_that_is_not_there(programs, receiver, tmp_path, absent_url):
     assert "hunter2" not in line
 
 
+def test_a_database_that_cannot_hold_every_text(programs, receiver, tmp_path, shared_server):
+    name = shared_server.create_database(template="template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    config = write_config(tmp_path, None, receiver, database={"url": shared_server.url(name), "auto_migrate": True})
+    for command in (("serve",), ("worker", "--lane", "memories", "--loop"), ("migrate",)):
+        refused(programs.run(*command, "--config", config), name, "LATIN1", "--encoding=UTF8", status=1)
+    done = programs.run("doctor", "--config", config)
+    assert done.status == 1 and "LATIN1" in done.stdout
+    shared_server.drop_database(name)
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(programs, receiver, tmp_path, store):
     config = write_config(tmp_path, store, receiver)
     programs.run("doctor", "--config", config).ok()

@@ -33,6 +33,16 @@ bool ends_session(std::string_view sqlstate) {
            std::find(kStates.begin(), kStates.end(), sqlstate) != kStates.end();
 }
 
+/// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server does not take is
+/// refused for ever. No round trip: the server said it in its greeting.
+Result<void> check_encoding(const PGconn* connection) {
+    const char* encoding = PQparameterStatus(connection, "server_encoding");
+    if (encoding == nullptr || std::string_view(encoding) == "UTF8") return {};
+    return permanent("db_error", "PostgreSQL: the database " + std::string(PQdb(connection)) + " has the encoding " +
+                                     encoding + " and cannot hold every text; deliverd needs UTF8: use another one, " +
+                                     "made by `createdb --encoding=UTF8 --template=template0 NAME`");
+}
+
 /// Not even begun: a statement whose answer nobody waits for would leave its outcome unknown.
 Error too_late() {
     return Error{ErrorClass::retryable, "db_timeout", "PostgreSQL was not asked: deliverd is stopping"};
@@ -51,6 +61,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo
     PQsetNoticeReceiver(raw, drop_notice, nullptr);
     PQsetErrorVerbosity(raw, kConnectingVerbosity);
     if (auto done = connection->finish_connecting(deadline); !done) return Failure(std::move(done.error()));
+    if (auto fit = check_encoding(raw); !fit) return Failure(std::move(fit.error()));
     if (auto done = connection->set_up_session(deadline); !done) return Failure(std::move(done.error()));
     return connection;
 }

@@ -51,8 +51,9 @@ class Connection {
 public:
     /// Connects and sets the session up; blocks until `deadline` at most, except that libpq looks host names
     /// up without one. Failure: `db_unreachable`, retryable also where the server refused the user, password or
-    /// database: a lane must outlive a password that is being changed. The message says what to do. `limit` ends
-    /// this and every later wait, also one under way; it outlives the connection.
+    /// database: a lane must outlive a password that is being changed. Permanent, `db_error`: the database is not UTF8.
+    /// The message says what to do. `limit` ends this and every later wait, also one under way; it outlives the
+    /// connection.
     [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
                                                                   const SessionSettings& settings, Deadline deadline,
                                                                   const WaitLimit& limit);

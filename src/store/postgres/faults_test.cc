@@ -223,6 +223,25 @@ TEST_F(PostgresFaults, AnUnreadableUrlIsRefusedWithoutShowingIt) {
     EXPECT_EQ(database.error().message.find("s3cret"), std::string::npos);
 }
 
+/// Such a database takes most texts and refuses some for ever, which shows only once one of them is sent.
+TEST_F(PostgresFaults, ADatabaseThatCannotHoldEveryTextIsRefused) {
+    for (const std::string encoding : {"SQL_ASCII", "LATIN1"}) {
+        const TestDatabase narrow("encoding '" + encoding + "' template template0 lc_collate 'C' lc_ctype 'C'");
+        const auto database = must(open_postgres(narrow.options(), log_));
+        const auto error_of = [](const auto& answer) { return answer ? Error{} : answer.error(); };
+        const auto refused = {error_of(database->ping(kPatience)), error_of(database->schema()),
+                              error_of(database->migrate(false)),
+                              error_of(must(database->lease(std::nullopt))->check_dedup("s", "sha")),
+                              error_of(database->memory_outbox()->lag_seconds())};
+        for (const Error& error : refused) {
+            EXPECT_EQ(error.error_class, ErrorClass::permanent) << error.message;
+            EXPECT_EQ(error.code, "db_error");
+            EXPECT_THAT(error.message, ::testing::HasSubstr(encoding));
+            EXPECT_THAT(error.message, ::testing::HasSubstr("--encoding=UTF8"));
+        }
+    }
+}
+
 TEST_F(PostgresFaults, ThePoolIsBoundedAndItsWaitToo) {
     const auto database = open([](PostgresOptions& options) {
         options.max_connections = 1;

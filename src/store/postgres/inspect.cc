@@ -10,7 +10,6 @@ constexpr int kOldestServerVersion = 130000;
 
 struct Facts {
     std::string version;
-    std::string encoding;
     std::string synchronous_commit;
     bool standby = false;
 };
@@ -25,11 +24,11 @@ std::string cell(const PgResult& result, int row, int column) {
 
 Result<Facts> facts_of(Connection& connection) {
     static const Statement kFacts = {"inspect_facts",
-                                     "select current_setting('server_version'), current_setting('server_encoding'),"
-                                     " current_setting('synchronous_commit'), pg_is_in_recovery()"};
+                                     "select current_setting('server_version'), current_setting('synchronous_commit'),"
+                                     " pg_is_in_recovery()"};
     auto result = ask(connection, kFacts, Params());
     if (!result) return Failure(std::move(result.error()));
-    return Facts{cell(*result, 0, 0), cell(*result, 0, 1), cell(*result, 0, 2), cell(*result, 0, 3) == "t"};
+    return Facts{cell(*result, 0, 0), cell(*result, 0, 1), cell(*result, 0, 2) == "t"};
 }
 
 /// What this user lacks on what is there, as the grants to run; empty when nothing. Asks the catalog by oid: the
@@ -92,9 +91,6 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
                                "PostgreSQL " + facts->version + " is too old: 13 or newer is needed"));
     findings.push_back(finding("primary", !facts->standby, "the server takes writes",
                                "the server is a standby and takes no writes: connect to the primary"));
-    findings.push_back(
-        finding("encoding", facts->encoding == "UTF8", "the database is UTF8",
-                "the database is " + facts->encoding + " and refuses some payloads: create it with encoding UTF8"));
     findings.push_back(finding("synchronous_commit", facts->synchronous_commit != "off",
                                "synchronous_commit is " + facts->synchronous_commit,
                                "synchronous_commit is off: after a crash settled messages may be sent again; "

@@ -54,7 +54,8 @@ private:
 /// Created empty, dropped at the end (whoever is still connected).
 class TestDatabase {
 public:
-    TestDatabase();
+    /// `clauses` end the CREATE DATABASE.
+    explicit TestDatabase(const std::string& clauses = "");
     ~TestDatabase();
     TestDatabase(const TestDatabase&) = delete;
     TestDatabase& operator=(const TestDatabase&) = delete;

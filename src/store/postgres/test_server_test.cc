@@ -71,8 +71,9 @@ std::vector<std::string> PlainConnection::take_messages() {
     return std::exchange(messages_, {});
 }
 
-TestDatabase::TestDatabase() : name_(fresh_name()), conninfo_(with_database(server_url(), name_)) {
-    PlainConnection(server_url()).column("create database " + name_);
+TestDatabase::TestDatabase(const std::string& clauses)
+    : name_(fresh_name()), conninfo_(with_database(server_url(), name_)) {
+    PlainConnection(server_url()).column("create database " + name_ + " " + clauses);
 }
 
 TestDatabase::~TestDatabase() {
