@@ -18,6 +18,9 @@ namespace deliverd::http {
 
 class Session;
 
+constexpr const char* kRetryAfterSeconds =
+    "1";  // of the server's own 503: what is in the way passes quickly or not at all
+
 /// Takes answers from any thread to the I/O thread. Replies share it with the server and may outlive it; once it is
 /// closed they have no effect. A connection has one request at a time, so it holds at most one answer a connection.
 class Mailbox {
@@ -73,9 +76,11 @@ struct Core {
     const SystemClock clock;
     const std::shared_ptr<Mailbox> mailbox;
 
-    // Every open connection that was not refused is in one of the two, and moves between them in O(1).
-    std::list<Session*> waiting;  // for a whole request header, or for its client to close; the longest comes first
-    std::list<Session*> serving;  // a request: reading its body, handling, answering
+    // Every open connection that was not refused is in one of the three, and moves between them in O(1); the one that
+    // is there longest comes first.
+    std::list<Session*> waiting;  // for a whole request header, or for its client to close
+    std::list<Session*> reading;  // a request's body
+    std::list<Session*> serving;  // a request: handling, answering
     std::size_t refusing = 0;
     std::size_t busy = 0;  // sessions with a request under way
     bool draining = false;
@@ -85,10 +90,13 @@ struct Core {
 
     Response error(int status, std::string_view code, std::string_view message) const noexcept {
         try {
-            if (error_body) return error_body(status, code, message);
+            if (!error_body) return Response{status, {}, "text/plain", {}};
+            Response response = error_body(status, code, message);
+            if (status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+            return response;
         } catch (...) {  // a bare status still tells the client more than a closed connection
+            return Response{status, {}, "text/plain", {}};
         }
-        return Response{status, {}, "text/plain", {}};
     }
 };
 

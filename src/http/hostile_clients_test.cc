@@ -192,21 +192,69 @@ TEST(FullHouse, RefusesNewConnectionsWhileAllAreServed) {
         return echo(request);
     });
     std::vector<RawClient> busy;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {
         busy.emplace_back(server->port());
-        ASSERT_TRUE(busy.back().send(get("/slow")));
+        // A body that has been read to its end protects as well as none.
+        ASSERT_TRUE(
+            busy.back().send(i == 0 ? "POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbo" : get("/slow")));
     }
-    ASSERT_TRUE(gate.wait_for(2));
-    busy.emplace_back(server->port());  // in the middle of its body: its header is whole
-    ASSERT_TRUE(busy.back().send("POST /p HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"));
-    ASSERT_THAT(busy.back().response(), StartsWith("HTTP/1.1 100"));
+    ASSERT_TRUE(busy.front().send("dy"));
+    ASSERT_TRUE(gate.wait_for(3));
     RawClient over(server->port());
-    EXPECT_THAT(over.response(), StartsWith("HTTP/1.1 503"));
+    const std::string refusal = over.response();
+    EXPECT_THAT(refusal, StartsWith("HTTP/1.1 503"));
+    EXPECT_THAT(refusal, HasSubstr("\r\nRetry-After: 1\r\n"));
     EXPECT_TRUE(over.closed());
     gate.open();
-    ASSERT_TRUE(busy.back().send("body"));
     for (auto& client : busy) EXPECT_THAT(client.response(), StartsWith("HTTP/1.1 200"));
     EXPECT_TRUE(is_served_in_the_end(*server));
+}
+
+TEST(FullHouse, OfThoseWithAWholeHeaderTheOldestThatOwesItsBodyGoes) {
+    ServerOptions options;
+    options.max_connections = 3;
+    Gate gate;
+    const auto server = serve(options, [&](const Request& request) {
+        if (request.path == "/slow") gate.pass();
+        return echo(request);
+    });
+    RawClient handled(server->port());
+    ASSERT_TRUE(handled.send(get("/slow")));
+    ASSERT_TRUE(gate.wait_for(1));
+    const auto begin_body = [](RawClient& client) {  // the 100 says that its header has been read
+        ASSERT_TRUE(client.send("POST /p HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"));
+        ASSERT_THAT(client.response(), StartsWith("HTTP/1.1 100"));
+    };
+    RawClient oldest(server->port());
+    begin_body(oldest);
+    RawClient younger(server->port());
+    begin_body(younger);
+    ASSERT_TRUE(oldest.send("bo"));  // dribbling on does not make it younger
+    RawClient newcomer(server->port());
+    ASSERT_TRUE(newcomer.send(get("/new")));
+    EXPECT_THAT(newcomer.response(), HasSubstr("GET /new"));
+    EXPECT_TRUE(oldest.closed());
+    EXPECT_EQ(oldest.rest(), "");
+    ASSERT_TRUE(younger.send("body"));
+    EXPECT_THAT(younger.response(), HasSubstr("POST /p"));
+    gate.open();
+    EXPECT_THAT(handled.response(), HasSubstr("GET /slow"));
+}
+
+TEST(FullHouse, ManyDribblingBodiesKeepNobodyOut) {
+    ServerOptions options;
+    options.max_connections = 8;
+    const auto server = serve(options);
+    std::vector<RawClient> dribbling;
+    for (int i = 0; i < 200; ++i) {
+        dribbling.emplace_back(server->port());
+        dribbling.back().send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nab");
+        for (auto& client : dribbling) client.send("c");
+        if (i % 10 != 0) continue;
+        RawClient client(server->port());
+        ASSERT_TRUE(client.send(get("/in")));
+        ASSERT_THAT(client.response(), StartsWith("HTTP/1.1 200")) << i;
+    }
 }
 
 /// Leaves this process room for `free` more descriptors, until the end of its life.

@@ -82,6 +82,7 @@ public:
         ignored = acceptor_.close(ignored);
         core_.mailbox->close();
         while (!core_.waiting.empty()) core_.waiting.front()->abandon();
+        while (!core_.reading.empty()) core_.reading.front()->abandon();
         while (!core_.serving.empty()) core_.serving.front()->abandon();
         core_.pool.stop();
     }
@@ -140,17 +141,22 @@ private:
     }
 
     void admit(Socket socket) {
-        const bool full = core_.waiting.size() + core_.serving.size() >= core_.options.max_connections;
+        const std::size_t open = core_.waiting.size() + core_.reading.size() + core_.serving.size();
+        const bool full = open >= core_.options.max_connections;
         const bool refused = full && !make_room();
         if (refused && core_.refusing >= kMaxRefusing) return;
         std::make_shared<Session>(std::move(socket), core_, refused)->start();
     }
 
-    /// Closes the connection that has waited longest for its client; false when all are being served.
+    /// Closes the connection that has waited longest for its client, for a request before those for a body; false when
+    /// all are being served.
     bool make_room() {
-        if (core_.waiting.empty()) return false;
-        core_.waiting.front()->close();
-        return true;
+        for (auto* list : {&core_.waiting, &core_.reading}) {
+            if (list->empty()) continue;
+            list->front()->close();
+            return true;
+        }
+        return false;
     }
 
     void deliver_answers() {

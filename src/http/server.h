@@ -64,8 +64,8 @@ struct ServerOptions {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  // 0: any free one
     std::size_t handler_threads = 4;
-    /// At the limit a new connection takes the place of the one that has waited longest without a whole request header;
-    /// when all are busy it is answered 503 and closed.
+    /// At the limit a new connection takes the place of the one that has waited longest for a whole request header, or
+    /// else for its body; when all requests are being handled or answered it is answered 503 and closed.
     std::size_t max_connections = 1024;
     std::size_t max_queued_requests = 1024;  // waiting for a handler thread; further ones get 503
     std::size_t max_header_bytes = 16 * 1024;

@@ -173,7 +173,7 @@ TEST(Server, RunsHandlersAtOnceAndRefusesWhatCannotBeQueued) {
     pollfd entries[] = {{fourth.fd(), POLLIN, 0}, {fifth.fd(), POLLIN, 0}};
     ASSERT_EQ(::poll(entries, 2, 20000), 1);
     auto& refused = entries[0].revents != 0 ? fourth : fifth;
-    EXPECT_THAT(refused.response(), StartsWith("HTTP/1.1 503"));
+    EXPECT_THAT(refused.response(), testing::AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("\r\nRetry-After: 1\r\n")));
     gate.open();
     for (auto& client : clients) EXPECT_THAT(client.response(), StartsWith("HTTP/1.1 200"));
     EXPECT_THAT((&refused == &fourth ? fifth : fourth).response(), StartsWith("HTTP/1.1 200"));

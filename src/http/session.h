@@ -203,14 +203,14 @@ private:
     }
 
     void on_header(error_code error) {
-        if (list_ == nullptr) return;  // made room for another while its header was on its way here
+        if (list_ == nullptr) return;  // made room for another meanwhile
         if (error) return on_read_error(error);
-        enter(core_.serving);
         const auto& request = parser_->get();
         minor_version_ = request.version() % 10;
         head_only_ = request.method() == beast::http::verb::head;
         if (const auto refusal = refusal_of(*parser_)) return fail(*refusal);
         if (parser_->is_done()) return dispatch();
+        enter(core_.reading);
         stream_.expires_after(core_.options.body_timeout);
         if (request.version() == 11 && request.count(beast::http::field::expect) > 0) return write_continue();
         read_body();
@@ -220,12 +220,14 @@ private:
         static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
         asio::async_write(stream_, asio::buffer(kContinue), [self = shared_from_this()](error_code error, std::size_t) {
             if (error) return self->close();
+            if (self->list_ == nullptr) return;  // made room for another meanwhile
             self->read_body();
         });
     }
 
     void read_body() {
         beast::http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
+            if (self->list_ == nullptr) return;  // made room for another meanwhile
             if (error) return self->on_read_error(error);
             self->dispatch();
         });
@@ -244,6 +246,7 @@ private:
     }
 
     void dispatch() {
+        enter(core_.serving);
         auto message = parser_->release();
         keep_alive_ = message.keep_alive();
         auto exchange = std::make_shared<Exchange>();
