@@ -27,8 +27,9 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
     {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},
     {"server.max_connections", integer, "1024",
-     "A further connection takes the place of the one that has waited longest without a request; when all have one, it "
-     "is answered 503.",
+     "A further connection takes the place of the one that has waited longest for a request, or else for its body; "
+     "when "
+     "all have one, it is answered 503.",
      1, 65535},
     {"server.max_queued_requests", integer, "1024", "Requests waiting for a handler; further ones get 503.", 1,
      kMaxCount},
