@@ -103,6 +103,20 @@ def test_a_second_signal_ends_it_at_once(start, store, receiver):
     assert left == {"status": "pending", "retry_count": 0}
 
 
+def test_two_signals_at_once_still_give_unsent_rows_back(start, store, receiver):
+    fill(store, 10)
+    gate = threading.Event()
+    receiver.answer_with(lambda call: Answer(hold=gate))
+    service = start(server={"shutdown_seconds": 300}, lane={"batch_size": 10, "parallelism": 2})
+    wait_for(lambda: receiver.count() == 2, 20, "two sends")
+    service.process.send(signal.SIGTERM)
+    service.process.send(signal.SIGINT)  # another one: two of a kind may arrive as one
+    assert service.process.wait(15) == 0
+    gate.set()
+    assert by_status(store) == {"pending": 10}
+    assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE locked_by IS NOT NULL") == [{"n": 2}]
+
+
 def test_a_send_that_outlasts_the_shutdown_is_left_to_its_lease(start, store, receiver):
     fill(store, 1)
     gate = threading.Event()

@@ -75,7 +75,7 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
 
     const auto stop_at_once = [&] {
         (*unit)->lane().hurry();
-        (*database)->limit_waits(Duration::zero());
+        (*database)->limit_waits(lane::kHurriedGrace);
     };
     lane::LaneTotals totals;
     if (worker.once) {

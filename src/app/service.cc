@@ -157,7 +157,7 @@ void Service::stop(Duration patience) {
 void Service::hurry() {
     hurried_ = true;
     for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
-    database_->limit_waits(Duration::zero());
+    database_->limit_waits(lane::kHurriedGrace);
 }
 
 lane::LaneTotals Service::totals() const {

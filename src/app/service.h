@@ -36,7 +36,7 @@ public:
     /// Idempotent; one thread at a time.
     void stop(Duration patience);
 
-    /// Makes a stop() under way end without waiting. Safe from any thread.
+    /// Makes a stop() under way end within about lane::kHurriedGrace. Safe from any thread.
     void hurry();
 
     /// "http://127.0.0.1:8080"

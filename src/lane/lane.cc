@@ -26,12 +26,13 @@ struct Lane::Impl {
           settle(shared, random.next()),
           renew(shared) {}
 
-    /// Steps until `done` says so, napping whenever there is nothing to do.
+    /// Steps until `done` says so, napping whenever there is nothing to do, though not beyond the end of a stop.
     template <typename Stage>
-    static void loop(Stage& stage, Signal& signal, const std::function<bool()>& done) {
+    void loop(Stage& stage, Signal& signal, const std::function<bool()>& done) {
         while (!done()) {
             const Step step = stage.step();
-            if (!step.progressed) signal.wait_until(step.wake_at);
+            if (step.progressed) continue;
+            signal.wait_until(out_of_time() ? step.wake_at : std::min(step.wake_at, Instant(last_instant.load())));
         }
     }
 
@@ -45,7 +46,19 @@ struct Lane::Impl {
         renew_thread = std::thread([this] { loop(renew, shared.renew_signal, [this] { return renew_exit.load(); }); });
     }
 
-    [[nodiscard]] bool out_of_time() const { return hurried || shared.clock.now() >= Instant(last_instant.load()); }
+    [[nodiscard]] bool out_of_time() const { return shared.clock.now() >= Instant(last_instant.load()); }
+
+    void hurry() {
+        hurried = true;
+        bring_end_forward(shared.clock.now() + kHurriedGrace);
+        for (Signal* signal : {&shared.fetch_signal, &shared.send_signal, &shared.settle_signal}) signal->poke();
+    }
+
+    void bring_end_forward(Instant end) {
+        Duration known = last_instant.load();
+        while (end.time_since_epoch() < known && !last_instant.compare_exchange_weak(known, end.time_since_epoch())) {
+        }
+    }
 
     static void finish(std::thread& thread, std::atomic<bool>& exit, Signal& signal) {
         exit = true;
@@ -71,16 +84,10 @@ struct Lane::Impl {
         const std::vector<std::int64_t> unsent = send.take_unsent();
         if (unsent.empty()) return;
         shared.book.remove(unsent);
-        if (!hurried) {
-            const Result<std::int64_t> released =
-                shared.timed("release", [&] { return shared.outbox.release(shared.options.worker_id, unsent); });
-            if (released) {
-                shared.tally.add(&LaneTotals::released, unsent.size());
-                return;
-            }
-            shared.database_failed("release", released.error(), unsent.size());
-        }
-        shared.tally.add(&LaneTotals::abandoned, unsent.size());
+        const Result<std::int64_t> released =
+            shared.timed("release", [&] { return shared.outbox.release(shared.options.worker_id, unsent); });
+        if (!released) shared.database_failed("release", released.error(), unsent.size());
+        shared.tally.add(released ? &LaneTotals::released : &LaneTotals::abandoned, unsent.size());
     }
 
     void stop(Duration patience) {
@@ -91,8 +98,9 @@ struct Lane::Impl {
         shared.draining = true;
         finish(fetch_thread, fetch_exit, shared.fetch_signal);
         wait_for_sink(deadline);
-        const Instant last = std::max(deadline, shared.clock.now() + kLastSettleGrace);
-        last_instant = last.time_since_epoch();
+        const Instant now = shared.clock.now();
+        last_instant = std::max(deadline, now + kLastSettleGrace).time_since_epoch();
+        if (hurried) bring_end_forward(now + kHurriedGrace);
         finish(send_thread, send_exit, shared.send_signal);
         send.abandon();
         finish(settle_thread, settle_exit, shared.settle_signal);
@@ -132,7 +140,7 @@ Lane::~Lane() {
 void Lane::start() {
     impl_->start_sending();
     impl_->fetch_thread = std::thread([impl = impl_.get()] {
-        Impl::loop(impl->fetch, impl->shared.fetch_signal, [impl] { return impl->fetch_exit.load(); });
+        impl->loop(impl->fetch, impl->shared.fetch_signal, [impl] { return impl->fetch_exit.load(); });
     });
 }
 
@@ -145,10 +153,7 @@ void Lane::stop(Duration patience) {
 }
 
 void Lane::hurry() {
-    impl_->hurried = true;
-    for (Signal* signal : {&impl_->shared.fetch_signal, &impl_->shared.send_signal, &impl_->shared.settle_signal}) {
-        signal->poke();
-    }
+    impl_->hurry();
 }
 
 LaneTotals Lane::run_once(Duration patience) {

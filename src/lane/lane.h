@@ -69,6 +69,9 @@ struct LaneTotals {
     }
 };
 
+/// What a hurried stop may still take to record what has ended and to give back what was not sent.
+inline constexpr Duration kHurriedGrace = std::chrono::seconds(1);
+
 class Lane {
 public:
     /// All references outlive the lane. `random` and `clock` are used by the lane's threads only.
@@ -87,7 +90,8 @@ public:
     /// as abandoned. Idempotent.
     void stop(Duration patience);
 
-    /// Makes a stop() under way (or to come) end without waiting any longer. Safe from any thread.
+    /// Makes a stop() under way (or to come) wait for the sink no longer: it ends within kHurriedGrace and what the
+    /// store's own limits let its last calls take. Safe from any thread.
     void hurry();
 
     /// One batch on the calling thread's watch: rescues once where the lane does that, claims once, sends, settles,

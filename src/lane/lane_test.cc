@@ -248,6 +248,51 @@ TEST_F(LaneTest, HurryEndsAPatientStop) {
     EXPECT_EQ(lane().totals().abandoned, 2U);
 }
 
+TEST_F(LaneTest, AHurriedStopStillGivesUnsentRowsBack) {
+    sink.hold = true;
+    enqueue(7);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return lane().totals().claimed == 7 && sink.held() == 3; }));
+    lane().hurry();
+    lane().stop(1h);
+    const LaneTotals totals = lane().totals();
+    EXPECT_EQ(totals.abandoned, 3U);
+    EXPECT_EQ(totals.released, 4U);
+    EXPECT_EQ(fake.holders().size(), 3U);
+}
+
+TEST_F(LaneTest, AHurriedStopStillRecordsWhatHasEnded) {
+    options.settle_linger = 1h;  // it waits for the two that are kept
+    sink.answer = [this](const Message&) {
+        sink.hold = true;
+        return Outcome{.kind = OutcomeKind::delivered};
+    };
+    enqueue(3);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return sink.held() == 2; }));
+    lane().hurry();
+    lane().stop(1h);
+    EXPECT_EQ(lane().totals().sent, 1U);
+    EXPECT_EQ(lane().totals().abandoned, 2U);
+    EXPECT_EQ(sent(), 1);
+}
+
+TEST_F(LaneTest, AHurriedStopEndsWhenTheDatabaseIsAway) {
+    sink.hold = true;
+    enqueue(7);
+    lane().start();
+    ASSERT_TRUE(eventually([&] { return lane().totals().claimed == 7 && sink.held() == 3; }));
+    outbox.down = true;
+    sink.release({.kind = OutcomeKind::delivered});
+    std::thread stopper([&] { lane().stop(1h); });
+    lane().hurry();
+    stopper.join();
+    const LaneTotals totals = lane().totals();
+    EXPECT_EQ(totals.sent, 0U);
+    EXPECT_EQ(totals.released, 0U);
+    EXPECT_EQ(totals.abandoned, 7U);
+}
+
 TEST_F(LaneTest, WhatWaitsOutAPauseIsGivenBackOnAStop) {
     options.throttle = true;
     sink.answer = [](const Message&) {
