@@ -69,7 +69,6 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
     }
     // room() left space for the whole batch, and nobody else pushes.
     shared_.claimed.try_push_some(rows.begin(), rows.end());
-    shared_.observer.on_queue_depth("claimed", shared_.claimed.size());
     shared_.send_signal.poke();
 }
 

@@ -26,6 +26,7 @@ void SendStage::on_outcome(const Message& message, Outcome outcome) {
 
 Step SendStage::step() {
     const bool draining = shared_.draining.load();
+    depth_.tell(shared_.observer, shared_.claimed.size());
     std::size_t moved = read_answers();
     shared_.at_sink.store(under_way_.size());
     const Instant now = shared_.clock.now();
@@ -146,7 +147,6 @@ bool SendStage::hand_over() {
     const std::size_t handed = shared_.settling.try_push_some(ready_.begin(), ready_.end());
     ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(handed));
     if (handed > 0) {
-        shared_.observer.on_queue_depth("settling", shared_.settling.size());
         shared_.settle_signal.poke();
     }
     return ready_.empty();

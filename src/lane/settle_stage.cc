@@ -24,6 +24,7 @@ SettleStage::SettleStage(Shared& shared, std::uint64_t seed) : shared_(shared), 
 
 Step SettleStage::step() {
     const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
+    depth_.tell(shared_.observer, shared_.settling.size());
     std::size_t taken = 0;
     if (failed_calls_ == 0 && batch_.size() < batch_size) {
         taken = shared_.settling.try_pop(batch_, batch_size - batch_.size());

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,22 @@
 #include "lane/throttle.h"
 
 namespace deliverd::lane {
+
+/// Tells the observer how deep a queue is whenever that has changed. Only the stage that takes from it does, with each
+/// step: two who told could overtake each other, and an empty queue would be shown with something in it.
+class QueueDepth {
+public:
+    explicit QueueDepth(std::string_view queue) : queue_(queue) {}
+    void tell(Observer& observer, std::size_t items) {
+        if (told_ == items) return;
+        told_ = items;
+        observer.on_queue_depth(queue_, items);
+    }
+
+private:
+    const std::string_view queue_;  // a literal
+    std::optional<std::size_t> told_;
+};
 
 /// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {
@@ -84,6 +101,7 @@ private:
     std::optional<Throttle> throttle_;  // where the lane has one
     Instant put_off_until_{};
     LogLimiter failure_lines_;
+    QueueDepth depth_{"claimed"};
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
     std::deque<store::Claimed> leading_;  // followers whose leader failed, and what was put off: next to be sent
@@ -130,6 +148,7 @@ private:
 
     Shared& shared_;
     SeededRandom random_;
+    QueueDepth depth_{"settling"};
     std::vector<SettleItem> batch_;
     std::deque<SettleItem> held_back_;  // about in order of retry_at
     std::size_t one_by_one_ = 0;        // rows at the front of the batch to be settled singly

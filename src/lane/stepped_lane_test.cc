@@ -61,11 +61,17 @@ public:
     void on_claimed(std::size_t rows) override { (rows > 0 ? looks_with_rows : looks_without) += 1; }
     void on_settled(const store::Settlement& settlement) override { settled.push_back(settlement); }
     void on_send_rate(double per_second) override { rates.push_back(per_second); }
+    void on_queue_depth(std::string_view queue, std::size_t items) override {
+        depths[std::string(queue)] = items;
+        deepest[std::string(queue)] = std::max(deepest[std::string(queue)], items);
+    }
 
     int looks_with_rows = 0;
     int looks_without = 0;
     std::vector<store::Settlement> settled;
     std::vector<double> rates;
+    std::map<std::string, std::size_t> depths;   // as last told
+    std::map<std::string, std::size_t> deepest;  // of all times
 };
 
 class OrdersLane : public testing::Test {
@@ -331,6 +337,16 @@ TEST_F(OrdersLane, ALostRowClaimedAgainBeforeTheLossIsNotedIsSent) {
     EXPECT_TRUE(lane().run_until([&] { return all_ended(); }, 20s));
     EXPECT_EQ(lane().totals().conflicts, 1U);
     EXPECT_EQ(std::ranges::count(broker.sends, 2, &Broker::Send::id), 1);
+}
+
+TEST_F(OrdersLane, AnIdleLaneTellsThatItsQueuesAreEmpty) {
+    enqueue(20);
+    lane().run_for(1s);
+    ASSERT_TRUE(all_ended());
+    EXPECT_GT(recorder.deepest["claimed"], 0U);
+    EXPECT_GT(recorder.deepest["settling"], 0U);
+    EXPECT_EQ(recorder.depths["claimed"], 0U);
+    EXPECT_EQ(recorder.depths["settling"], 0U);
 }
 
 TEST_F(OrdersLane, EachLookAtTheTableIsTold) {
