@@ -150,8 +150,10 @@ private:
         worker->add_flag("--loop", arguments_.worker.loop, "until SIGTERM or Ctrl-C");
         worker->add_option("--worker-id", arguments_.worker.worker_id, "unique on the table; host-pid-random else");
         lane_flag(worker, "--batch-size", "batch_size", "rows a claim takes");
-        lane_flag(worker, "--max-retries", "retry.max", "the failure with this number is the last");
-        lane_flag(worker, "--base-backoff", "retry.base_seconds", "seconds; the wait after n failures is base * 2^n");
+        lane_flag(worker, "--max-retries", "retry.max",
+                  "the failure with this number is the last; orders: the one after so many retries");
+        lane_flag(worker, "--base-backoff", "retry.base_seconds",
+                  "seconds; the wait after n failures is base * 2^n, orders: base * 2^(n-1)");
         lane_flag(worker, "--loop-interval", "loop_interval_seconds", "seconds between looks at an empty table");
         lane_flag(worker, "--lease-seconds", "lease_seconds", "how long a claim holds");
     }

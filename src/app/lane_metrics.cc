@@ -53,8 +53,9 @@ LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Obse
                                "Messages a second that the lane allows itself after a 429; 0 without a limit.",
                                {{"lane", lane_}})),
       in_flight_(metrics.gauge("outbox_inflight", "Messages at the sink now.", {{"lane", lane_}})),
-      oldest_due_(
-          metrics.gauge("outbox_oldest_due_seconds", "How long the oldest due row has been due.", {{"lane", lane_}})),
+      oldest_due_(metrics.gauge("outbox_oldest_due_seconds",
+                                "How long the oldest due row has waited: since due, or accepted (orders).",
+                                {{"lane", lane_}})),
       lag_(metrics.histogram("outbox_lag_seconds",
                              "How long a row had waited when it was claimed: since due, or accepted (orders).",
                              {{"lane", lane_}}, metrics::lag_bounds_seconds())) {

@@ -25,7 +25,7 @@ public:
     void on_queue_depth(std::string_view queue, std::size_t items) override;
     void on_failure(const Message& message, const Outcome& outcome) override;
 
-    /// How long the oldest due row has been due, looked up now and then.
+    /// store::Outbox::lag_seconds, looked up now and then.
     void set_oldest_due(double seconds) { oldest_due_.set(seconds); }
 
 private:
