@@ -62,6 +62,19 @@ protected:
     int requests_ = 0;
 };
 
+TEST_F(HttpSinkTest, ATokenThatTheReceiverRepeatsIsNotKept) {
+    serve([](const http::Request& request) {
+        return http::Response{
+            400, {}, "text/plain", "bad credentials: " + std::string(request.header("Authorization"))};
+    });
+    HttpSinkOptions options;
+    options.headers = {{"Authorization", "Bearer SECRETTOKEN123"}};
+    const auto http = sink(options);
+    const auto outcome = send_one(*http, test_message(7));
+    EXPECT_EQ(outcome.code, "BAD_REQUEST");
+    EXPECT_EQ(outcome.detail, "HTTP 400: bad credentials: Bearer ***");
+}
+
 TEST_F(HttpSinkTest, PostsTheExactBytesWithKeyTypeAndHeaders) {
     serve_always({200, {}, "application/json", "{}"});
     HttpSinkOptions options;

@@ -14,6 +14,9 @@ namespace deliverd::sink {
 
 namespace {
 
+constexpr std::string_view kMask = "***";
+constexpr std::size_t kLeastSecretBytes = 6;  // shorter texts stand in answers by chance
+
 /// Reusing an idle connection that the receiver is closing at that moment loses the request, so connections
 /// are not kept as long as libcurl would.
 constexpr long kMaxIdleSeconds = 30;
@@ -113,6 +116,7 @@ Result<void> Transfer::add_header(std::string_view name, std::string_view value)
 Result<void> Transfer::prepare(const Message& message, OutcomeReceiver& receiver, std::string_view token) {
     message_ = &message;
     receiver_ = &receiver;
+    token_ = token;
     body_sent_ = 0;
     answer_.clear();
     answer_cut_ = false;
@@ -157,6 +161,22 @@ Ending Transfer::ending_of(CURLcode code, int status) const {
     return status != 0 ? Ending::broken_off : Ending::lost;
 }
 
+std::string Transfer::masked_answer() const {
+    std::string text = answer_;
+    const auto mask = [&text](std::string_view secret) {
+        if (secret.size() < kLeastSecretBytes) return;
+        for (std::size_t at = text.find(secret); at != std::string::npos; at = text.find(secret, at + kMask.size())) {
+            text.replace(at, secret.size(), kMask);
+        }
+    };
+    mask(token_);
+    for (const auto& [name, value] : target_.options.headers) {
+        // `token:` of the configuration is here; what follows "Bearer" is the secret.
+        if (name == "Authorization") mask(std::string_view(value).substr(value.rfind(' ') + 1));
+    }
+    return text;
+}
+
 Outcome Transfer::outcome(CURLcode code, WallTime now) const {
     long status = 0;
     long request_bytes = 0;
@@ -169,7 +189,8 @@ Outcome Transfer::outcome(CURLcode code, WallTime now) const {
     exchange.status = status >= 200 ? static_cast<int>(status) : 0;
     exchange.ending = ending_of(code, exchange.status);
     exchange.request_began = request_bytes > 0 || body_sent_ > 0;
-    exchange.body = answer_;
+    const std::string answer = masked_answer();
+    exchange.body = answer;
     exchange.body_cut = answer_cut_;
     if (retry_after != nullptr) exchange.retry_after = retry_after->value;
     exchange.problem = problem_.front() != '\0' ? problem_.data() : curl_easy_strerror(code);

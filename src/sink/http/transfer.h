@@ -56,6 +56,8 @@ private:
     [[nodiscard]] Result<void> add_header(std::string_view name, std::string_view value);
     void append_line(const std::string& line);
     [[nodiscard]] Ending ending_of(CURLcode code, int status) const;
+    /// The answer with our own secrets masked: a receiver may repeat what it was sent, and what it says is kept.
+    [[nodiscard]] std::string masked_answer() const;
 
     static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self);
     static std::size_t on_body(char* data, std::size_t size, std::size_t count, void* self);
@@ -66,6 +68,7 @@ private:
     Easy easy_;
     std::unique_ptr<curl_slist, ListDeleter> headers_;
     std::string line_;
+    std::string token_;
     const Message* message_ = nullptr;
     OutcomeReceiver* receiver_ = nullptr;
     std::size_t body_sent_ = 0;
