@@ -29,25 +29,18 @@ void print_summary(const Context& context, const std::string& lane, const std::s
                    const lane::LaneTotals& t, bool json) {
     if (json) {
         const boost::json::object object{
-            {"lane", lane},
-            {"worker_id", worker_id},
-            {"claimed", t.claimed},
-            {"sent", t.sent},
-            {"duplicates", t.duplicates},
-            {"retried", t.retried},
-            {"dead", t.dead},
-            {"conflicts", t.conflicts},
-            {"abandoned", t.abandoned},
-            {"released", t.released},
-            {"database_errors", t.database_errors},
+            {"lane", lane},           {"worker_id", worker_id},     {"claimed", t.claimed},
+            {"sent", t.sent},         {"duplicates", t.duplicates}, {"retried", t.retried},
+            {"dead", t.dead},         {"conflicts", t.conflicts},   {"abandoned", t.abandoned},
+            {"released", t.released}, {"put_off", t.put_off},       {"database_errors", t.database_errors},
         };
         context.out << boost::json::serialize(object) << "\n";
         return;
     }
     context.out << fmt::format(
         "lane {}: claimed {}, sent {}, duplicates {}, retried {}, dead {}, conflicts {}, abandoned {}, released {}, "
-        "database errors {}\n",
-        lane, t.claimed, t.sent, t.duplicates, t.retried, t.dead, t.conflicts, t.abandoned, t.released,
+        "put off {}, database errors {}\n",
+        lane, t.claimed, t.sent, t.duplicates, t.retried, t.dead, t.conflicts, t.abandoned, t.released, t.put_off,
         t.database_errors);
 }
 

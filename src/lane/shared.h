@@ -92,7 +92,7 @@ struct Shared {
     std::atomic<bool> cut_off{false};          // the sink is being stopped: an ambiguous end is our own doing
     std::atomic<bool> settles_refused{false};  // the database refused the last settle for good
     std::atomic<std::size_t> at_sink{0};
-    std::atomic<Duration> paused_until{};  // the receiver asked for it; as an Instant's time since its epoch
+    std::atomic<Duration> paused_until{};  // nothing is sent or claimed before; since an Instant's epoch
 
     [[nodiscard]] bool paused(Instant now) const { return now < Instant(paused_until.load()); }
 
