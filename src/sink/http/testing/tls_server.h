@@ -8,6 +8,7 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -17,8 +18,10 @@
 
 namespace deliverd::sink {
 
-/// A server-side context with a fresh self-signed certificate for 127.0.0.1 that agrees to speak h2 only.
+/// A server-side context with a fresh self-signed certificate for 127.0.0.1 that agrees to speak h2 only. Ignores
+/// SIGPIPE, as the program does: OpenSSL raises it when the other side is gone.
 inline std::shared_ptr<SSL_CTX> make_tls_context() {
+    std::signal(SIGPIPE, SIG_IGN);
     const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
     const std::unique_ptr<X509, void (*)(X509*)> certificate(X509_new(), X509_free);
     X509_set_version(certificate.get(), X509_VERSION_3);
