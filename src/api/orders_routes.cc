@@ -11,6 +11,7 @@
 
 #include "api/router.h"
 #include "base/text.h"
+#include "http/wire.h"
 #include "orders/order_json.h"
 #include "orders/order_request.h"
 
@@ -102,15 +103,10 @@ http::Response refused(const orders::Refusal& refusal, std::string_view request_
     return error_response(refusal.status, refusal.code, refusal.message, request_id, details);
 }
 
-bool same_name(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [lower](char x, char y) { return lower(x) == lower(y); });
-}
-
 bool has_two_keys(const http::Request& request) {
     const std::string_view first = request.header(kKeyHeader);
     return std::any_of(request.headers.begin(), request.headers.end(), [first](const auto& header) {
-        return same_name(header.first, kKeyHeader) && header.second != first;
+        return http::equal_without_case(header.first, kKeyHeader) && header.second != first;
     });
 }
 
