@@ -21,8 +21,11 @@ struct Message {
     std::string body;          // the exact bytes to send
     std::string content_type;  // "application/json"
     std::vector<std::pair<std::string, std::string>> headers;
-    std::string dedup_key;      // equal keys carry equal content to one place; empty: never compared
-    std::int32_t failures = 0;  // failed attempts recorded before this one
+    std::string topic{};           // events: where at the receiver (topic, routing key, subject)
+    std::string aggregate_type{};  // events, where the table has it
+    std::string created_at{};      // events: RFC 3339; empty where the table does not say
+    std::string dedup_key;         // equal keys carry equal content to one place; empty: never compared
+    std::int32_t failures = 0;     // failed attempts recorded before this one
 };
 
 enum class OutcomeKind {

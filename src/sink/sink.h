@@ -23,6 +23,9 @@ namespace deliverd::sink {
 /// The code of what a sink reports because it was stopped: retryable when the message had not gone out.
 inline constexpr std::string_view kStopped = "STOPPED";
 
+/// The code of a not_attempted outcome while a broker cannot be reached.
+inline constexpr std::string_view kBrokerUnreachable = "BROKER_UNREACHABLE";
+
 /// Takes outcomes. Called from the sink's threads: must be quick, must not call back into the sink.
 class OutcomeReceiver {
 public:

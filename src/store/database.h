@@ -11,7 +11,10 @@
 
 #include "base/clock.h"
 #include "deliverd/lease.h"
+#include "deliverd/outbox.h"
 #include "deliverd/result.h"
+#include "store/events.h"
+#include "store/finding.h"
 #include "store/orders.h"
 #include "store/outbox.h"
 #include "store/upkeep.h"
@@ -37,13 +40,6 @@ struct SchemaReport {
     int found_version = 0;
     int wanted_version = 0;
     std::string advice;  // one line: what is the matter and which command to type; empty when current
-};
-
-/// One thing `deliverd doctor` looked at.
-struct Finding {
-    std::string check;
-    bool ok = false;
-    std::string message;  // what was found, and what to do about it
 };
 
 /// A row to be stored.
@@ -77,6 +73,13 @@ public:
 
     /// Order intake.
     virtual std::unique_ptr<Orders> orders(const OrdersOptions& options) = 0;
+
+    /// The event outbox, for relays. Failure: permanent, `bad_argument`, for names that cannot be.
+    virtual Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) = 0;
+
+    /// The event outbox for people and programs: add, look, mark, clean. On the table `outbox`. With an actor
+    /// ("cli:ann") every change is in outbox_audit, in the same transaction. Used by one thread at a time.
+    virtual Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) = 0;
 
     virtual std::unique_ptr<Upkeep> upkeep() = 0;
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "message/broker_answer.h"
+#include "message/event_attributes.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -32,6 +34,19 @@ struct HttpSinkOptions {
     bool verify_tls = true;
     std::string ca_file;                   // PEM; instead of the system's certificate authorities
     std::optional<ProcessedMatch> broker;  // set: answers are read as an order broker's (message/broker_answer.h)
+
+    /// Set: messages are events. plain_attributes() go as headers named by http_header_name(), `traceparent` and
+    /// `tracestate` also under their own names; with EventFormat::cloudevents cloudevents_attributes() with prefix
+    /// `ce-`, percent-encoded.
+    std::optional<EventAttributesOptions> events{};
+    /// Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature` (v1). "whsec_" and base64; empty:
+    /// unsigned.
+    std::string secret{};
+    std::string secret_file{};  // the same from a file, read again when it changes
+    /// Circuit breaker: after so many failures in a row (no connection, timeout, 5xx) nothing is tried for
+    /// breaker_pause (outcomes not_attempted, DESTINATION_PAUSED), then one message tries it. 0: no breaker.
+    std::int32_t breaker_failures = 0;
+    Duration breaker_pause = std::chrono::seconds(10);
 };
 
 /// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. Neither repeats the

@@ -52,6 +52,14 @@ public:
         return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);
     }
 
+    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& /*table*/) override {
+        return permanent("bad_argument", "not here yet");
+    }
+
+    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> /*audit_actor*/) override {
+        return permanent("bad_argument", "not here yet");
+    }
+
     std::unique_ptr<Upkeep> upkeep() override {
         return std::make_unique<postgres::PostgresUpkeep>(pool_, options_.schema);
     }

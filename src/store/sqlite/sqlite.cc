@@ -83,6 +83,14 @@ public:
         return std::make_unique<sqlite::SqliteOrders>(*file_, options);
     }
 
+    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& /*table*/) override {
+        return permanent("bad_argument", "not here yet");
+    }
+
+    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> /*audit_actor*/) override {
+        return permanent("bad_argument", "not here yet");
+    }
+
     std::unique_ptr<Upkeep> upkeep() override { return std::make_unique<sqlite::SqliteUpkeep>(*file_); }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {

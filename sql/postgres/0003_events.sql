@@ -1,0 +1,129 @@
+-- The event outbox: the table applications write into in their own transaction, and who relays which part of it.
+-- docs/events.md is the contract. ${schema} is the quoted schema of the outbox tables.
+
+-- `outbox` is a name that other programs use as well. A table of that name that is already there is left as it is:
+-- a lane relays it with `table:` and `columns:`.
+do $$
+begin
+    if to_regclass($name$${schema}.outbox$name$) is not null then
+        raise notice 'there is a table ${schema}.outbox already: it is left as it is';
+        return;
+    end if;
+
+    create table ${schema}.outbox (
+        id              bigserial primary key,
+        aggregate_id    varchar(255) not null,
+        event_type      varchar(255) not null,
+        payload         jsonb not null,
+        created_at      timestamptz not null default now(),
+        published_at    timestamptz,
+        published       boolean not null default false,
+        event_id        uuid not null default gen_random_uuid(),  -- what consumers deduplicate by
+        metadata        jsonb not null default '{}',
+        retry_count     int not null default 0,
+        next_attempt_at timestamptz,  -- null: at once
+        last_error      text,
+        dead_at         timestamptz
+    );
+
+    -- What is still to be sent, in the order of the reading. Small however many rows were published.
+    create index outbox_open on ${schema}.outbox (id) where not published and dead_at is null;
+    -- The rest of an aggregate whose first event had to wait.
+    create index outbox_open_aggregate on ${schema}.outbox (aggregate_id, id)
+        where not published and dead_at is null;
+    -- What failed and waits: by aggregate, because what comes after it waits as well, and by time.
+    create index outbox_waiting_aggregate on ${schema}.outbox (aggregate_id, id)
+        where retry_count > 0 and not published and dead_at is null;
+    create index outbox_waiting_due on ${schema}.outbox (next_attempt_at, id)
+        where retry_count > 0 and not published and dead_at is null;
+    -- What was given up, and what `on_dead: block` keeps behind it.
+    create index outbox_dead on ${schema}.outbox (aggregate_id, id) where dead_at is not null;
+end
+$$;
+
+-- The parts of a lane's table: an aggregate belongs to one of them, and one relay at a time sends what is in it.
+create table deliverd.shards (
+    lane       text not null,
+    shard      int not null,
+    owner      text,
+    token      bigint not null,  -- one more with every change of owner: a former owner's settle is recognised by it
+    expires_at timestamptz not null,
+    primary key (lane, shard)
+) with (fillfactor = 50);
+
+-- The relays of a lane, those without a part included: from their number follows each one's share.
+create table deliverd.relays (
+    lane       text not null,
+    owner      text not null,
+    expires_at timestamptz not null,
+    asleep     boolean not null default false,  -- wants to be woken by a notification
+    primary key (lane, owner)
+) with (fillfactor = 50);
+
+-- How rows of a table without columns of its own for it (`columns: debezium`) failed; one line a failed row.
+create table deliverd.event_failures (
+    lane            text not null,
+    row_id          text not null,
+    aggregate_id    text not null,
+    retry_count     int not null,
+    next_attempt_at timestamptz,
+    last_error      text,
+    dead_at         timestamptz,
+    primary key (lane, row_id)
+);
+create index event_failures_aggregate on deliverd.event_failures (lane, aggregate_id);
+create index event_failures_due on deliverd.event_failures (lane, next_attempt_at) where dead_at is null;
+
+-- One notification a transaction at most, and only while a relay sleeps: a commit that notifies waits for all others
+-- that do. `set deliverd.notify = off` (session, role or database) does without; then the relay's next look finds it.
+create function deliverd.wake_relays()
+returns trigger
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if coalesce(current_setting('deliverd.notify', true), '') <> 'off'
+       and exists (select from deliverd.relays where asleep and expires_at > now()) then
+        perform pg_notify('deliverd_outbox', '');
+    end if;
+    return null;
+end
+$$;
+
+do $$
+begin
+    if exists (select from pg_attribute where attrelid = $name$${schema}.outbox$name$::regclass
+               and attname = 'dead_at' and not attisdropped) then
+        create trigger deliverd_wake_relays after insert on ${schema}.outbox
+            for each statement execute function deliverd.wake_relays();
+    end if;
+end
+$$;
+
+create function deliverd.add_event(
+    aggregate_id text, event_type text, payload jsonb, metadata jsonb default '{}')
+returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    new_id bigint;
+begin
+    if coalesce(add_event.aggregate_id, '') = '' then
+        raise exception 'aggregate_id must not be empty' using errcode = 'invalid_parameter_value';
+    end if;
+    if coalesce(add_event.event_type, '') = '' then
+        raise exception 'event_type must not be empty' using errcode = 'invalid_parameter_value';
+    end if;
+    if add_event.payload is null then
+        raise exception 'payload must not be null' using errcode = 'invalid_parameter_value';
+    end if;
+    if jsonb_typeof(coalesce(add_event.metadata, '{}')) <> 'object' then
+        raise exception 'metadata must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    insert into ${schema}.outbox (aggregate_id, event_type, payload, metadata)
+    values (add_event.aggregate_id, add_event.event_type, add_event.payload, coalesce(add_event.metadata, '{}'))
+    returning id into new_id;
+    return new_id;
+end
+$$;

@@ -1,0 +1,88 @@
+#include "message/event_attributes.h"
+
+#include <algorithm>
+#include <array>
+
+namespace deliverd {
+
+namespace {
+
+bool is_alphanumeric(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/// Names of CloudEvents attributes are small letters and digits.
+std::string extension_name(std::string_view name) {
+    std::string out;
+    for (const char c : name) {
+        if (!is_alphanumeric(c)) continue;
+        out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    }
+    return out;
+}
+
+bool has(const Attributes& attributes, std::string_view name) {
+    return std::ranges::any_of(attributes, [&](const auto& attribute) { return attribute.first == name; });
+}
+
+}  // namespace
+
+Attributes plain_attributes(const Message& message) {
+    Attributes out;
+    out.reserve(4 + message.headers.size());
+    out.emplace_back("message_id", message.message_id);
+    out.emplace_back("aggregate_id", message.key);
+    out.emplace_back("event_type", message.type);
+    if (!message.created_at.empty()) out.emplace_back("created_at", message.created_at);
+    for (const auto& [name, value] : message.headers) {
+        if (!has(out, name)) out.emplace_back(name, value);
+    }
+    return out;
+}
+
+Attributes cloudevents_attributes(const Message& message, std::string_view source) {
+    constexpr std::array<std::string_view, 10> kReserved{"specversion", "id",      "source",       "type",
+                                                         "time",        "subject", "partitionkey", "datacontenttype",
+                                                         "dataschema",  "data"};
+    Attributes out;
+    out.reserve(7 + message.headers.size());
+    out.emplace_back("specversion", "1.0");
+    out.emplace_back("id", message.message_id);
+    out.emplace_back("source", source);
+    out.emplace_back("type", message.type);
+    if (!message.created_at.empty()) out.emplace_back("time", message.created_at);
+    out.emplace_back("subject", message.key);
+    out.emplace_back("partitionkey", message.key);
+    for (const auto& [name, value] : message.headers) {
+        std::string extension = extension_name(name);
+        const bool reserved = std::ranges::find(kReserved, extension) != kReserved.end();
+        if (extension.empty() || reserved || has(out, extension)) continue;
+        out.emplace_back(std::move(extension), value);
+    }
+    return out;
+}
+
+std::string percent_encoded(std::string_view value) {
+    constexpr std::string_view kHex = "0123456789ABCDEF";
+    std::string out;
+    out.reserve(value.size());
+    for (const char c : value) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte > ' ' && byte < 0x7F && c != '"' && c != '%') {
+            out.push_back(c);
+        } else {
+            out.push_back('%');
+            out.push_back(kHex[byte >> 4U]);
+            out.push_back(kHex[byte & 0x0FU]);
+        }
+    }
+    return out;
+}
+
+std::string http_header_name(std::string_view name) {
+    std::string out = "X-";
+    for (const char c : name) out.push_back(is_alphanumeric(c) ? c : '-');
+    return out;
+}
+
+}  // namespace deliverd

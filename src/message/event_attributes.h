@@ -1,0 +1,43 @@
+// What a sink says about an event beside its body: names and values, before each protocol's own spelling. Pure code.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "message/message.h"
+
+namespace deliverd {
+
+enum class EventFormat {
+    plain,        // aggregate_id, event_type, created_at and the metadata's entries
+    cloudevents,  // CloudEvents 1.0, binary mode
+};
+
+struct EventAttributesOptions {
+    EventFormat format = EventFormat::plain;
+    std::string source;  // cloudevents: the attribute `source`, a URI reference
+};
+
+using Attributes = std::vector<std::pair<std::string, std::string>>;
+
+/// plain: `message_id`, `aggregate_id`, `event_type`, `created_at` (where known), then the metadata's entries
+/// (Message::headers) in their order, without those that have one of these names.
+[[nodiscard]] Attributes plain_attributes(const Message& message);
+
+/// cloudevents, without any prefix: `specversion` 1.0, `id`, `source`, `type` (the event type as written), `time`
+/// (where known), `subject` (the aggregate), `partitionkey` (the aggregate), then the metadata's entries as extension
+/// attributes: names in small letters and digits, other characters left out; those whose name is then empty or one of
+/// the above are left out.
+[[nodiscard]] Attributes cloudevents_attributes(const Message& message, std::string_view source);
+
+/// A header's value in HTTP as CloudEvents' HTTP binding wants it: everything but printable ASCII, and space, `"` and
+/// `%`, percent-encoded as UTF-8.
+[[nodiscard]] std::string percent_encoded(std::string_view value);
+
+/// A metadata entry's name as an HTTP header: "X-" in front, `_` becomes `-`, and so does what a header's name may not
+/// have. correlation_id → X-correlation-id.
+[[nodiscard]] std::string http_header_name(std::string_view name);
+
+}  // namespace deliverd

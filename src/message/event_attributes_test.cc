@@ -1,0 +1,61 @@
+#include "message/event_attributes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace deliverd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+Message created() {
+    Message message;
+    message.message_id = "0190-id";
+    message.key = "order-7";
+    message.type = "OrderCreated";
+    message.created_at = "2026-02-20T10:30:00.123Z";
+    message.headers = {{"traceparent", "00-ab-cd-01"}, {"correlation_id", "c1"}, {"event_type", "forged"}};
+    return message;
+}
+
+TEST(PlainAttributes, SayWhatTheEventIsAndThenTheMetadata) {
+    EXPECT_THAT(plain_attributes(created()),
+                ElementsAre(Pair("message_id", "0190-id"), Pair("aggregate_id", "order-7"),
+                            Pair("event_type", "OrderCreated"), Pair("created_at", "2026-02-20T10:30:00.123Z"),
+                            Pair("traceparent", "00-ab-cd-01"), Pair("correlation_id", "c1")));
+}
+
+TEST(CloudEventsAttributes, AreThoseOfTheStandardAndTheMetadataAsExtensions) {
+    EXPECT_THAT(
+        cloudevents_attributes(created(), "/shop"),
+        ElementsAre(Pair("specversion", "1.0"), Pair("id", "0190-id"), Pair("source", "/shop"),
+                    Pair("type", "OrderCreated"), Pair("time", "2026-02-20T10:30:00.123Z"), Pair("subject", "order-7"),
+                    Pair("partitionkey", "order-7"), Pair("traceparent", "00-ab-cd-01"), Pair("correlationid", "c1"),
+                    Pair("eventtype", "forged")));
+}
+
+TEST(CloudEventsAttributes, LeaveOutWhatWouldForgeTheStandardsOwn) {
+    Message message = created();
+    message.headers = {{"id", "x"}, {"Type", "x"}, {"data_content_type", "x"}, {"…", "x"}, {"a_b", "1"}, {"ab", "2"}};
+    const Attributes attributes = cloudevents_attributes(message, "/shop");
+    EXPECT_THAT(Attributes(attributes.begin() + 7, attributes.end()), ElementsAre(Pair("ab", "1")));
+}
+
+// The example of the CloudEvents HTTP binding, section 3.1.3.2: Euro € 😀.
+TEST(PercentEncoded, IsTheStandardsExample) {
+    EXPECT_EQ(percent_encoded("Euro € 😀"), "Euro%20%E2%82%AC%20%F0%9F%98%80");
+}
+
+TEST(PercentEncoded, LeavesNothingThatCouldEndAHeader) {
+    EXPECT_EQ(percent_encoded("a\r\nb\"%"), "a%0D%0Ab%22%25");
+    EXPECT_EQ(percent_encoded("2026-02-20T10:30:00Z/!"), "2026-02-20T10:30:00Z/!");
+}
+
+TEST(HttpHeaderName, CarriesAPrefixAndDashes) {
+    EXPECT_EQ(http_header_name("aggregate_id"), "X-aggregate-id");
+    EXPECT_EQ(http_header_name("a b:c\r\n"), "X-a-b-c--");
+}
+
+}  // namespace
+}  // namespace deliverd

@@ -1,0 +1,41 @@
+// Produces each message to Kafka (librdkafka's C API, idempotent, acks=all).
+//
+// Topic = Message::topic, key = Message::key, value = Message::body, headers = plain_attributes() or, with
+// EventFormat::cloudevents, cloudevents_attributes() with prefix `ce_` and `content-type`. Topics are made by the
+// broker or not at all.
+//
+// Every delivery report becomes one outcome: docs/delivery.md has the table. While no broker can be reached nothing is
+// tried: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink looks for the brokers by itself.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "message/event_attributes.h"
+#include "sink/sink.h"
+
+namespace deliverd::sink {
+
+struct KafkaSinkOptions {
+    std::string brokers;  // host:port,host:port
+    EventAttributesOptions attributes;
+    Duration timeout = std::chrono::seconds(10);     // of a message, in librdkafka's queue and on its way
+    Duration linger = std::chrono::milliseconds(1);  // how long a batch may wait to fill
+    std::string compression = "none";                // none, gzip, snappy, lz4, zstd
+    std::string client_id = "deliverd";
+    /// librdkafka's own settings (SASL, TLS, …), over the above. Values may be secrets: never logged.
+    std::vector<std::pair<std::string, std::string>> librdkafka;
+};
+
+/// What make_kafka_sink() refuses, for a configuration's check: no brokers, a setting librdkafka does not know or whose
+/// value it refuses, or one that would break the sink's promises (acks, enable.idempotence, message.timeout.ms, …).
+/// Never repeats a value. Connects to nothing.
+[[nodiscard]] Result<void> check_kafka_options(const KafkaSinkOptions& options);
+
+[[nodiscard]] Result<std::unique_ptr<Sink>> make_kafka_sink(KafkaSinkOptions options, Log& log);
+
+}  // namespace deliverd::sink

@@ -1,0 +1,38 @@
+// Publishes each message to NATS JetStream (libnats), asynchronously with a window.
+//
+// Subject = Message::topic, data = Message::body, headers `Nats-Msg-Id` = Message::message_id (JetStream drops a second
+// one within its duplicate window), `Content-Type`, and plain_attributes() without message_id, or with
+// EventFormat::cloudevents cloudevents_attributes() with prefix `ce-`.
+//
+// A message is delivered when JetStream acknowledged that it stored it. docs/delivery.md has the table of outcomes;
+// that no stream takes the subject is permanent. While the server cannot be reached nothing is tried: outcomes are
+// retryable and not_attempted (BROKER_UNREACHABLE); libnats reconnects by itself.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "message/event_attributes.h"
+#include "sink/sink.h"
+
+namespace deliverd::sink {
+
+struct NatsSinkOptions {
+    std::string url;  // nats:// or tls://user:password@host:port, several separated by commas; never logged
+    EventAttributesOptions attributes;
+    std::string credentials_file{};  // of NATS, .creds
+    std::string token_file{};
+    Duration timeout = std::chrono::seconds(5);  // for a message's acknowledgement; then it is ambiguous
+    Duration connect_timeout = std::chrono::seconds(3);
+    bool verify_tls = true;
+    std::string ca_file{};
+};
+
+/// What make_nats_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
+[[nodiscard]] Result<void> check_nats_options(const NatsSinkOptions& options);
+
+[[nodiscard]] Result<std::unique_ptr<Sink>> make_nats_sink(NatsSinkOptions options, Log& log);
+
+}  // namespace deliverd::sink

@@ -1,0 +1,189 @@
+// The port through which a relay reads an event table in order and records how each event ended.
+//
+// Work is owned by *shards*: an aggregate belongs to one of N parts of the table, and a relay that holds a shard's
+// lease is the only one that sends what is in it. Rows are read without being claimed and written once, when settled.
+//
+// Guarantees every implementation gives (store/events_conformance.h checks them):
+//   - a shard has at most one owner at a time; the database's clock decides when a lease has run out; the token grows
+//     with every change of owner;
+//   - a settlement takes effect only while its shard's lease is the owner's with that token, and the row is open and
+//     has as many failures as when it was read. The check and the write are one transaction in which the shard cannot
+//     change hands. A lease that ran out and that nobody took still settles;
+//   - read() gives open rows only, those of one aggregate in id order, and none that waits behind an earlier one of its
+//     aggregate that failed and is not due yet, nor (with block_behind_dead) behind a dead one.
+//
+// Threads, blocking and failure: as in store/outbox.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+#include "message/message.h"
+#include "store/finding.h"
+#include "store/outbox.h"
+
+namespace deliverd::store {
+
+enum class AfterPublish { mark, remove };
+
+/// Which table, and what its columns are called there. An optional column that is empty is not there.
+struct EventColumns {
+    std::string id = "id";  // integer or uuid; what the reading goes by
+    std::string aggregate_id = "aggregate_id";
+    std::string aggregate_type{};  // optional; for topics
+    std::string event_type = "event_type";
+    std::string payload = "payload";
+    std::string event_id = "event_id";          // optional: else the id itself is the message id
+    std::string metadata = "metadata";          // optional: a JSON object
+    std::string created_at = "created_at";      // optional
+    std::string published = "published";        // optional, boolean: without it rows are deleted once published
+    std::string published_at = "published_at";  // optional
+    // All four or none: without them failures are kept in deliverd.event_failures.
+    std::string retry_count = "retry_count";
+    std::string next_attempt_at = "next_attempt_at";
+    std::string last_error = "last_error";
+    std::string dead_at = "dead_at";
+
+    static EventColumns debezium();  // id, aggregatetype, aggregateid, type, payload
+};
+
+struct EventTable {
+    std::string lane;              // shards, relays and failures are kept under this name
+    std::string table = "outbox";  // in the store's schema, or "schema.table"
+    EventColumns columns{};
+    AfterPublish after_publish = AfterPublish::mark;
+    bool block_behind_dead = false;  // on_dead: block
+    bool strict_order = false;       // PostgreSQL: EventRow::held_back is filled in
+    std::int32_t shards = 64;
+};
+
+/// A row's id as text: a number or a uuid.
+using RowId = std::string;
+
+enum class EventOrigin {
+    forward,  // behind the position
+    due,      // failed before, and its time has come
+    follow,   // the rest of an aggregate that was asked for
+};
+
+struct EventRow {
+    RowId row_id;
+    std::int64_t sequence = 0;  // the number, for order within an aggregate; 0 where ids are uuids
+    std::int32_t shard = 0;
+    EventOrigin origin = EventOrigin::forward;
+    bool held_back = false;  // strict_order: a transaction older than the row's is still open
+    double age_seconds = 0;  // since created_at; 0 where there is none
+    /// id (the number, or 0), message_id, key = aggregate id, type, body = the payload's text untouched,
+    /// content_type application/json, created_at, aggregate_type, headers = the metadata's entries, failures.
+    Message message;
+};
+
+struct EventFollow {
+    std::string aggregate_id;
+    std::optional<RowId> after;  // none: from its first open row
+};
+
+struct EventRead {
+    std::vector<std::int32_t> shards;  // only rows of these
+    std::optional<RowId> after;        // forward: behind this row; none: from the beginning
+    std::optional<RowId> up_to;        // forward: not behind this row
+    std::int32_t limit = 0;            // forward rows; 0: none are read
+    std::int32_t due_limit = 0;        // due rows
+    std::vector<EventFollow> follow;   // each of an aggregate in `shards`
+    std::int32_t follow_limit = 0;     // rows of each
+};
+
+struct EventBatch {
+    std::vector<EventRow> rows;  // due ones first, then follow, then forward; each part in id order
+};
+
+struct ShardLease {
+    std::int32_t shard = 0;
+    std::int64_t token = 0;
+    friend bool operator==(const ShardLease&, const ShardLease&) = default;
+};
+
+struct EventSettlement {
+    RowId row_id;
+    std::string aggregate_id;
+    ShardLease lease;
+    Settlement settlement;  // its id is the row's number, or 0
+};
+
+enum class EventSettled {
+    applied,
+    fenced,    // the shard is no longer the owner's: nothing changed
+    conflict,  // the row is gone, no longer open or has another count: nothing changed
+};
+
+/// What a relay holds of a lane, and its fair share.
+struct ShardShare {
+    std::vector<ShardLease> held;  // in order of the shards
+    std::int32_t relays = 0;       // alive, this one included
+    /// How many of the shards are this one's when all is shared evenly: N/relays, one more for the first N%relays of
+    /// them in the order of their names.
+    std::int32_t share = 0;
+};
+
+/// Ends its waiting when it is destroyed, within a second.
+class EventListener {
+public:
+    virtual ~EventListener() = default;
+};
+
+class EventOutbox {
+public:
+    virtual ~EventOutbox() = default;
+
+    /// Plain reading: locks nothing, changes nothing.
+    virtual Result<EventBatch> read(const EventRead& request) = 0;
+
+    /// One answer a settlement, in the same order; one transaction. Retries and deaths are in outbox_audit, successes
+    /// are not: the row itself says when.
+    virtual Result<std::vector<EventSettled>> settle(std::string_view owner,
+                                                     std::span<const EventSettlement> settlements) = 0;
+
+    /// A heartbeat: this relay and its shards live for another `lease`; shards that nobody holds, or whose lease has
+    /// run out, are taken up to the share. Relays that have been dead for long are forgotten. Waits for nobody's lock
+    /// longer than the store's lock timeout.
+    virtual Result<ShardShare> tend(std::string_view owner, Duration lease) = 0;
+
+    /// Gives shards back, those that are still the owner's with that token: free for the next to tend.
+    virtual Result<void> release(std::string_view owner, std::span<const ShardLease> leases) = 0;
+
+    /// Gives all back and is no longer counted.
+    virtual Result<void> leave(std::string_view owner) = 0;
+
+    /// Says whether writers should wake this relay. Where the store has no such thing: does nothing.
+    virtual Result<void> set_asleep(std::string_view owner, bool asleep) = 0;
+
+    /// Calls `on_event` from a thread of its own whenever a writer committed while a relay slept, and after each
+    /// reconnect (something may have been missed). Null where the store has no such thing.
+    virtual std::unique_ptr<EventListener> listen(std::function<void()> on_event) = 0;
+
+    /// How old the oldest open row is that is not waiting for its retry; 0 when there is none.
+    virtual Result<double> lag_seconds() = 0;
+
+    /// Rows by state. Reads the whole table.
+    virtual Result<OutboxCounts> counts() = 0;
+
+    virtual Result<void> ping(Duration deadline) = 0;
+
+    /// Deletes rows published longer ago than `age`, at most `limit`, in a transaction of its own that waits for
+    /// nobody's row lock; answers how many. Where the table is partitioned by range and a whole partition is older,
+    /// with nothing open in it, the partition is dropped instead and its rows count.
+    virtual Result<std::int64_t> remove_published(Duration age, std::int32_t limit) = 0;
+
+    /// Is the table there, with these columns and the privileges the relay needs? What to do, if not.
+    virtual Result<std::vector<Finding>> inspect() = 0;
+};
+
+}  // namespace deliverd::store

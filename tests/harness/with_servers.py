@@ -1,0 +1,92 @@
+"""Runs a command with servers of its own, started side by side:
+
+    python -m harness.with_servers [--only postgres,kafka…] -- COMMAND…
+
+exports where each one is (SERVERS has the names of the variables) and answers with the command's exit status. The
+servers are stopped and removed whatever happens to the command.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from harness.postgres import PostgresServer
+
+# name: how to make it, and what to export once it runs
+SERVERS = {
+    "postgres": (PostgresServer, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
+}
+
+
+def _end(number, _frame):
+    raise SystemExit(128 + number)
+
+
+class _Keeper:
+    """Starts a server and stops it from one thread of its own: a server dies with the thread that started it."""
+
+    def __init__(self, make, variables):
+        self._make, self._variables = make, variables
+        self._ready, self._over = threading.Event(), threading.Event()
+        self._fault = None
+        self.exports = {}
+        self._thread = threading.Thread(target=self._keep)
+        self._thread.start()
+
+    def _keep(self):
+        try:
+            with self._make() as server:
+                self.exports = self._variables(server)
+                self._ready.set()
+                self._over.wait()
+        except BaseException as fault:  # told by wait()
+            self._fault = fault
+        finally:
+            self._ready.set()
+
+    def wait(self):
+        self._ready.wait()
+        if self._fault is not None:
+            raise self._fault
+        return self.exports
+
+    def stop(self):
+        self._over.set()
+        self._thread.join()
+
+
+def main(arguments):
+    wanted = list(SERVERS)
+    if arguments[:1] == ["--only"] and len(arguments) > 1:
+        wanted, arguments = arguments[1].split(","), arguments[2:]
+    if arguments[:1] == ["--"]:
+        arguments = arguments[1:]
+    if not arguments or set(wanted) - set(SERVERS):
+        print(f"usage: python -m harness.with_servers [--only {','.join(SERVERS)}] -- COMMAND…", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
+    keepers = [_Keeper(*SERVERS[name]) for name in wanted]
+    try:
+        environment = dict(os.environ)
+        for keeper in keepers:
+            environment |= keeper.wait()
+        with subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *arguments], env=environment) as command:
+            try:
+                status = command.wait()
+            except BaseException:
+                command.terminate()
+                raise
+    finally:
+        for keeper in keepers:
+            keeper.stop()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
