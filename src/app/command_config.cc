@@ -17,20 +17,23 @@ struct Row {
     std::string origin;
 };
 
-/// Whether the setting means anything in a lane with this outbox.
-bool applies(const Setting& setting, const std::string& outbox) {
-    return setting.only_outbox.empty() || outbox.empty() || outbox == setting.only_outbox;
+/// Whether the setting means anything in a lane with this outbox and this sink.
+bool applies(const Setting& setting, const std::string& outbox, const std::string& sink) {
+    const auto fits = [](std::string_view only, const std::string& kind) {
+        return only.empty() || kind.empty() || is_listed(only, kind);
+    };
+    return fits(setting.only_outbox, outbox) && fits(setting.only_sink, sink);
 }
 
 void add_row(const Values& values, const std::string& path, const Setting& setting, std::vector<Row>& rows) {
-    if (setting.type == SettingType::text_map) {
+    if (setting.type == SettingType::text_map && !values.has(path)) {
         for (const auto& [name, text] : values.text_map(path)) {
             const Value* value = values.find(path + "." + name);
             rows.push_back({path + "." + name, shown_value(path, *value), value->origin});
         }
     } else if (const Value* value = values.find(path)) {
         rows.push_back({path, shown_value(path, *value), value->origin});
-    } else if (!setting.fallback.empty() && applies(setting, values.outbox_of(path))) {
+    } else if (!values.fallback_of(path).empty() && applies(setting, values.outbox_of(path), values.sink_of(path))) {
         rows.push_back({path, std::string(values.fallback_of(path)), "default"});
     }
 }

@@ -25,6 +25,7 @@ constexpr Duration kDrainPatience = std::chrono::seconds(10);
 constexpr std::size_t kFailuresShown = 5;
 constexpr std::uint16_t kUsualPort = 8080;
 constexpr double kOrdersShare = 0.25;  // orders posted for each memory
+constexpr double kEventsShare = 0.5;   // events written for each memory
 
 /// Keeps the newest failures for the view.
 class LastFailures final : public lane::Observer {
@@ -62,6 +63,12 @@ lanes:
     sink: {{ type: http, url: "{2}/orders", timeout_ms: 1000 }}
     parallelism: 8
     retry: {{ max: 5, base_seconds: 0.5, cap_seconds: 5 }}
+  events:
+    outbox: events
+    sink: {{ type: http, url: "{2}/events", timeout_ms: 1000 }}
+    parallelism: 8
+    idle_poll_ms: 100
+    retry: {{ max: 8, base_seconds: 0.5, cap_seconds: 5 }}
 )",
                                          port, folder, receiver);
     return load_config_text(yaml, "demo", {}, [](const std::string&) { return std::nullopt; }).config;
@@ -88,11 +95,11 @@ private:
     std::deque<std::pair<Instant, std::int64_t>> samples_;
 };
 
-/// One lane as its table and its totals show it.
+/// One lane as its table (an Outbox or EventOutbox) and its totals show it.
+template <typename Table>
 class LaneView {
 public:
-    LaneView(std::string name, std::unique_ptr<store::Outbox> outbox)
-        : name_(std::move(name)), outbox_(std::move(outbox)) {}
+    LaneView(std::string name, std::unique_ptr<Table> outbox) : name_(std::move(name)), outbox_(std::move(outbox)) {}
 
     DemoLane look(const Service& service, Instant now, std::int64_t enqueued) {
         DemoLane lane;
@@ -106,23 +113,29 @@ public:
 
 private:
     const std::string name_;
-    std::unique_ptr<store::Outbox> outbox_;
+    std::unique_ptr<Table> outbox_;
     Rate rate_;
+};
+
+struct Traffic {
+    MemoryTraffic& memories;
+    OrderTraffic& orders;
+    EventTraffic& events;
 };
 
 /// Looks at everything now and then and draws it.
 class Viewer {
 public:
-    Viewer(const Context& context, Service& service, DemoReceiver& receiver, LastFailures& failures,
-           MemoryTraffic& memories, OrderTraffic& orders)
+    Viewer(const Context& context, Service& service, DemoReceiver& receiver, LastFailures& failures, Traffic traffic,
+           std::unique_ptr<store::EventOutbox> events)
         : context_(context),
           service_(service),
           receiver_(receiver),
           failures_(failures),
-          memory_traffic_(memories),
-          order_traffic_(orders),
+          traffic_(traffic),
           memories_("memories", service.database().memory_outbox()),
           orders_("orders", service.database().orders_outbox({})),
+          events_("events", std::move(events)),
           terminal_(isatty(STDOUT_FILENO) == 1),
           colour_(terminal_ && !context.environment("NO_COLOR")),
           start_(clock_.now()) {}
@@ -137,9 +150,10 @@ public:
         const Instant now = clock_.now();
         state.elapsed_seconds = to_seconds(now - start_);
         state.api_address = service_.address();
-        state.memories = memories_.look(service_, now, memory_traffic_.enqueued());
+        state.memories = memories_.look(service_, now, traffic_.memories.enqueued());
         state.orders = orders_.look(service_, now, service_.orders_accepted());
-        state.orders_posted_again = order_traffic_.repeated();
+        state.events = events_.look(service_, now, traffic_.events.written());
+        state.orders_posted_again = traffic_.orders.repeated();
         state.receiver = receiver_.counts();
         state.last_failures = failures_.lines();
         return state;
@@ -192,10 +206,10 @@ private:
     Service& service_;
     DemoReceiver& receiver_;
     LastFailures& failures_;
-    MemoryTraffic& memory_traffic_;
-    OrderTraffic& order_traffic_;
-    LaneView memories_;
-    LaneView orders_;
+    const Traffic traffic_;
+    LaneView<store::Outbox> memories_;
+    LaneView<store::Outbox> orders_;
+    LaneView<store::EventOutbox> events_;
     const bool terminal_;
     const bool colour_;
     bool on_other_screen_ = false;
@@ -232,12 +246,16 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     context.out << fmt::format("metrics at {0}/metrics, health at {0}/readyz\n", (*service)->address());
     auto orders = OrderTraffic::start((*service)->address(), arguments.rate * kOrdersShare, log);
     if (!orders) return complain(context, orders.error());
+    auto event_table = (*service)->database().event_outbox({.lane = "events"});
+    if (!event_table) return complain(context, event_table.error());
     MemoryTraffic memories((*service)->database(), arguments.rate);
-    Viewer viewer(context, **service, **receiver, failures, memories, **orders);
+    EventTraffic events((*service)->database(), arguments.rate * kEventsShare);
+    Viewer viewer(context, **service, **receiver, failures, {memories, **orders, events}, std::move(*event_table));
     watch(signals, viewer, arguments.seconds);
 
     memories.stop();
     (*orders)->stop();
+    events.stop();
     viewer.draw(viewer.look(), true);
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(kDrainPatience);
@@ -247,7 +265,8 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     viewer.leave();
     context.out << render_totals(end);
     context.out.flush();
-    const bool adds_up = end.memories.enqueued == end.memories.stored() && end.orders.enqueued == end.orders.stored();
+    const bool adds_up = end.memories.enqueued == end.memories.stored() && end.orders.enqueued == end.orders.stored() &&
+                         end.events.enqueued == end.events.stored();
     return adds_up ? kDone : complain(context, kFailed, "the totals do not add up");
 }
 

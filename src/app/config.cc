@@ -77,6 +77,7 @@ public:
         config.intake.batch_size = count_of(values_, "orders.group_size");
         config.intake.writers = count_of(values_, "orders.writers");
         config.upkeep.ledger_purge_interval = values_.seconds("upkeep.ledger_purge_seconds");
+        config.upkeep.outbox_purge_interval = values_.seconds("upkeep.outbox_purge_seconds");
         config.upkeep.batch_size = count_of<std::int32_t>(values_, "upkeep.batch_size");
         config.lanes = make_lanes(values_, problems_);
         std::int64_t most = 0;

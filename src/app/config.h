@@ -17,7 +17,11 @@
 #include "http/server.h"
 #include "lane/lane.h"
 #include "orders/intake.h"
+#include "relay/relay.h"
 #include "sink/http/http_sink.h"
+#include "sink/kafka/kafka_sink.h"
+#include "sink/nats/nats_sink.h"
+#include "sink/rabbitmq/rabbitmq_sink.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 
@@ -31,16 +35,27 @@ struct DatabaseConfig {
 };
 
 struct SinkConfig {
-    enum class Type { http, console, none };
+    enum class Type { http, kafka, rabbitmq, nats, console, none };
     Type type = Type::none;
-    sink::HttpSinkOptions http;  // when type is http
+    sink::HttpSinkOptions http;          // when type is http
+    sink::KafkaSinkOptions kafka;        // when type is kafka
+    sink::RabbitmqSinkOptions rabbitmq;  // when type is rabbitmq
+    sink::NatsSinkOptions nats;          // when type is nats
 };
 
-enum class OutboxKind { memory, orders };
+enum class OutboxKind { memory, orders, events };
+
+/// What a lane of events has beside the others.
+struct EventsConfig {
+    store::EventTable table;
+    relay::RelayOptions relay;  // without owner
+    Duration keep_published{};
+};
 
 struct LaneConfig {
     OutboxKind outbox = OutboxKind::memory;
-    lane::LaneOptions options;  // without worker_id
+    lane::LaneOptions options;  // without worker_id; of events only the name counts
+    EventsConfig events;        // when outbox is events
     SinkConfig sink;
 };
 
@@ -51,6 +66,7 @@ struct LogConfig {
 
 struct UpkeepConfig {
     Duration ledger_purge_interval{};
+    Duration outbox_purge_interval{};
     std::int32_t batch_size = 0;
 };
 

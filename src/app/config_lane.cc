@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <ranges>
 #include <utility>
+
+#include "app/config_sink.h"
 
 namespace deliverd::app {
 
@@ -16,25 +20,6 @@ constexpr Duration kRescueInterval = std::chrono::seconds(30);  // between looks
 template <typename Size = std::size_t>
 Size count_of(const Values& values, const std::string& path) {
     return static_cast<Size>(values.integer(path));
-}
-
-/// "code, status" → code and status.
-std::vector<std::string> listed(std::string_view text) {
-    std::vector<std::string> names;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find(','), text.size());
-        std::string_view name = text.substr(0, end);
-        text.remove_prefix(std::min(end + 1, text.size()));
-        while (name.starts_with(' ')) name.remove_prefix(1);
-        while (name.ends_with(' ')) name.remove_suffix(1);
-        if (!name.empty()) names.emplace_back(name);
-    }
-    return names;
-}
-
-bool equal_names(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 class LaneBuilder {
@@ -60,9 +45,11 @@ private:
         for (const std::string& name : values_.names_below("lanes")) {
             const std::string path = "lanes." + name + ".outbox";
             if (!values_.has(path)) continue;
-            const auto [first, fresh] = lane_of.emplace(values_.text(path), name);
+            std::string table = "outbox " + values_.text(path);
+            if (values_.text(path) == "events") table += ", table " + values_.text("lanes." + name + ".table");
+            const auto [first, fresh] = lane_of.emplace(std::move(table), name);
             if (fresh) continue;
-            problem(path, fmt::format("{}: lane \"{}\" has outbox {} already, and the two would take each other's "
+            problem(path, fmt::format("{}: lane \"{}\" has {} already, and the two would take each other's "
                                       "messages; keep one of them",
                                       path, first->second, first->first));
         }
@@ -83,6 +70,12 @@ private:
             lane.options.rescue_interval = std::min(kRescueInterval, lane.options.lease);
             lane.options.idle_poll = values_.millis(path + ".idle_sleep_ms");
             retry = RetryPolicy::orders(max_retries);
+        } else if (values_.text(path + ".outbox") == "events") {
+            lane.outbox = OutboxKind::events;
+            lane.options.lease = values_.seconds(path + ".lease_seconds");
+            lane.options.idle_poll = values_.millis(path + ".idle_poll_ms");
+            retry = RetryPolicy::events();
+            retry.dead_at_failures = std::max(max_retries, 1);
         } else {
             lane.options.lease = values_.seconds(path + ".lease_seconds");
             lane.options.idle_poll = values_.seconds(path + ".loop_interval_seconds");
@@ -93,113 +86,144 @@ private:
         retry.factor = values_.number(path + ".retry.factor");
         retry.cap_seconds = to_seconds(values_.seconds(path + ".retry.cap_seconds"));
         retry.jitter = values_.number(path + ".retry.jitter");
-        if (!values_.has(path + ".outbox") && !has_problem_at(path + ".outbox")) {
+        if (!values_.has(path + ".outbox") && !has_problem_at(problems_, path + ".outbox")) {
             problem(path, fmt::format("{} needs an outbox, such as `outbox: memory`", path));
         }
-        lane.sink = sink(path);
-        if (lane.outbox == OutboxKind::orders) speak_with_broker(lane.sink.http, path + ".sink");
+        if (lane.outbox == OutboxKind::events) lane.events = events(path, lane.options);
+        lane.sink = make_sink_config(values_, path, problems_);
         return lane;
     }
 
-    /// A setting of another kind of outbox would be without effect: its writer means something else.
-    void check_lane_settings() {
-        for (const auto& [path, value] : values_.all()) {
-            const Setting* setting = value.setting;
-            const std::string outbox = values_.outbox_of(path);
-            if (setting == nullptr || setting->only_outbox.empty() || outbox.empty() ||
-                outbox == setting->only_outbox) {
+    EventsConfig events(const std::string& path, const lane::LaneOptions& options) {
+        EventsConfig events;
+        relay::RelayOptions& relay = events.relay;
+        relay.name = options.name;
+        relay.batch_size = options.batch_size;
+        relay.parallelism = options.parallelism;
+        if (values_.sink_of(path) == "http") {  // more would only wait for a connection
+            relay.parallelism =
+                std::min(relay.parallelism, count_of<std::int32_t>(values_, path + ".sink.max_connections"));
+        }
+        relay.lease = options.lease;
+        relay.retry = options.retry;
+        relay.throttle = options.throttle;
+        relay.idle_poll = options.idle_poll;
+        relay.busy_poll = std::min(values_.millis(path + ".busy_poll_ms"), relay.idle_poll);
+        relay.listen = values_.boolean(path + ".listen");
+        relay.strict_order = values_.boolean(path + ".strict_order");
+        relay.block_behind_dead = values_.text(path + ".on_dead") == "block";
+        relay.topic = topic(path + ".sink.topic");
+        events.table = table(path);
+        events.table.strict_order = relay.strict_order;
+        events.table.block_behind_dead = relay.block_behind_dead;
+        events.keep_published = values_.seconds(path + ".keep_published");
+        return events;
+    }
+
+    TopicTemplate topic(const std::string& path) {
+        auto parsed = TopicTemplate::parse(values_.text(path));
+        if (parsed) return std::move(*parsed);
+        problem(path, fmt::format("{} {}", path, parsed.error().message));
+        return {};
+    }
+
+    store::EventTable table(const std::string& path) {
+        store::EventTable table;
+        table.lane = path.substr(std::string_view("lanes.").size());
+        table.table = values_.text(path + ".table");
+        table.shards = count_of<std::int32_t>(values_, path + ".shards");
+        table.columns = columns(path + ".columns");
+        const bool given = values_.has(path + ".after_publish");
+        const bool remove = given ? values_.text(path + ".after_publish") == "delete" : table.columns.published.empty();
+        table.after_publish = remove ? store::AfterPublish::remove : store::AfterPublish::mark;
+        if (!remove && table.columns.published.empty()) {
+            problem(path + ".after_publish", path +
+                                                 ".after_publish is mark, but the table has no column for it: map "
+                                                 "`published`, or write after_publish: delete");
+        }
+        return table;
+    }
+
+    store::EventColumns columns(const std::string& path) {
+        if (values_.text(path) == "debezium") return store::EventColumns::debezium();
+        store::EventColumns columns;
+        const std::map<std::string_view, std::string*> known{
+            {"id", &columns.id},
+            {"aggregate_id", &columns.aggregate_id},
+            {"aggregate_type", &columns.aggregate_type},
+            {"event_type", &columns.event_type},
+            {"payload", &columns.payload},
+            {"event_id", &columns.event_id},
+            {"metadata", &columns.metadata},
+            {"created_at", &columns.created_at},
+            {"published", &columns.published},
+            {"published_at", &columns.published_at},
+            {"retry_count", &columns.retry_count},
+            {"next_attempt_at", &columns.next_attempt_at},
+            {"last_error", &columns.last_error},
+            {"dead_at", &columns.dead_at},
+        };
+        for (const auto& [name, text] : values_.text_map(path)) {
+            const auto found = known.find(name);
+            if (found == known.end()) {
+                problem(path + "." + name, fmt::format("{}: no column is called \"{}\" here; there are: {}", path, name,
+                                                       fmt::join(std::views::keys(known), ", ")));
                 continue;
             }
-            const bool from_flag = value.origin.starts_with("--");
-            problem(path, fmt::format("{} is for lanes with outbox {}, and this one has {}{}",
-                                      from_flag ? value.origin : path, setting->only_outbox, outbox,
-                                      counterpart(setting->path)));
+            *found->second = text;
+        }
+        check_columns(columns, path);
+        return columns;
+    }
+
+    void check_columns(const store::EventColumns& columns, const std::string& path) {
+        if (columns.id.empty() || columns.aggregate_id.empty() || columns.event_type.empty() ||
+            columns.payload.empty()) {
+            problem(path, path + ": id, aggregate_id, event_type and payload are needed");
+        }
+        const std::array state{columns.retry_count.empty(), columns.next_attempt_at.empty(), columns.last_error.empty(),
+                               columns.dead_at.empty()};
+        if (std::ranges::count(state, true) % std::ssize(state) != 0) {
+            problem(path, path +
+                              ": retry_count, next_attempt_at, last_error and dead_at go together; map all four, or "
+                              "write all four as \"\"");
         }
     }
 
-    static std::string_view counterpart(std::string_view pattern) {
-        if (pattern == "lanes.*.lease_seconds") return "; stuck_threshold_min is what you look for";
-        if (pattern == "lanes.*.loop_interval_seconds") return "; idle_sleep_ms is what you look for";
-        if (pattern == "lanes.*.stuck_threshold_min") return "; lease_seconds is what you look for";
-        if (pattern == "lanes.*.idle_sleep_ms") return "; loop_interval_seconds is what you look for";
-        return "";
-    }
-
-    void speak_with_broker(sink::HttpSinkOptions& http, const std::string& path) {
-        http.broker = ProcessedMatch{listed(values_.text(path + ".processed_fields")),
-                                     values_.text(path + ".processed_value"), values_.text(path + ".processed_text")};
-    }
-
-    /// A key that was given but refused has its own problem already; it is not missing on top of that.
-    bool has_problem_at(const std::string& path) const {
-        return std::ranges::any_of(problems_, [&](const Problem& p) { return p.message.starts_with(path); });
-    }
-
-    SinkConfig sink(const std::string& lane) {
-        const std::string path = lane + ".sink";
-        SinkConfig sink;
-        if (!values_.has(path + ".type")) {
-            if (!has_problem_at(path + ".type")) {
-                problem(values_.line_of(path) > 0 ? path : lane,
-                        fmt::format("{} needs a sink, such as `sink: {{ type: http, url: http://… }}`", lane));
-            }
-            return sink;
-        }
-        const std::string type = values_.text(path + ".type");
-        sink.type = type == "http"      ? SinkConfig::Type::http
-                    : type == "console" ? SinkConfig::Type::console
-                                        : SinkConfig::Type::none;
-        if (sink.type != SinkConfig::Type::http) return sink;
-        sink.http = http_sink(path);
-        return sink;
-    }
-
-    sink::HttpSinkOptions http_sink(const std::string& path) {
-        sink::HttpSinkOptions http;
-        http.url = values_.text(path + ".url");
-        const auto url = sink::check_http_url(http.url);
-        if (!url && !has_problem_at(path + ".url")) {
-            problem(values_.has(path + ".url") ? path + ".url" : path,
-                    fmt::format("{}.url {}", path, url.error().message));
-        }
-        http.headers = values_.text_map(path + ".headers");
-        check_headers(http.headers, path);
-        http.token_file = values_.text(path + ".token_file");
-        if (values_.has(path + ".token")) {
-            if (!http.token_file.empty()) problem(path, path + ": token and token_file are both given; keep one");
-            const std::string bearer = "Bearer " + values_.text(path + ".token");
-            if (!sink::check_http_header("Authorization", bearer)) {
-                problem(path + ".token", path + ".token has a line break or another control character");
-            }
-            http.headers.emplace_back("Authorization", bearer);
-        }
-        http.timeout = values_.millis(path + ".timeout_ms");
-        http.connect_timeout = values_.millis(path + ".connect_timeout_ms");
-        http.max_connections = count_of(values_, path + ".max_connections");
-        http.max_answer_bytes = count_of(values_, path + ".max_answer_bytes");
-        http.verify_tls = values_.boolean(path + ".verify_tls");
-        http.ca_file = values_.text(path + ".ca_file");
-        http.receipt_fields = {"memory_id", "id"};
-        return http;
-    }
-
-    void check_headers(const std::vector<std::pair<std::string, std::string>>& headers, const std::string& path) {
-        for (const auto& [name, value] : headers) {
-            if (const auto good = sink::check_http_header(name, value); !good) {
-                problem(path + ".headers." + name, fmt::format("{}.headers: {}", path, good.error().message));
-            } else if (is_set_by_us(name, path)) {
-                problem(path + ".headers." + name,
-                        fmt::format("{}.headers: deliverd sets {} itself, and it would go out twice; remove it here",
-                                    path, name));
-            }
+    /// A setting of another kind of outbox or sink would be without effect: its writer means something else.
+    void check_lane_settings() {
+        for (const auto& [path, value] : values_.all()) {
+            if (value.setting == nullptr) continue;
+            const std::string name = value.origin.starts_with("--") ? value.origin : path;
+            const auto check = [&](std::string_view only, const std::string& kind, std::string_view what) {
+                if (only.empty() || kind.empty() || is_listed(only, kind)) return;
+                problem(path, fmt::format("{} is for lanes with {} {}, and this one has {}{}", name, what,
+                                          or_list(only), kind, counterpart(value.setting->path, kind)));
+            };
+            check(value.setting->only_outbox, values_.outbox_of(path), "outbox");
+            check(value.setting->only_sink, values_.sink_of(path), "sink");
         }
     }
 
-    [[nodiscard]] bool is_set_by_us(std::string_view name, const std::string& path) const {
-        if (equal_names(name, "Idempotency-Key") || equal_names(name, "Content-Type")) return true;
-        if (equal_names(name, "X-Trace-Id")) return values_.outbox_of(path) == "orders";
-        const bool has_token = values_.has(path + ".token") || !values_.text(path + ".token_file").empty();
-        return has_token && equal_names(name, "Authorization");
+    /// "memory|events" → "memory or events".
+    static std::string or_list(std::string_view words) {
+        std::string text(words);
+        for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos;) text.replace(at, 1, " or ");
+        return text;
+    }
+
+    static std::string_view counterpart(std::string_view pattern, std::string_view outbox) {
+        const bool about_lease = pattern == "lanes.*.lease_seconds" || pattern == "lanes.*.stuck_threshold_min";
+        const bool about_poll = pattern == "lanes.*.loop_interval_seconds" || pattern == "lanes.*.idle_sleep_ms" ||
+                                pattern == "lanes.*.idle_poll_ms";
+        if (about_lease) {
+            return outbox == "orders" ? "; stuck_threshold_min is what you look for"
+                                      : "; lease_seconds is what you look for";
+        }
+        if (!about_poll) return "";
+        if (outbox == "orders") return "; idle_sleep_ms is what you look for";
+        return outbox == "events" ? "; idle_poll_ms is what you look for"
+                                  : "; loop_interval_seconds is what you look for";
     }
 
     const Values& values_;

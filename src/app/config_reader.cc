@@ -59,8 +59,14 @@ private:
     }
 
     void unknown_key(const Node::Member& member, const std::string& path, const std::vector<std::string>& names) {
-        if (path.empty() && (member.name == "kafka" || member.name == "spools")) {
-            return problem(member.line, fmt::format("section \"{}\" is not in this version", member.name));
+        if (path.empty() && member.name == "spools") {
+            return problem(member.line, "section \"spools\" is not in this version");
+        }
+        if (path == "kafka" && (member.name == "consumer_group" || member.name == "dlq_topic_pattern")) {
+            return problem(member.line,
+                           fmt::format("kafka.{}: collecting dead letters is not in this version; leave it "
+                                       "out, kafka.brokers alone serves the kafka sinks",
+                                       member.name));
         }
         const std::vector<std::string_view> views(names.begin(), names.end());
         const auto meant = nearest(member.name, views);
@@ -73,6 +79,7 @@ private:
     void member_of(const Node::Member& member, const std::string& path, const std::string& pattern) {
         if (const Setting* setting = find_setting(pattern)) {
             if (setting->type == SettingType::text_map) return text_map(member, path, *setting);
+            if (setting->type == SettingType::text_list) return text_list(member, path, *setting);
             return leaf(member, path, *setting);
         }
         if (const Setting* setting = find_file_form(pattern)) return file_form(member, path, *setting);
@@ -93,10 +100,25 @@ private:
 
     void text_map(const Node::Member& member, const std::string& path, const Setting& setting) {
         if (member.value.kind == Node::Kind::nothing) return;
+        if (!setting.choices.empty() && member.value.kind == Node::Kind::scalar &&
+            is_listed(setting.choices, member.value.text)) {
+            return leaf(member, path, setting);
+        }
         if (member.value.kind != Node::Kind::map) {
             return problem(member.line, fmt::format("{} must be {}", path, describe_type(setting)));
         }
         for (const Node::Member& entry : member.value.members) leaf(entry, join(path, entry.name), setting);
+    }
+
+    void text_list(const Node::Member& member, const std::string& path, const Setting& setting) {
+        if (member.value.kind != Node::Kind::list) return leaf(member, path, setting);
+        std::string joined;
+        for (const Node& item : member.value.items) {
+            const auto text = scalar(Node::Member{.name = member.name, .line = item.line, .value = item}, path);
+            if (!text) return;
+            joined += (joined.empty() ? "" : ",") + *text;
+        }
+        store(path, joined, member.line, setting, fmt::format("{}:{}", file_, member.line));
     }
 
     /// The value with its ${NAME}s replaced; none (and a problem) when that cannot be done.

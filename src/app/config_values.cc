@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t kMaxSecretBytes = 64 * 1024;
 
-bool is_choice(std::string_view choices, std::string_view text) {
-    while (true) {
-        const std::size_t end = choices.find('|');
-        if (choices.substr(0, end) == text) return true;
-        if (end == std::string_view::npos) return false;
-        choices.remove_prefix(end + 1);
-    }
-}
-
 bool fits(const Setting& setting, std::string_view text) {
     std::optional<double> value;
     switch (setting.type) {
@@ -39,9 +30,10 @@ bool fits(const Setting& setting, std::string_view text) {
         case SettingType::boolean:
             return parse_boolean(text).has_value();
         case SettingType::choice:
-            return is_choice(setting.choices, text);
+            return is_listed(setting.choices, text);
         case SettingType::text:
         case SettingType::text_map:
+        case SettingType::text_list:
             return true;
     }
     return value.has_value() && *value >= setting.least && *value <= setting.most;
@@ -85,8 +77,8 @@ std::optional<double> parse_seconds(std::string_view text) {
 
 std::string check_text(const Setting& setting, std::string_view path, std::string_view text) {
     if (fits(setting, text)) return {};
-    if (setting.path == "lanes.*.outbox" && text == "events") {
-        return fmt::format("{}: outbox \"{}\" is not in this version; it has \"memory\" and \"orders\"", path, text);
+    if (setting.path == "lanes.*.relay" && text == "wal") {
+        return fmt::format("{}: relay \"wal\" is not in this version; it has \"poll\"", path);
     }
     if (setting.secret) return fmt::format("{} must be {}", path, describe_type(setting));
     return fmt::format("{} must be {}, not \"{}\"", path, describe_type(setting), text);
@@ -129,8 +121,16 @@ std::string Values::text(const std::string& path) const {
 std::string_view Values::fallback_of(const std::string& path) const {
     const Setting* setting = find_setting(pattern_of(path));
     if (setting == nullptr) return {};
-    return setting->orders_fallback.empty() || outbox_of(path) != "orders" ? setting->fallback
-                                                                           : setting->orders_fallback;
+    const std::string outbox = outbox_of(path);
+    const std::string sink = sink_of(path);
+    for (std::string_view rest = setting->others; !rest.empty();) {
+        const std::string_view other = rest.substr(0, rest.find('|'));
+        rest.remove_prefix(std::min(other.size() + 1, rest.size()));
+        const std::size_t equals = other.find('=');
+        const std::string_view kind = other.substr(0, equals);
+        if (kind == outbox || kind == sink) return other.substr(equals + 1);
+    }
+    return setting->fallback;
 }
 
 std::string Values::outbox_of(std::string_view path) const {
@@ -138,6 +138,13 @@ std::string Values::outbox_of(std::string_view path) const {
     if (!path.starts_with(kLanes)) return {};
     const Value* outbox = find(std::string(path.substr(0, path.find('.', kLanes.size()))) + ".outbox");
     return outbox == nullptr ? std::string() : outbox->text;
+}
+
+std::string Values::sink_of(std::string_view path) const {
+    constexpr std::string_view kLanes = "lanes.";
+    if (!path.starts_with(kLanes)) return {};
+    const Value* type = find(std::string(path.substr(0, path.find('.', kLanes.size()))) + ".sink.type");
+    return type == nullptr ? std::string() : type->text;
 }
 
 std::int64_t Values::integer(const std::string& path) const {

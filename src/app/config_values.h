@@ -55,6 +55,8 @@ public:
 
     /// The outbox of the lane that `path` lies in; empty when it is in none, or that has none.
     [[nodiscard]] std::string outbox_of(std::string_view path) const;
+    /// The same for the type of that lane's sink.
+    [[nodiscard]] std::string sink_of(std::string_view path) const;
     /// The default in force at `path`.
     [[nodiscard]] std::string_view fallback_of(const std::string& path) const;
 

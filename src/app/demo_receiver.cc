@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+
+#include "app/demo_traffic.h"
 
 namespace deliverd::app {
 
@@ -18,7 +21,8 @@ http::Response plain(int status, std::string body) {
     return response;
 }
 
-/// The number at the end of "memory-41" and "demo-order-000041"; 0 when there is none.
+/// The number at the end of "memory-41" and "demo-order-000041"; of an event's id the digits that its last part begins
+/// with; 0 when there is none.
 std::int64_t number_of(std::string_view key) {
     std::int64_t number = 0;
     const std::size_t dash = key.rfind('-');
@@ -36,8 +40,11 @@ Result<std::unique_ptr<DemoReceiver>> DemoReceiver::start(ReceiverFaults faults,
     auto server = http::Server::start(
         options,
         [raw = receiver.get()](const http::Request& request) {
-            const auto door = request.path == "/orders" ? ReceiverDoor::orders : ReceiverDoor::memories;
-            return raw->answer(door, request.header("Idempotency-Key"));
+            const auto door = request.path == "/orders"   ? ReceiverDoor::orders
+                              : request.path == "/events" ? ReceiverDoor::events
+                                                          : ReceiverDoor::memories;
+            return raw->answer(door, request.header("Idempotency-Key"),
+                               {request.header("X-aggregate-id"), request.header("X-event-type")});
         },
         [](int status, std::string_view /*code*/, std::string_view message) {
             return plain(status, fmt::format("{{\"error\":\"{}\"}}", message));
@@ -69,7 +76,27 @@ void DemoReceiver::stop() {
     if (server_) server_->stop(kStopPatience);
 }
 
-http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key) {
+TakenCounts& DemoReceiver::counts_of(ReceiverDoor door) {
+    switch (door) {
+        case ReceiverDoor::memories:
+            return counts_.memories;
+        case ReceiverDoor::orders:
+            return counts_.orders;
+        case ReceiverDoor::events:
+            return counts_.events;
+    }
+    return counts_.memories;
+}
+
+void DemoReceiver::note_order(const EventMark& event) {
+    const auto* const found = std::ranges::find(kEventSteps, event.type);
+    const auto step = static_cast<std::size_t>(found - kEventSteps.begin());
+    std::size_t& last = last_step_[std::string(event.aggregate)];
+    if (step < last) ++counts_.out_of_order;
+    last = std::max(last, step);
+}
+
+http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key, const EventMark& event) {
     std::unique_lock lock(mutex_);
     ++counts_.calls;
     const std::int64_t number = number_of(key);
@@ -88,13 +115,14 @@ http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key) {
         response.headers.emplace_back("Retry-After", "1");
         return response;
     }
+    if (door == ReceiverDoor::events && !taken_.contains(std::string(key))) note_order(event);
     return take(door, key, lock, draw < faults_.fails + faults_.limits + faults_.answers_late);
 }
 
 /// A broker knows its keys: an order that comes again was processed, and it says so.
 http::Response DemoReceiver::take(ReceiverDoor door, std::string_view key, std::unique_lock<std::mutex>& lock,
                                   bool late) {
-    TakenCounts& counts = door == ReceiverDoor::orders ? counts_.orders : counts_.memories;
+    TakenCounts& counts = counts_of(door);
     if (taken_.emplace(key).second) {
         ++counts.distinct;
     } else {
@@ -107,6 +135,7 @@ http::Response DemoReceiver::take(ReceiverDoor door, std::string_view key, std::
         ++counts_.late;
         ends_.wait_for(lock, faults_.lateness, [this] { return ending_; });
     }
+    if (door == ReceiverDoor::events) return plain(204, "");
     if (door == ReceiverDoor::memories) return plain(200, fmt::format(R"({{"memory_id":"m-{}"}})", number_of(key)));
     return plain(200, fmt::format(R"({{"broker_order_id":"brk-{}","status":"accepted","idempotency_key":"{}"}})",
                                   number_of(key), key));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/clock.h"
@@ -15,8 +16,8 @@
 
 namespace deliverd::app {
 
-/// Where a call came in: /memories or /orders.
-enum class ReceiverDoor { memories, orders };
+/// Where a call came in: /memories, /orders or /events.
+enum class ReceiverDoor { memories, orders, events };
 
 struct TakenCounts {
     std::uint64_t distinct = 0;    // different idempotency keys taken
@@ -27,10 +28,12 @@ struct ReceiverCounts {
     std::uint64_t calls = 0;
     TakenCounts memories;
     TakenCounts orders;
-    std::uint64_t failed = 0;   // answered 500
-    std::uint64_t limited = 0;  // answered 429
-    std::uint64_t late = 0;     // taken, but answered after the sender had given up
-    std::uint64_t refused = 0;  // answered 400
+    TakenCounts events;
+    std::uint64_t out_of_order = 0;  // events that came for the first time after a later one of their aggregate
+    std::uint64_t failed = 0;        // answered 500
+    std::uint64_t limited = 0;       // answered 429
+    std::uint64_t late = 0;          // taken, but answered after the sender had given up
+    std::uint64_t refused = 0;       // answered 400
 };
 
 /// How often it misbehaves, as fractions of its calls; refusals are a property of the message.
@@ -40,6 +43,12 @@ struct ReceiverFaults {
     double answers_late = 0.01;
     std::int64_t refuses_every = 40;  // every so many-th key, whenever it comes
     Duration lateness = std::chrono::milliseconds(1500);
+};
+
+/// Which event of which aggregate a call carries, as its headers say.
+struct EventMark {
+    std::string_view aggregate;
+    std::string_view type;
 };
 
 class DemoReceiver {
@@ -58,11 +67,13 @@ public:
     void stop();
 
     /// What a call is answered; public for the test. `key` is the Idempotency-Key.
-    http::Response answer(ReceiverDoor door, std::string_view key);
+    http::Response answer(ReceiverDoor door, std::string_view key, const EventMark& event = {});
 
 private:
     DemoReceiver(ReceiverFaults faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
     http::Response take(ReceiverDoor door, std::string_view key, std::unique_lock<std::mutex>& lock, bool late);
+    void note_order(const EventMark& event);
+    [[nodiscard]] TakenCounts& counts_of(ReceiverDoor door);
 
     const ReceiverFaults faults_;
     mutable std::mutex mutex_;
@@ -70,7 +81,8 @@ private:
     bool ending_ = false;
     SeededRandom random_;
     ReceiverCounts counts_;
-    std::unordered_set<std::string> taken_;  // grows with the demo: a few bytes a message
+    std::unordered_set<std::string> taken_;                   // grows with the demo: a few bytes a message
+    std::unordered_map<std::string, std::size_t> last_step_;  // of an aggregate that has arrived; grows as well
     std::unique_ptr<http::Server> server_;
 };
 

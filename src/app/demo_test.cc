@@ -23,6 +23,9 @@ DemoState some_state() {
     state.orders.enqueued = 5;
     state.orders.counts = {1, 4, 0};
     state.receiver.orders.distinct = 4;
+    state.events.enqueued = 9;
+    state.events.counts = {2, 6, 1};
+    state.receiver.events.distinct = 6;
     state.api_address = "http://127.0.0.1:8080";
     state.last_failures = {"memory-3 BROKER_5XX: 500"};
     return state;
@@ -47,10 +50,23 @@ std::size_t characters(const std::string& line) {
         std::ranges::count_if(line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-TEST(DemoView, TheRowsAreNamedAsInTheTotals) {
-    for (const char* row : {"\n  sent            7  ", "\n  open            2  ", "\n  dead            1  "}) {
-        EXPECT_THAT(render_frame(some_state(), false, {}), HasSubstr(row));
-    }
+TEST(DemoView, ALaneShowsWhatBecameOfItsMessages) {
+    const std::string frame = render_frame(some_state(), false, {});
+    EXPECT_THAT(frame, HasSubstr("\n  memories      10   sent 7       open 2     dead 1 "));
+    EXPECT_THAT(frame, HasSubstr("\n  events         9   sent 6       open 2     dead 1 "));
+    // Forty cells: seven tenths sent, two open, one dead.
+    std::string bar;
+    for (int i = 0; i < 28; ++i) bar += "█";
+    for (int i = 0; i < 8; ++i) bar += "▒";
+    for (int i = 0; i < 4; ++i) bar += "▓";
+    EXPECT_THAT(frame, HasSubstr(bar + "\n"));
+}
+
+TEST(DemoView, EventsOutOfOrderAreSaid) {
+    DemoState state = some_state();
+    EXPECT_THAT(render_totals(state), HasSubstr("its events came first as written"));
+    state.receiver.out_of_order = 2;
+    EXPECT_THAT(render_totals(state), HasSubstr("WRONG: 2 events came before an earlier one"));
 }
 
 TEST(DemoView, AFrameFitsItsScreen) {
@@ -64,9 +80,9 @@ TEST(DemoView, AFrameFitsItsScreen) {
             EXPECT_FALSE(find_invalid_utf8(line)) << line;
         }
     }
-    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 22U);
-    EXPECT_THAT(render_frame(state, false, {60, 18}), HasSubstr("last failures\n  xx"));
-    EXPECT_THAT(render_frame(state, false, {60, 17}), Not(HasSubstr("last failures")));
+    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 19U);
+    EXPECT_THAT(render_frame(state, false, {60, 15}), HasSubstr("last failures\n  xx"));
+    EXPECT_THAT(render_frame(state, false, {60, 14}), Not(HasSubstr("last failures")));
 }
 
 TEST(DemoView, ACutLineEndsItsColour) {
@@ -83,6 +99,8 @@ TEST(DemoView, TheReceiversLineFitsEightyColumns) {
     state.receiver = {.calls = 9999,
                       .memories = {8000, 0},
                       .orders = {999, 0},
+                      .events = {},
+                      .out_of_order = 0,
                       .failed = 999,
                       .limited = 999,
                       .late = 999,
@@ -97,7 +115,8 @@ TEST(DemoView, TheLastLineIsTheTotalsAsJson) {
     const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
     EXPECT_EQ(boost::json::parse(last),
               boost::json::parse(R"({"lanes":{"memories":{"enqueued":10,"sent":7,"dead":1,"open":2},
-                                               "orders":{"enqueued":5,"sent":4,"dead":0,"open":1}}})"));
+                                               "orders":{"enqueued":5,"sent":4,"dead":0,"open":1},
+                                               "events":{"enqueued":9,"sent":6,"dead":1,"open":2}}})"));
 }
 
 TEST(DemoView, TotalsThatDoNotAddUpAreSaid) {
@@ -150,6 +169,22 @@ TEST(DemoReceiver, ATakenKeyThatComesAgainIsADuplicate) {
     EXPECT_EQ((*receiver)->answer(ReceiverDoor::memories, "memory-7").status, 200);
     EXPECT_EQ((*receiver)->counts().memories.distinct, 1U);
     EXPECT_EQ((*receiver)->counts().memories.duplicates, 1U);
+}
+
+TEST(DemoReceiver, SeesAnEventThatComesBeforeAnEarlierOne) {
+    const auto receiver = DemoReceiver::start({0, 0, 0, 1000, Duration::zero()}, 1);
+    ASSERT_TRUE(receiver.has_value());
+    const auto arrives = [&](std::string_view id, std::string_view aggregate, std::string_view type) {
+        return (*receiver)->answer(ReceiverDoor::events, id, {aggregate, type}).status;
+    };
+    EXPECT_EQ(arrives("a-1", "order-1", "OrderCreated"), 204);
+    EXPECT_EQ(arrives("a-2", "order-1", "OrderShipped"), 204);  // what is dead in between may be left out
+    EXPECT_EQ(arrives("a-1", "order-1", "OrderCreated"), 204);  // came before: a duplicate, not out of order
+    EXPECT_EQ((*receiver)->counts().out_of_order, 0U);
+    EXPECT_EQ((*receiver)->counts().events.duplicates, 1U);
+    EXPECT_EQ(arrives("b-1", "order-2", "OrderPaid"), 204);
+    EXPECT_EQ(arrives("b-2", "order-2", "OrderCreated"), 204);
+    EXPECT_EQ((*receiver)->counts().out_of_order, 1U);
 }
 
 TEST(DemoReceiver, ABrokerGivesTheKeyBackAndKnowsItAgain) {

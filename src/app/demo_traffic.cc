@@ -15,7 +15,9 @@ constexpr std::int64_t kMostMemoriesTogether = 500;
 constexpr std::int64_t kEqualMemoryEvery = 12;
 constexpr std::int64_t kMostOrdersTogether = 64;
 constexpr std::int64_t kOldOrderEvery = 6;
-constexpr int kLastPosts = 5;  // of what is unanswered at the end
+constexpr std::int64_t kMostEventsTogether = 100;
+constexpr std::int64_t kOrdersAtOnce = 7;  // whose events are written in turn
+constexpr int kLastPosts = 5;              // of what is unanswered at the end
 constexpr Duration kPostTimeout = std::chrono::seconds(5);
 
 /// Now and then the very same again: the lane must not send it a second time.
@@ -71,6 +73,26 @@ void MemoryTraffic::enqueue(std::int64_t due) {
     std::vector<store::NewMemory> memories;
     for (; due > 0; --due) memories.push_back(memory(++last_number_));
     if (const auto ids = database_.enqueue_memories(memories)) enqueued_ += std::ssize(*ids);
+}
+
+EventTraffic::EventTraffic(store::Database& database, double rate)
+    : database_(database), thread_(rate, kMostEventsTogether, [this](std::int64_t due) { write(due); }) {}
+
+void EventTraffic::write(std::int64_t due) {
+    const auto events = database_.events(std::nullopt);
+    if (!events) return;
+    for (; due > 0; --due) {
+        // One event each time, of orders that overlap: 1 created, 2 created, … 1 paid, 2 paid, …
+        const std::int64_t step = last_number_ / kOrdersAtOnce % std::ssize(kEventSteps);
+        const std::int64_t turn = last_number_ / (kOrdersAtOnce * std::ssize(kEventSteps));
+        const std::int64_t order = turn * kOrdersAtOnce + last_number_ % kOrdersAtOnce + 1;
+        const std::string aggregate = fmt::format("order-{}", order);
+        const std::string payload = fmt::format(R"({{"order": {}, "total": {}}})", order, 10 + order % 90);
+        const std::string_view type = kEventSteps.at(static_cast<std::size_t>(step));
+        if (!(*events)->add({aggregate, type, payload, R"({"source": "demo"})"})) return;
+        ++last_number_;
+        ++written_;
+    }
 }
 
 Result<std::unique_ptr<OrderTraffic>> OrderTraffic::start(const std::string& address, double rate, Log& log) {

@@ -1,6 +1,8 @@
-// The demo's sample traffic: memories enqueued, orders posted, each at a steady rate on a thread of its own.
+// The demo's sample traffic: memories enqueued, orders posted, events written, each at a steady rate on a thread of its
+// own.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -58,6 +61,26 @@ private:
     store::Database& database_;
     std::int64_t last_number_ = 0;
     std::atomic<std::int64_t> enqueued_ = 0;
+    SteadyThread thread_;  // last: it uses the rest
+};
+
+/// What happens to an order, in this order.
+inline constexpr std::array<std::string_view, 3> kEventSteps{"OrderCreated", "OrderPaid", "OrderShipped"};
+
+/// Events as a shop writes them: every order is created, paid a little later and shipped later still.
+class EventTraffic {
+public:
+    /// `database` outlives it.
+    EventTraffic(store::Database& database, double rate);
+    void stop() { thread_.stop(); }
+    [[nodiscard]] std::int64_t written() const { return written_; }
+
+private:
+    void write(std::int64_t due);
+
+    store::Database& database_;
+    std::int64_t last_number_ = 0;
+    std::atomic<std::int64_t> written_ = 0;
     SteadyThread thread_;  // last: it uses the rest
 };
 

@@ -33,17 +33,17 @@ constexpr const char* kYellow = "33";
 constexpr const char* kRed = "31";
 constexpr const char* kCyan = "36";
 
-std::string bar(std::int64_t part, std::int64_t whole) {
+/// A part that is there has one cell at least.
+std::size_t cells_of(std::int64_t part, std::int64_t whole) {
     const double share = whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-    auto cells = static_cast<std::size_t>(std::lround(share * static_cast<double>(kBarWidth)));
-    if (part > 0) cells = std::max<std::size_t>(cells, 1);
-    std::string out;
-    for (std::size_t i = 0; i < kBarWidth; ++i) out += i < cells ? "█" : "·";
-    return out;
+    const auto cells = static_cast<std::size_t>(std::lround(share * static_cast<double>(kBarWidth)));
+    return part > 0 ? std::max<std::size_t>(cells, 1) : 0;
 }
 
-std::string state_row(const Paint& paint, const char* colour, const char* name, std::int64_t rows, std::int64_t whole) {
-    return fmt::format("  {:<9}{:>8}  {}\n", name, rows, paint(colour, bar(rows, whole)));
+std::string repeated(const char* cell, std::size_t times) {
+    std::string out;
+    for (; times > 0; --times) out += cell;
+    return out;
 }
 
 /// The first `columns` characters of a line, with all of its colours: those take no room.
@@ -68,7 +68,7 @@ std::string cut_line(std::string_view line, std::size_t columns) {
 
 /// One column stays free: with the last one in use, terminals differ in where the cursor is.
 std::string fitted(std::string_view frame, ScreenSize screen) {
-    constexpr std::size_t kLinesBeforeFailures = 15;
+    constexpr std::size_t kLinesBeforeFailures = 12;
     constexpr std::size_t kLinesWithAFailure = kLinesBeforeFailures + 3;
     const std::size_t lines =
         screen.rows < kLinesWithAFailure ? std::min(screen.rows, kLinesBeforeFailures) : screen.rows;
@@ -81,19 +81,27 @@ std::string fitted(std::string_view frame, ScreenSize screen) {
     return out;
 }
 
+/// What became of a lane's messages, in figures and as one bar.
 std::string lane_rows(const Paint& paint, const char* name, const DemoLane& lane) {
     const std::int64_t whole = lane.stored();
-    std::string out = fmt::format("  {:<9}{:>8}  {} {:.1f}/s   {} {:.2f} s\n", name, lane.enqueued, paint(kDim, "sent"),
-                                  lane.sent_per_second, paint(kDim, "lag"), lane.lag_seconds);
-    out += state_row(paint, kGreen, "sent", lane.counts.sent, whole);
-    out += state_row(paint, kYellow, "open", lane.counts.pending, whole);
-    out += state_row(paint, kRed, "dead", lane.counts.dead, whole);
-    return out + "\n";
+    const std::size_t open = cells_of(lane.counts.pending, whole);
+    const std::size_t dead = cells_of(lane.counts.dead, whole);
+    const std::size_t sent = std::min(cells_of(lane.counts.sent, whole), kBarWidth - std::min(kBarWidth, open + dead));
+    std::string out =
+        fmt::format("  {:<9}{:>7}   sent {:<7} open {:<5} dead {:<5}{:>7.1f}/s   lag {:.2f} s\n", name, lane.enqueued,
+                    lane.counts.sent, lane.counts.pending, lane.counts.dead, lane.sent_per_second, lane.lag_seconds);
+    out += fmt::format("  {:16}   {}{}{}\n", "", paint(kGreen, repeated("█", sent)),
+                       paint(kYellow, repeated("▒", open)), paint(kRed, repeated("▓", dead)));
+    return out;
 }
 
 std::uint64_t taken(const ReceiverCounts& receiver) {
     return receiver.memories.distinct + receiver.memories.duplicates + receiver.orders.distinct +
-           receiver.orders.duplicates;
+           receiver.orders.duplicates + receiver.events.distinct + receiver.events.duplicates;
+}
+
+std::uint64_t retries(const DemoState& s) {
+    return s.memories.totals.retried + s.orders.totals.retried + s.events.totals.retried;
 }
 
 boost::json::object json_of(const DemoLane& lane) {
@@ -128,9 +136,10 @@ std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
                                   s.draining ? paint(kYellow, "draining") : paint(kDim, "Ctrl-C ends it"));
     out += lane_rows(paint, "memories", s.memories);
     out += lane_rows(paint, "orders", s.orders);
-    out += fmt::format("  {}  {}   {}  {}   {}  {}\n", paint(kDim, "retries"),
-                       s.memories.totals.retried + s.orders.totals.retried, paint(kDim, "memories not sent twice"),
-                       s.memories.totals.duplicates, paint(kDim, "orders posted again"), s.orders_posted_again);
+    out += lane_rows(paint, "events", s.events) + "\n";
+    out += fmt::format("  {}  {}   {}  {}   {}  {}\n", paint(kDim, "retries"), retries(s),
+                       paint(kDim, "memories not sent twice"), s.memories.totals.duplicates,
+                       paint(kDim, "orders posted again"), s.orders_posted_again);
     out += fmt::format("  {}  {} taken, {} failed, {} refused, {} to wait, {} late\n", paint(kDim, "receiver"),
                        taken(s.receiver), s.receiver.failed, s.receiver.refused, s.receiver.limited, s.receiver.late);
     out += fmt::format("  {}  {}\n\n", paint(kDim, "metrics "), paint(kCyan, s.api_address + "/metrics"));
@@ -144,15 +153,16 @@ std::string render_line(const DemoState& s) {
         return fmt::format("  {} {}: sent {}  open {}  dead {}  {:.1f}/s", name, l.enqueued, l.counts.sent,
                            l.counts.pending, l.counts.dead, l.sent_per_second);
     };
-    return fmt::format("{:>5.0f} s{}{}  retries {}{}\n", s.elapsed_seconds, lane("memories", s.memories),
-                       lane("orders", s.orders), s.memories.totals.retried + s.orders.totals.retried,
+    return fmt::format("{:>5.0f} s{}{}{}  retries {}{}\n", s.elapsed_seconds, lane("memories", s.memories),
+                       lane("orders", s.orders), lane("events", s.events), retries(s),
                        s.last_failures.empty() ? "" : "  last: " + shorten(s.last_failures.front(), kFailureBytes));
 }
 
 std::string render_totals(const DemoState& s) {
     const auto duplicates = static_cast<std::int64_t>(s.memories.totals.duplicates);
     const std::int64_t handed_over = s.memories.counts.sent - duplicates;
-    std::string out = "\n" + sum_line("memories", s.memories) + sum_line("orders", s.orders);
+    std::string out =
+        "\n" + sum_line("memories", s.memories) + sum_line("orders", s.orders) + sum_line("events", s.events);
     out +=
         fmt::format("of the memories sent, {} were equal to one sent before and were not sent again: {} handed over\n",
                     duplicates, handed_over);
@@ -160,10 +170,15 @@ std::string render_totals(const DemoState& s) {
     out +=
         fmt::format("{} posts repeated an order that was accepted before, and stored nothing\n", s.orders_posted_again);
     out += taken_line("orders", s.orders.counts.sent, s.receiver.orders);
+    out += taken_line("events", s.events.counts.sent, s.receiver.events);
+    out += s.receiver.out_of_order == 0
+               ? std::string("of every order its events came first as written: created, paid, shipped\n")
+               : fmt::format("WRONG: {} events came before an earlier one of their order\n", s.receiver.out_of_order);
     out += fmt::format("it failed {} calls, refused {}, told {} to wait and answered {} late\n", s.receiver.failed,
                        s.receiver.refused, s.receiver.limited, s.receiver.late);
-    const boost::json::object line{
-        {"lanes", boost::json::object{{"memories", json_of(s.memories)}, {"orders", json_of(s.orders)}}}};
+    const boost::json::object line{{"lanes", boost::json::object{{"memories", json_of(s.memories)},
+                                                                 {"orders", json_of(s.orders)},
+                                                                 {"events", json_of(s.events)}}}};
     return out + boost::json::serialize(line) + "\n";
 }
 

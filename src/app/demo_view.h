@@ -28,6 +28,7 @@ struct DemoState {
     std::string api_address;
     DemoLane memories;
     DemoLane orders;
+    DemoLane events;
     std::int64_t orders_posted_again = 0;  // with a key that was accepted before
     ReceiverCounts receiver;
     std::vector<std::string> last_failures;  // newest first

@@ -68,6 +68,15 @@ void look_at_schema(const DatabaseConfig& config, store::Database& database, con
     }
 }
 
+void look_at_table(const LaneConfig& lane, store::Database& database, Findings& findings) {
+    const std::string check = "table of " + lane.options.name;
+    auto outbox = database.event_outbox(lane.events.table);
+    if (!outbox) return findings.push_back({check, false, outbox.error().message});
+    const auto inspected = (*outbox)->inspect();
+    if (!inspected) return findings.push_back({check, false, inspected.error().message});
+    for (const store::Finding& finding : *inspected) findings.push_back({check, finding.ok, finding.message});
+}
+
 void look_at_database(const Config& config, Log& log, Findings& findings) {
     if (is_absent_file(config.database, findings)) return;
     const auto database = open_database(config.database, log);
@@ -82,12 +91,19 @@ void look_at_database(const Config& config, Log& log, Findings& findings) {
     for (const store::Finding& finding : *inspected) {
         if (finding.check != "schema") findings.push_back(finding);  // said above, with what serve would do about it
     }
+    for (const LaneConfig& lane : config.lanes) {
+        if (lane.outbox == OutboxKind::events) look_at_table(lane, **database, findings);
+    }
 }
 
 std::string good_news(const LaneConfig& lane) {
     switch (lane.sink.type) {
         case SinkConfig::Type::http:
             return "the receiver accepts connections";
+        case SinkConfig::Type::kafka:
+        case SinkConfig::Type::rabbitmq:
+        case SinkConfig::Type::nats:
+            return "the broker answers";
         case SinkConfig::Type::console:
             return "messages are printed on standard output";
         case SinkConfig::Type::none:

@@ -11,6 +11,9 @@
 #include "app/null_sink.h"
 #include "sink/console/console_sink.h"
 #include "sink/http/http_sink.h"
+#include "sink/kafka/kafka_sink.h"
+#include "sink/nats/nats_sink.h"
+#include "sink/rabbitmq/rabbitmq_sink.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 
@@ -56,6 +59,12 @@ Result<std::unique_ptr<sink::Sink>> make_sink(const SinkConfig& config, Log& log
     switch (config.type) {
         case SinkConfig::Type::http:
             return sink::make_http_sink(config.http, log);
+        case SinkConfig::Type::kafka:
+            return sink::make_kafka_sink(config.kafka, log);
+        case SinkConfig::Type::rabbitmq:
+            return sink::make_rabbitmq_sink(config.rabbitmq, log);
+        case SinkConfig::Type::nats:
+            return sink::make_nats_sink(config.nats, log);
         case SinkConfig::Type::console:
             return sink::make_console_sink(stdout);
         case SinkConfig::Type::none:
@@ -90,6 +99,13 @@ Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const
         return tl::unexpected(Error{sink.error().error_class, sink.error().code,
                                     fmt::format("lanes.{}.sink: {}", config.options.name, sink.error().message)});
     }
+    if (config.outbox == OutboxKind::events) {
+        auto outbox = database.event_outbox(config.events.table);
+        if (!outbox) return tl::unexpected(outbox.error());
+        relay::RelayOptions options = config.events.relay;
+        options.owner = std::move(worker_id);
+        return std::make_unique<LaneUnit>(std::move(options), std::move(*outbox), std::move(*sink), observer, log);
+    }
     lane::LaneOptions options = config.options;
     options.worker_id = std::move(worker_id);
     auto outbox = config.outbox == OutboxKind::orders ? database.orders_outbox(orders) : database.memory_outbox();
@@ -101,10 +117,21 @@ LaneUnit::LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> out
     : name_(options.name),
       outbox_(std::move(outbox)),
       sink_(std::move(sink)),
-      lane_(std::move(options), *outbox_, *sink_, clock_, random_, observer, log) {}
+      runner_(std::make_unique<lane::Lane>(std::move(options), *outbox_, *sink_, clock_, random_, observer, log)) {}
+
+LaneUnit::LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox,
+                   std::unique_ptr<sink::Sink> sink, lane::Observer& observer, Log& log)
+    : name_(options.name),
+      events_(std::move(outbox)),
+      sink_(std::move(sink)),
+      runner_(std::make_unique<relay::Relay>(std::move(options), *events_, *sink_, clock_, random_, observer, log)) {}
+
+Result<double> LaneUnit::lag_seconds() {
+    return outbox_ != nullptr ? outbox_->lag_seconds() : events_->lag_seconds();
+}
 
 void LaneUnit::stop(Duration patience) {
-    lane_.stop(patience);
+    runner_->stop(patience);
     sink_->stop(Duration::zero());
 }
 

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "deliverd/result.h"
 #include "lane/lane.h"
+#include "relay/relay.h"
 #include "sink/sink.h"
 #include "store/database.h"
 
@@ -64,23 +65,29 @@ public:
                                                   std::string worker_id, store::Database& database,
                                                   lane::Observer& observer, Log& log);
 
+    /// A lane that claims rows.
     LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
              lane::Observer& observer, Log& log);
+    /// A lane that relays events in order.
+    LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox, std::unique_ptr<sink::Sink> sink,
+             lane::Observer& observer, Log& log);
 
-    [[nodiscard]] lane::Lane& lane() { return lane_; }
-    [[nodiscard]] store::Outbox& outbox() { return *outbox_; }
+    [[nodiscard]] lane::Runner& lane() { return *runner_; }
     [[nodiscard]] const std::string& name() const { return name_; }
+    /// The outbox's lag_seconds().
+    [[nodiscard]] Result<double> lag_seconds();
 
     /// The lane's stop(), then the sink's.
     void stop(Duration patience);
 
 private:
     std::string name_;
-    std::unique_ptr<store::Outbox> outbox_;
+    std::unique_ptr<store::Outbox> outbox_;       // one of the two
+    std::unique_ptr<store::EventOutbox> events_;  // is set
     std::unique_ptr<sink::Sink> sink_;
     SystemClock clock_;
     SystemRandom random_;
-    lane::Lane lane_;
+    std::unique_ptr<lane::Runner> runner_;
 };
 
 }  // namespace deliverd::app

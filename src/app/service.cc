@@ -41,12 +41,13 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     SystemRandom random;
     worker_ = make_worker_id(random);
     if (auto added = add_lanes(config, also); !added) return added;
+    if (auto opened = open_upkeep(config); !opened) return opened;
     open_intake(config);
     if (auto started = start_server(config); !started) return started;
     log_.open();
     warn_of_orders_nobody_sends(config);
     for (RunningLane& lane : lanes_) lane.unit->lane().start();
-    start_upkeep(config.upkeep);
+    upkeep_->start();
     refresher_ = std::thread([this] { refresh_gauges(); });
     return {};
 }
@@ -81,12 +82,23 @@ void Service::open_intake(const Config& config) {
     intake_ = std::make_unique<orders::Intake>(options, *orders_, log_);
 }
 
-void Service::start_upkeep(const UpkeepConfig& config) {
+Result<void> Service::open_upkeep(const Config& config) {
     upkeep_store_ = database_->upkeep();
-    std::vector<lane::Chore> chores{{"purge_ledger", config.ledger_purge_interval, config.batch_size,
+    std::vector<lane::Chore> chores{{"purge_ledger", config.upkeep.ledger_purge_interval, config.upkeep.batch_size,
                                      [this](std::int32_t piece) { return upkeep_store_->purge_ledger(piece); }}};
+    for (const LaneConfig& lane : config.lanes) {
+        if (lane.outbox != OutboxKind::events) continue;
+        auto outbox = database_->event_outbox(lane.events.table);
+        if (!outbox) return tl::unexpected(outbox.error());
+        const auto purge = [events = outbox->get(), keep = lane.events.keep_published](std::int32_t piece) {
+            return events->remove_published(keep, piece);
+        };
+        event_tables_.push_back(std::move(*outbox));
+        chores.push_back({"purge_published_" + lane.options.name, config.upkeep.outbox_purge_interval,
+                          config.upkeep.batch_size, purge});
+    }
     upkeep_ = std::make_unique<lane::Upkeep>(std::move(chores), *upkeep_store_, worker_, clock_, log_);
-    upkeep_->start();
+    return {};
 }
 
 /// The API takes orders in any case: another process may have the lane.
@@ -125,7 +137,7 @@ void Service::refresh_gauges() {
         lock.unlock();
         for (const RunningLane& lane : lanes_) {
             // An unreachable database is told by the lane and by /readyz; the gauge keeps its last value.
-            if (const auto lag = lane.unit->outbox().lag_seconds()) lane.metrics->set_oldest_due(*lag);
+            if (const auto lag = lane.unit->lag_seconds()) lane.metrics->set_oldest_due(*lag);
         }
         lock.lock();
         refresh_wake_.wait_for(lock, kGaugeInterval, [this] { return refresh_ends_; });

@@ -57,7 +57,7 @@ private:
     Result<void> add_lanes(const Config& config, lane::Observer* also);
     void open_intake(const Config& config);
     Result<void> start_server(const Config& config);
-    void start_upkeep(const UpkeepConfig& config);
+    Result<void> open_upkeep(const Config& config);
     void warn_of_orders_nobody_sends(const Config& config);
     void refresh_gauges();
     [[nodiscard]] std::string database_problem();
@@ -74,6 +74,7 @@ private:
     std::string worker_;
     const SystemClock clock_;
     std::unique_ptr<store::Upkeep> upkeep_store_;
+    std::vector<std::unique_ptr<store::EventOutbox>> event_tables_;  // those the upkeep cleans
     std::unique_ptr<lane::Upkeep> upkeep_;
     std::atomic<bool> stopping_ = false;
     std::atomic<bool> hurried_ = false;

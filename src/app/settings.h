@@ -15,9 +15,10 @@ enum class SettingType {
     integer,
     number,
     boolean,
-    seconds,   // a number, or a number with ms, s, m, h or d behind it
-    choice,    // one of `choices`
-    text_map,  // any names, text values
+    seconds,    // a number, or a number with ms, s, m, h or d behind it
+    choice,     // one of `choices`
+    text_map,   // any names, text values; or one of `choices`, the name of a ready-made map
+    text_list,  // texts, or one with commas; kept with commas
 };
 
 struct Setting {
@@ -30,13 +31,17 @@ struct Setting {
     std::string_view choices = {};  // "a|b|c"
     std::string_view unit = {};
     bool secret = false;                       // masked wherever it is shown; also accepted as <name>_file
-    std::string_view orders_fallback = {};     // in a lane with `outbox: orders`, where its default is another
-    std::string_view orders_environment = {};  // a variable that wins over the file in such a lane
-    std::string_view only_outbox = {};         // the one kind of outbox a lane's setting is for; empty: all
+    std::string_view others = {};              // other defaults: "orders=32|events=500", by a lane's outbox or sink
+    std::string_view orders_environment = {};  // a variable that wins over the file in a lane with `outbox: orders`
+    std::string_view only_outbox = {};         // the kinds of outbox a lane's setting is for, "a|b"; empty: all
+    std::string_view only_sink = {};           // the types of sink a sink's setting is for, "a|b"; empty: all
 };
 
 /// In the order of the documentation. Lives as long as the program.
 [[nodiscard]] std::span<const Setting> settings();
+
+/// Whether `word` is one of the words in "a|b|c".
+[[nodiscard]] bool is_listed(std::string_view words, std::string_view word);
 
 /// The setting with this pattern ("lanes.*.sink.url"), or null.
 [[nodiscard]] const Setting* find_setting(std::string_view pattern);

@@ -57,6 +57,8 @@ std::string to_line(const Message& message) {
                                 {"key", message.key},
                                 {"type", message.type},
                                 {"content_type", message.content_type}};
+    if (!message.topic.empty()) line["topic"] = message.topic;
+    if (!message.created_at.empty()) line["created_at"] = message.created_at;
     boost::json::array headers;
     for (const auto& [name, value] : message.headers) headers.push_back(boost::json::array{name, value});
     line["headers"] = std::move(headers);

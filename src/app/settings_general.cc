@@ -1,0 +1,129 @@
+#include <array>
+
+#include "app/settings_tables.h"
+
+namespace deliverd::app {
+
+namespace {
+
+using enum SettingType;
+
+constexpr double kDay = 86400;
+constexpr double kMaxCount = 1'000'000;
+constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
+
+// NOLINTNEXTLINE(cert-err58-cpp): constexpr data
+constexpr auto kSettings = std::to_array<Setting>({
+    {"app.name", text, "deliverd", "Shown in logs and `config show`."},
+    {"app.environment", text, "production", "Shown in logs and `config show`."},
+
+    {"server.host", text, "127.0.0.1", "Address the API listens on. Anything but loopback needs `auth`."},
+    {"server.port", integer, "8080", "Port the API listens on; 0 takes any free one.", 0, 65535},
+    {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
+    {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
+    {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},
+    {"server.max_connections", integer, "1024",
+     "A further connection takes the place of the one that has waited longest for a request, or else for its body; "
+     "when "
+     "all have one, it is answered 503.",
+     1, 65535},
+    {"server.max_queued_requests", integer, "1024", "Requests waiting for a handler; further ones get 503.", 1,
+     kMaxCount},
+    {"server.max_header_bytes", integer, "16384", "Longest request header.", 512, kMaxBytes, "", "bytes"},
+    {"server.max_body_bytes", integer, "1048576", "Longest request body; more is 413.", 1024, kMaxBytes, "", "bytes"},
+    {"server.header_timeout_seconds", seconds, "10", "A client must have sent its header by then.", 0.1, kDay, "", "s"},
+    {"server.body_timeout_seconds", seconds, "30", "And its body by then.", 0.1, kDay, "", "s"},
+    {"server.idle_timeout_seconds", seconds, "60", "A connection without a request is closed.", 0.1, kDay, "", "s"},
+    {"server.write_timeout_seconds", seconds, "30", "A client must have taken its answer by then.", 0.1, kDay, "", "s"},
+
+    {.path = "database.url",
+     .type = text,
+     .fallback = "sqlite:./deliverd.db",
+     .doc = "`postgres://user@host:5432/name` or `sqlite:PATH`. `DATABASE_URL` wins over it, `--database` over both.",
+     .secret = true},
+    {"database.host", text, "", "Instead of `url`: the PostgreSQL server. Not together with `url`."},
+    {"database.port", integer, "5432", "With `host`.", 1, 65535},
+    {"database.name", text, "", "With `host`: the database."},
+    {"database.user", text, "", "With `host`: the role."},
+    {.path = "database.password",
+     .type = text,
+     .fallback = "",
+     .doc = "Used for the URL in force unless that carries one itself.",
+     .secret = true},
+    {.path = "database.ssl_mode",
+     .type = choice,
+     .fallback = "",
+     .doc = "With `host`: as in libpq; without it, libpq's default.",
+     .choices = "disable|allow|prefer|require|verify-ca|verify-full"},
+    {"database.max_open_conns", integer, "8", "PostgreSQL connections this process opens at most.", 1, 1000},
+    {"database.max_idle_conns", integer, "", "Accepted for older files; without effect: open connections are kept.", 0,
+     1000},
+    {"database.conn_max_lifetime", seconds, "",
+     "Accepted for older files; without effect: broken connections are replaced.", 0, kDay, "", "s"},
+    {"database.schema", text, "public", "PostgreSQL schema of the outbox tables."},
+    {"database.auto_migrate", boolean, "false",
+     "Let `serve` and `worker` upgrade a PostgreSQL schema. SQLite is always upgraded."},
+    {"database.connect_timeout_seconds", seconds, "5", "PostgreSQL.", 0.1, 3600, "", "s"},
+    {"database.statement_timeout_seconds", seconds, "30", "PostgreSQL cancels a statement after this.", 0.1, 3600, "",
+     "s"},
+    {"database.lock_timeout_seconds", seconds, "5", "PostgreSQL gives up waiting for a lock after this.", 0.1, 3600, "",
+     "s"},
+    {"database.pool_wait_seconds", seconds, "10", "Longest wait for a free connection.", 0.1, 3600, "", "s"},
+    {"database.busy_timeout_seconds", seconds, "5", "Longest wait for SQLite's write lock.", 0.1, 3600, "", "s"},
+
+    {.path = "auth.mode",
+     .type = choice,
+     .fallback = "",
+     .doc = "`none` states that something else guards the door; `tokens` is what a list of tokens means anyway.",
+     .choices = "none|tokens"},
+    {"auth.tokens[].name", text, "", "Who it is: stands in logs and in the audit."},
+    {.path = "auth.tokens[].role",
+     .type = choice,
+     .fallback = "viewer",
+     .doc = "viewer reads, operator also changes, admin also deletes.",
+     .choices = "viewer|operator|admin"},
+    {"auth.tokens[].sha256", text, "",
+     "Hex SHA-256 of the token, as `sha256sum` prints it for a file without a line break."},
+
+    {.path = "log.level",
+     .type = choice,
+     .fallback = "info",
+     .doc = "The least that is written.",
+     .choices = "debug|info|warn|error"},
+    {.path = "log.format",
+     .type = choice,
+     .fallback = "auto",
+     .doc = "auto: human on a terminal, JSON otherwise.",
+     .choices = "auto|human|json"},
+
+    {"kafka.brokers", text_list, "", "Where the kafka sinks go that name no brokers themselves."},
+    {.path = "kafka.security_protocol",
+     .type = choice,
+     .fallback = "PLAINTEXT",
+     .doc = "How the brokers are spoken to; the rest of SASL and TLS stands in `librdkafka`.",
+     .choices = "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL"},
+    {.path = "kafka.librdkafka",
+     .type = text_map,
+     .fallback = "",
+     .doc = "librdkafka's own settings for every kafka sink, such as `sasl.username`. The values are shown masked.",
+     .secret = true},
+
+    {"orders.ledger_ttl_hours", number, "48", "How long the ledger keeps a broker's answer for callers who ask again.",
+     0.0001, 24 * 3650},
+    {"orders.max_waiting", integer, "4096", "Orders waiting to be stored; further ones get 503.", 1, kMaxCount},
+    {"orders.group_size", integer, "64", "Orders stored with one commit at most.", 1, 10000},
+    {"orders.writers", integer, "2", "Commits on their way at once.", 1, 64},
+
+    {"upkeep.ledger_purge_seconds", seconds, "3600", "How often expired ledger rows are deleted.", 0.1, kDay, "", "s"},
+    {"upkeep.outbox_purge_seconds", seconds, "60",
+     "How often published events past their `keep_published` are deleted.", 0.1, kDay, "", "s"},
+    {"upkeep.batch_size", integer, "1000", "Rows a delete takes, so that none holds locks for long.", 1, 100000},
+});
+
+}  // namespace
+
+std::span<const Setting> general_settings() {
+    return kSettings;
+}
+
+}  // namespace deliverd::app

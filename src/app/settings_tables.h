@@ -1,0 +1,14 @@
+// The parts of the one list of settings (settings.h), a file each because together they are too long for one.
+#pragma once
+
+#include <span>
+
+#include "app/settings.h"
+
+namespace deliverd::app {
+
+[[nodiscard]] std::span<const Setting> general_settings();
+[[nodiscard]] std::span<const Setting> lane_settings();
+[[nodiscard]] std::span<const Setting> sink_settings();
+
+}  // namespace deliverd::app
