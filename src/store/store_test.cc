@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "base/text.h"
+#include "store/event_row.h"
 #include "store/memory_message.h"
 #include "store/migration_plan.h"
 #include "store/order_row.h"
@@ -104,6 +105,53 @@ TEST(WaitLimit, CapsDeadlinesAndIsOnlyEverBroughtForward) {
     EXPECT_TRUE(limit.passed());
     limit.set(std::chrono::hours(1));
     EXPECT_TRUE(limit.passed()) << "a hurried stop stays hurried";
+}
+
+TEST(EventHeaders, AreTheEntriesInOrderWithTheirOwnText) {
+    using Headers = std::vector<std::pair<std::string, std::string>>;
+    EXPECT_EQ(event_headers("{}"), Headers());
+    EXPECT_EQ(
+        event_headers(R"( { "b" : "x y", "a": 1.50 ,"n":null,"q":"say \"hi\" \u00fc","o": {"k": ["}", 1]} } )"),
+        (Headers{{"b", "x y"}, {"a", "1.50"}, {"n", "null"}, {"q", "say \"hi\" ü"}, {"o", R"({"k": ["}", 1]})"}}));
+    for (const char* other :
+         {"", "[]", "7", "{", R"({"a")", R"({"a":})", R"({"a":1)", R"({"a":"x)", R"({"a":[1})", R"({"a":"\)"}) {
+        EXPECT_EQ(event_headers(other), Headers()) << other;
+    }
+}
+
+TEST(EventTableCheck, RefusesWhatCannotBeRelayed) {
+    const auto refused = [](const std::function<void(EventTable&)>& change) {
+        EventTable table{.lane = "events"};
+        change(table);
+        const auto answer = check_event_table(table);
+        return answer ? std::string() : answer.error().code + ": " + answer.error().message;
+    };
+    EXPECT_EQ(refused([](EventTable&) {}), "");
+    EXPECT_EQ(refused([](EventTable& table) { table.columns = EventColumns::debezium(); }), "");
+    EXPECT_EQ(refused([](EventTable& table) { table.columns.event_id = "id"; }), "");
+    EXPECT_THAT(refused([](EventTable& table) { table.lane = ""; }), HasSubstr("bad_argument: lane"));
+    EXPECT_THAT(refused([](EventTable& table) { table.table = "a.b.c"; }), HasSubstr("schema.name"));
+    EXPECT_THAT(refused([](EventTable& table) { table.columns.payload = ""; }), HasSubstr("columns.payload"));
+    EXPECT_THAT(refused([](EventTable& table) { table.columns.dead_at = ""; }), HasSubstr("or none"));
+    EXPECT_THAT(refused([](EventTable& table) { table.columns.published = ""; }), HasSubstr("published_at"));
+    EXPECT_THAT(refused([](EventTable& table) { table.columns.metadata = "payload"; }), HasSubstr("twice"));
+    EXPECT_THAT(refused([](EventTable& table) { table.shards = 0; }), HasSubstr("between 1 and"));
+    EXPECT_THAT(refused([](EventTable& table) { table.shards = kMaxShards + 1; }), HasSubstr("between 1 and"));
+}
+
+TEST(ShardShare, IsEvenAndTheSharesMakeTheWhole) {
+    for (const std::int32_t shards : {1, 7, 64}) {
+        for (std::int32_t relays = 1; relays < 70; ++relays) {
+            std::int32_t sum = 0;
+            for (std::int32_t rank = 0; rank < relays; ++rank) {
+                const std::int32_t share = shard_share(shards, relays, rank);
+                EXPECT_LE(shards / relays, share);
+                EXPECT_LE(share, shards / relays + 1);
+                sum += share;
+            }
+            EXPECT_EQ(sum, shards);
+        }
+    }
 }
 
 constexpr std::array<Migration, 3> kWanted = {Migration{1, "one", "create table ${schema}.a (); -- ${schema}"},
