@@ -34,7 +34,7 @@ begin
     -- What failed and waits: by aggregate, because what comes after it waits as well, and by time.
     create index outbox_waiting_aggregate on ${schema}.outbox (aggregate_id, id)
         where retry_count > 0 and not published and dead_at is null;
-    create index outbox_waiting_due on ${schema}.outbox (next_attempt_at, id)
+    create index outbox_waiting_due on ${schema}.outbox (coalesce(next_attempt_at, '-infinity'::timestamptz), id)
         where retry_count > 0 and not published and dead_at is null;
     -- What was given up, and what `on_dead: block` keeps behind it.
     create index outbox_dead on ${schema}.outbox (aggregate_id, id) where dead_at is not null;
@@ -72,7 +72,8 @@ create table deliverd.event_failures (
     primary key (lane, row_id)
 );
 create index event_failures_aggregate on deliverd.event_failures (lane, aggregate_id);
-create index event_failures_due on deliverd.event_failures (lane, next_attempt_at) where dead_at is null;
+create index event_failures_due on deliverd.event_failures
+    (lane, coalesce(next_attempt_at, '-infinity'::timestamptz)) where dead_at is null;
 
 -- One notification a transaction at most, and only while a relay sleeps: a commit that notifies waits for all others
 -- that do. `set deliverd.notify = off` (session, role or database) does without; then the relay's next look finds it.
@@ -125,5 +126,66 @@ begin
     values (add_event.aggregate_id, add_event.event_type, add_event.payload, coalesce(add_event.metadata, '{}'))
     returning id into new_id;
     return new_id;
+end
+$$;
+
+-- The first range partition of a table that only has rows published longer ago than that, behind which there are others;
+-- no row when there is none. Locks nothing. An empty partition is not it: it may be meant for what is to come.
+create function deliverd.published_partition(
+    parent regclass, id_column name, published_column name, published_at_column name, age interval)
+returns table (child regclass, rows bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = on
+as $$
+declare
+    last_id bigint;
+    young boolean;
+    followed boolean;
+begin
+    for child in
+        select c.oid::regclass
+        from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = parent and c.relkind = 'r' and pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT'
+        order by c.oid
+    loop
+        execute format('select exists (select from %s where (%I and %I < now() - $1) is not true)',
+                       child, published_column, published_at_column)
+            into young using age;
+        continue when young;
+        execute format('select max(%I), count(*) from %s', id_column, child) into last_id, rows;
+        continue when rows = 0;
+        execute format('select exists (select from %s where %I > $1)', parent, id_column)
+            into followed using last_id;
+        continue when not followed;
+        return next;
+        return;
+    end loop;
+end
+$$;
+
+-- Drops a partition that published_partition() answered; false when someone is in the way or a row was added meanwhile.
+-- Writers wait for as long as this does: the caller sets lock_timeout and statement_timeout to short times.
+create function deliverd.drop_published_partition(parent regclass, child regclass, published_column name)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    open_rows boolean;
+begin
+    -- The table before its part, as everyone who writes does it.
+    execute format('lock table only %s in access exclusive mode', parent);
+    execute format('lock table %s in access exclusive mode', child);
+    execute format('select exists (select from %s where %I is not true)', child, published_column) into open_rows;
+    if open_rows then
+        return false;
+    end if;
+    execute format('drop table %s', child);
+    return true;
+exception
+    when lock_not_available or query_canceled or insufficient_privilege or dependent_objects_still_exist
+         or deadlock_detected then
+        return false;
 end
 $$;

@@ -1,4 +1,7 @@
 #include "store/database_conformance.h"
+#include "store/events_conformance.h"
+#include "store/events_shards_conformance.h"
+#include "store/events_table_conformance.h"
 #include "store/lease_conformance.h"
 #include "store/orders_conformance.h"
 #include "store/orders_holding_conformance.h"
@@ -16,6 +19,10 @@ INSTANTIATE_TEST_SUITE_P(Postgres, OutboxConformance, ::testing::Values(kPostgre
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersConformance, ::testing::Values(kPostgres));
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersOutboxConformance, ::testing::Values(kPostgres));
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersHoldingConformance, ::testing::Values(kPostgres));
+const EventsKind kEvents{kPostgres, "deliverd.shards", "deliverd.relays", "deliverd.event_failures"};
+INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, EventShardsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));
 INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,

@@ -266,6 +266,19 @@ Result<void> Connection::script(const std::string& sql, Effect effect, Deadline 
     return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
 }
 
+Result<bool> Connection::wait_for_notification(Deadline deadline) {
+    struct Free {
+        void operator()(PGnotify* notification) const { PQfreemem(notification); }
+    };
+    for (;;) {
+        bool heard = false;
+        while (std::unique_ptr<PGnotify, Free>(PQnotifies(connection_.get())) != nullptr) heard = true;
+        if (heard) return true;
+        if (!wait(POLLIN, deadline)) return false;
+        if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(Effect::read, true));
+    }
+}
+
 std::string place_of(const std::string& conninfo) {
     struct Free {
         void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }

@@ -66,6 +66,10 @@ public:
     /// its own unless one is open.
     Result<void> script(const std::string& sql, Effect effect, Deadline deadline);
 
+    /// After LISTEN: true when notifications came (all that did are taken), false when none did until `deadline` or the
+    /// limit.
+    Result<bool> wait_for_notification(Deadline deadline);
+
     /// False after anything that leaves the connection in doubt: throw it away then.
     [[nodiscard]] bool usable() const { return !broken_; }
     /// Nothing has come in while it lay idle. What does come is the server saying goodbye.

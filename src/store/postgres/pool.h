@@ -62,6 +62,8 @@ public:
     /// Ends every wait, for connections and on them, `at_most` from now; those under way as well.
     void limit_waits(Duration at_most);
 
+    [[nodiscard]] const PoolOptions& options() const { return options_; }
+
     /// Of the last server reached, as libpq numbers it; 0 before that.
     [[nodiscard]] int server_version() const;
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "store/event_row.h"
+#include "store/postgres/event_outbox.h"
 #include "store/postgres/lease_session.h"
 #include "store/postgres/migrator.h"
 #include "store/postgres/orders.h"
@@ -19,7 +21,10 @@ using postgres::Effect;
 class PostgresDatabase final : public Database {
 public:
     PostgresDatabase(PostgresOptions options, Log& log)
-        : options_(std::move(options)), place_(postgres::place_of(options_.conninfo)), pool_(pool_options(), log) {}
+        : options_(std::move(options)),
+          place_(postgres::place_of(options_.conninfo)),
+          log_(log),
+          pool_(pool_options(), log) {}
 
     std::string describe() const override {
         const int version = pool_.server_version();
@@ -52,8 +57,9 @@ public:
         return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);
     }
 
-    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& /*table*/) override {
-        return permanent("bad_argument", "not here yet");
+    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {
+        if (auto ok = check_event_table(table); !ok) return Failure(std::move(ok.error()));
+        return std::make_unique<postgres::PostgresEventOutbox>(pool_, log_, options_.schema, table);
     }
 
     Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> /*audit_actor*/) override {
@@ -100,6 +106,7 @@ private:
 
     const PostgresOptions options_;
     const std::string place_;
+    Log& log_;
     postgres::Pool pool_;
 };
 

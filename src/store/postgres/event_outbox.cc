@@ -1,0 +1,238 @@
+#include "store/postgres/event_outbox.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "store/event_row.h"
+#include "store/postgres/batch_outbox.h"
+#include "store/postgres/cells.h"
+#include "store/postgres/event_ids.h"
+#include "store/postgres/event_listener.h"
+#include "store/postgres/event_rows.h"
+#include "store/postgres/event_settle.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+constexpr std::int64_t kFirstId = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kLastId = std::numeric_limits<std::int64_t>::max();
+
+/// For a statement that is to read the whole table: the lanes' planner settings are for looking rows up.
+Step whole_table() {
+    static const Statement kWhole{"whole_table",
+                                  "select set_config('enable_seqscan', 'on', true),"
+                                  " set_config('enable_hashjoin', 'on', true)"};
+    static const Params kNone;
+    return Step{&kWhole, &kNone};
+}
+
+Result<void> check_read(const EventRead& request) {
+    for (const auto& [name, value] : {std::pair("limit", request.limit), std::pair("due_limit", request.due_limit),
+                                      std::pair("follow_limit", request.follow_limit)}) {
+        if (value < 0) return permanent("bad_argument", std::string(name) + " must not be negative");
+    }
+    return {};
+}
+
+Result<std::int64_t> position(const char* name, const std::optional<RowId>& id, std::int64_t otherwise) {
+    if (!id) return otherwise;
+    const auto number = parse_number(*id);
+    if (!number) return permanent("bad_argument", std::string(name) + " is not an id of this table");
+    return *number;
+}
+
+/// Limit [, after, up to].
+Result<Params> forward_params(const EventRead& request, IdKind ids) {
+    Params params;
+    params.int32(request.limit);
+    if (ids == IdKind::uuid) return params;
+    auto after = position("after", request.after, kFirstId);
+    if (!after) return Failure(std::move(after.error()));
+    auto up_to = position("up_to", request.up_to, kLastId);
+    if (!up_to) return Failure(std::move(up_to.error()));
+    params.int64(*after).int64(*up_to);
+    return params;
+}
+
+/// Aggregates [, positions], limit.
+Result<Params> follow_params(const EventRead& request, IdKind ids) {
+    std::vector<std::optional<std::string>> aggregates;
+    std::vector<std::int64_t> positions;
+    for (const EventFollow& follow : request.follow) {
+        auto after = ids == IdKind::uuid ? Result<std::int64_t>(0) : position("after", follow.after, kFirstId);
+        if (!after) return Failure(std::move(after.error()));
+        aggregates.emplace_back(follow.aggregate_id);
+        positions.push_back(*after);
+    }
+    Params params;
+    params.text_array(aggregates);
+    if (ids == IdKind::number) params.int64_array(positions);
+    params.int32(request.follow_limit);
+    return params;
+}
+
+}  // namespace
+
+Result<PostgresEventOutbox::KnownPtr> PostgresEventOutbox::known(Connection& connection) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (known_ != nullptr) return known_;
+    }
+    auto shape = read_shape(connection, place_, table_.columns);
+    if (!shape) return Failure(std::move(shape.error()));
+    if (auto ok = check_shape(*shape, place_, table_.columns); !ok) return Failure(std::move(ok.error()));
+    EventStatements sql(table_, place_, *shape, schema_);
+    auto made = std::make_shared<const Known>(Known{std::move(*shape), std::move(sql)});
+    const std::lock_guard lock(mutex_);
+    known_ = made;
+    return made;
+}
+
+void PostgresEventOutbox::forget_if_changed(const Error& error) {
+    if (error.code != "db_error") return;
+    const std::lock_guard lock(mutex_);
+    known_ = nullptr;
+}
+
+bool PostgresEventOutbox::all_shards(const std::vector<std::int32_t>& shards) const {
+    std::vector<bool> asked(static_cast<std::size_t>(table_.shards));
+    for (const std::int32_t shard : shards) {
+        if (shard >= 0 && shard < table_.shards) asked[static_cast<std::size_t>(shard)] = true;
+    }
+    return std::ranges::find(asked, false) == asked.end();
+}
+
+void PostgresEventOutbox::add_tail(Params& params, const Known& known, const EventRead& request, bool all) const {
+    if (!all) params.int32_array(request.shards);
+    if (!known.sql.own_failures) params.text(table_.lane);
+}
+
+Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
+    if (auto ok = check_read(request); !ok) return Failure(std::move(ok.error()));
+    if (request.shards.empty()) return EventBatch();
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto known = this->known(**connection);
+    if (!known) return Failure(std::move(known.error()));
+    const bool all = all_shards(request.shards);
+    const ReadStatements& sql = all ? (*known)->sql.of_all : (*known)->sql.of_some;
+
+    struct Part {
+        EventOrigin origin;
+        Step step;
+    };
+    std::array<Params, 3> params;
+    std::vector<Part> parts;
+    if (request.due_limit > 0) {
+        params[0].int32(request.due_limit);
+        parts.push_back({EventOrigin::due, Step{&sql.due, &params[0]}});
+    }
+    auto follow = follow_params(request, (*known)->sql.ids);
+    if (!follow) return Failure(std::move(follow.error()));
+    if (request.follow_limit > 0 && !request.follow.empty()) {
+        params[1] = std::move(*follow);
+        parts.push_back({EventOrigin::follow, Step{&sql.follow, &params[1]}});
+    }
+    auto forward = forward_params(request, (*known)->sql.ids);
+    if (!forward) return Failure(std::move(forward.error()));
+    if (request.limit > 0) {
+        params[2] = std::move(*forward);
+        parts.push_back({EventOrigin::forward, Step{&sql.forward, &params[2]}});
+    }
+    EventBatch batch;
+    if (parts.empty()) return batch;
+    for (Params& each : params) add_tail(each, **known, request, all);
+    std::vector<Step> steps;
+    for (const Part& part : parts) steps.push_back(part.step);
+    auto results = (*connection)->run(steps, Effect::read, (*connection)->statement_deadline());
+    if (!results) {
+        forget_if_changed(results.error());
+        return Failure(std::move(results.error()));
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        append_event_rows(batch.rows, (*results)[i].get(), parts[i].origin, parts[i].origin == EventOrigin::forward);
+    }
+    return batch;
+}
+
+Result<std::vector<EventSettled>> PostgresEventOutbox::settle(std::string_view owner,
+                                                              std::span<const EventSettlement> settlements) {
+    if (auto ok = check_owner(owner); !ok) return Failure(std::move(ok.error()));
+    if (settlements.empty()) return std::vector<EventSettled>();
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto known = this->known(**connection);
+    if (!known) return Failure(std::move(known.error()));
+    auto answers = settle_events(**connection, (*known)->sql, table_.lane, owner, settlements);
+    if (!answers) forget_if_changed(answers.error());
+    return answers;
+}
+
+std::unique_ptr<EventListener> PostgresEventOutbox::listen(std::function<void()> on_event) {
+    return make_event_listener(pool_.options(), log_, std::move(on_event));
+}
+
+Result<double> PostgresEventOutbox::lag_seconds() {
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto known = this->known(**connection);
+    if (!known) return Failure(std::move(known.error()));
+    const bool anew = lag_looks_.fetch_add(1) % kLagLooksFromTheBeginning == 0;
+    Params params;
+    if ((*known)->sql.ids == IdKind::number) params.int64(anew ? kFirstId : lag_from_.load());
+    if (!(*known)->sql.own_failures) params.text(table_.lane);
+    auto result =
+        (*connection)->run(Step{&(*known)->sql.lag, &params}, Effect::read, (*connection)->statement_deadline());
+    if (!result) {
+        forget_if_changed(result.error());
+        return Failure(std::move(result.error()));
+    }
+    if (PQntuples(result->get()) == 0) return 0.0;
+    lag_from_ = int64_at(result->get(), 0, 1);
+    return std::max(0.0, read_float64(PQgetvalue(result->get(), 0, 0)));
+}
+
+Result<OutboxCounts> PostgresEventOutbox::counts() {
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto known = this->known(**connection);
+    if (!known) return Failure(std::move(known.error()));
+    Params params;
+    if (!(*known)->sql.own_failures) params.text(table_.lane);
+    const std::array steps = {whole_table(), Step{&(*known)->sql.counts, &params}};
+    auto results = (*connection)->run(steps, Effect::read, (*connection)->statement_deadline());
+    if (!results) {
+        forget_if_changed(results.error());
+        return Failure(std::move(results.error()));
+    }
+    const PGresult* row = results->back().get();
+    return OutboxCounts{int64_at(row, 0, 0), int64_at(row, 0, 1), int64_at(row, 0, 2)};
+}
+
+Result<void> PostgresEventOutbox::ping(Duration deadline) {
+    return ping_server(pool_, deadline);
+}
+
+Result<std::int64_t> PostgresEventOutbox::remove_published(Duration age, std::int32_t limit) {
+    if (age < Duration::zero()) return permanent("bad_argument", "age must not be negative");
+    if (limit < 1) return permanent("bad_argument", "limit must be at least 1");
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto known = this->known(**connection);
+    if (!known) return Failure(std::move(known.error()));
+    auto removed = cleanup_.remove(**connection, (*known)->shape, age, limit);
+    if (!removed) forget_if_changed(removed.error());
+    return removed;
+}
+
+Result<std::vector<Finding>> PostgresEventOutbox::inspect() {
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    auto shape = read_shape(**connection, place_, table_.columns);
+    if (!shape) return Failure(std::move(shape.error()));
+    return findings_of(*shape, place_, table_.columns);
+}
+
+}  // namespace deliverd::store::postgres

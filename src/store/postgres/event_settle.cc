@@ -1,0 +1,192 @@
+#include "store/postgres/event_settle.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "store/postgres/cells.h"
+#include "store/postgres/event_ids.h"
+#include "store/settle_batch.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+bool failed(const EventSettlement& settlement) {
+    return settlement.settlement.kind == SettleKind::retry || settlement.settlement.kind == SettleKind::dead;
+}
+
+/// One settlement of the batch, with its id as the database takes it.
+struct Entry {
+    std::int64_t number = 0;  // 0 where ids are uuids
+    std::string_view uuid;    // empty where ids are numbers
+    std::size_t index = 0;
+    std::int32_t lease = 0;  // number of its lease in the batch, from 1
+
+    [[nodiscard]] auto key() const { return std::pair(number, uuid); }
+};
+
+/// The batch in order of its ids, each id once: a second settlement of a row finds it settled already.
+class Batch {
+public:
+    static Result<Batch> of(std::span<const EventSettlement> settlements, IdKind ids) {
+        Batch batch(settlements, ids);
+        batch.entries_.reserve(settlements.size());
+        for (std::size_t i = 0; i < settlements.size(); ++i) {
+            Entry entry;
+            entry.index = i;
+            const auto number =
+                ids == IdKind::number ? parse_number(settlements[i].row_id) : std::optional<std::int64_t>(0);
+            if (!number || (ids == IdKind::uuid && !is_uuid(settlements[i].row_id))) {
+                return permanent("bad_argument", "row_id is not an id of this table");
+            }
+            entry.number = *number;
+            if (ids == IdKind::uuid) entry.uuid = settlements[i].row_id;
+            batch.entries_.push_back(entry);
+        }
+        std::ranges::sort(batch.entries_, {}, [](const Entry& e) { return std::tuple(e.number, e.uuid, e.index); });
+        const auto rest = std::ranges::unique(batch.entries_, {}, &Entry::key);
+        batch.entries_.erase(rest.begin(), rest.end());
+        batch.number_leases();
+        return batch;
+    }
+
+    [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+
+    /// Lane, owner, leases, and of the settlements that failed, or of the others, ids, numbers of leases and failures.
+    [[nodiscard]] Params params(std::string_view lane, std::string_view owner, bool of_failed) const {
+        std::vector<std::int64_t> numbers;
+        std::vector<std::optional<std::string>> uuids;
+        std::vector<std::int32_t> leases;
+        std::vector<std::int32_t> failures;
+        for (const Entry& entry : entries_) {
+            const EventSettlement& settlement = settlements_[entry.index];
+            if (failed(settlement) != of_failed) continue;
+            if (ids_ == IdKind::number) {
+                numbers.push_back(entry.number);
+            } else {
+                uuids.emplace_back(entry.uuid);
+            }
+            leases.push_back(entry.lease);
+            failures.push_back(settlement.settlement.failures_before);
+        }
+        Params out;
+        out.text(lane).text(owner).int32_array(shards_).int64_array(tokens_);
+        if (ids_ == IdKind::number) {
+            out.int64_array(numbers);
+        } else {
+            out.text_array(uuids);
+        }
+        out.int32_array(leases).int32_array(failures);
+        if (of_failed) add_reasons(out);
+        return out;
+    }
+
+private:
+    Batch(std::span<const EventSettlement> settlements, IdKind ids) : settlements_(settlements), ids_(ids) {}
+
+    void number_leases() {
+        std::map<std::pair<std::int32_t, std::int64_t>, std::int32_t> numbers;  // in the order of the shards
+        const auto lease_of = [&](const Entry& entry) {
+            const ShardLease& lease = settlements_[entry.index].lease;
+            return std::pair(lease.shard, lease.token);
+        };
+        for (const Entry& entry : entries_) numbers.emplace(lease_of(entry), 0);
+        for (auto& [lease, number] : numbers) {
+            shards_.push_back(lease.first);
+            tokens_.push_back(lease.second);
+            number = static_cast<std::int32_t>(shards_.size());
+        }
+        for (Entry& entry : entries_) entry.lease = numbers.at(lease_of(entry));
+    }
+    /// Notes, delays in seconds, 1 where it is given up.
+    void add_reasons(Params& out) const {
+        std::vector<std::optional<std::string>> notes;
+        std::vector<double> delays;
+        std::vector<std::int32_t> dead;
+        for (const Entry& entry : entries_) {
+            const EventSettlement& settlement = settlements_[entry.index];
+            if (!failed(settlement)) continue;
+            notes.push_back(settle_note(settlement.settlement));
+            delays.push_back(settle_delay_seconds(settlement.settlement));
+            dead.push_back(settlement.settlement.kind == SettleKind::dead ? 1 : 0);
+        }
+        out.text_array(notes).float64_array(delays).int32_array(dead);
+    }
+
+    std::span<const EventSettlement> settlements_;
+    IdKind ids_;
+    std::vector<Entry> entries_;
+    std::vector<std::int32_t> shards_;
+    std::vector<std::int64_t> tokens_;
+};
+
+/// What the settling statements answered.
+struct Settled {
+    std::vector<std::int64_t> numbers;
+    std::vector<std::string_view> uuids;  // in the results
+    std::vector<std::int32_t> held;       // numbers of leases
+
+    void add(const PGresult* result, IdKind ids) {
+        for (int row = 0; row < PQntuples(result); ++row) {
+            if (null_at(result, row, 0)) {
+                held.push_back(int32_at(result, row, 1));
+            } else if (ids == IdKind::number) {
+                numbers.push_back(int64_at(result, row, 0));
+            } else {
+                uuids.push_back(text_at(result, row, 0));
+            }
+        }
+    }
+    void sort() {
+        std::ranges::sort(numbers);
+        std::ranges::sort(uuids);
+    }
+    [[nodiscard]] bool applied(const Entry& entry) const {
+        return entry.uuid.empty() ? std::ranges::binary_search(numbers, entry.number)
+                                  : std::ranges::binary_search(uuids, entry.uuid);
+    }
+};
+
+std::vector<EventSettled> answers_of(std::size_t count, const std::vector<Entry>& entries, Settled& settled) {
+    if (settled.numbers.size() + settled.uuids.size() == count) {
+        return std::vector<EventSettled>(count, EventSettled::applied);
+    }
+    settled.sort();
+    // What is not among the entries is a second settlement of its row.
+    std::vector<EventSettled> answers(count, EventSettled::conflict);
+    for (const Entry& entry : entries) {
+        const bool held = std::ranges::find(settled.held, entry.lease) != settled.held.end();
+        answers[entry.index] = settled.applied(entry) ? EventSettled::applied
+                               : held                 ? EventSettled::conflict
+                                                      : EventSettled::fenced;
+    }
+    return answers;
+}
+
+}  // namespace
+
+Result<std::vector<EventSettled>> settle_events(Connection& connection, const EventStatements& sql,
+                                                std::string_view lane, std::string_view owner,
+                                                std::span<const EventSettlement> settlements) {
+    auto batch = Batch::of(settlements, sql.ids);
+    if (!batch) return Failure(std::move(batch.error()));
+    const bool some_failed = std::ranges::any_of(settlements, failed);
+    const bool some_sent = !std::ranges::all_of(settlements, failed);
+    const Params sent_params = some_sent ? batch->params(lane, owner, false) : Params();
+    const Params failed_params = some_failed ? batch->params(lane, owner, true) : Params();
+    // Both know all leases of the batch: they are locked in one order whichever comes first.
+    std::vector<Step> steps;
+    if (some_sent) steps.push_back(Step{&sql.settle_sent, &sent_params});
+    if (some_failed) steps.push_back(Step{&sql.settle_failed, &failed_params});
+    steps.front().point = "store.during_settle";
+    auto results = connection.run(steps, Effect::write, connection.statement_deadline());
+    if (!results) return Failure(std::move(results.error()));
+
+    Settled settled;
+    for (const PgResult& result : *results) settled.add(result.get(), sql.ids);
+    return answers_of(settlements.size(), batch->entries(), settled);
+}
+
+}  // namespace deliverd::store::postgres

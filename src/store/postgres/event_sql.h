@@ -1,0 +1,61 @@
+// The relay's statements on one event table, made for its shape.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "store/events.h"
+#include "store/postgres/connection.h"
+#include "store/postgres/event_shape.h"
+
+namespace deliverd::store::postgres {
+
+/// Columns of what the reading statements answer.
+enum EventColumn {
+    kEventId,
+    kEventAggregate,
+    kEventType,
+    kEventPayload,
+    kEventMessageId,
+    kEventMetadata,
+    kEventAggregateType,
+    kEventCreatedAt,
+    kEventNow,
+    kEventFailures,
+    kEventShard,
+    kEventXmin,          // strict_order only: the transaction that wrote the row …
+    kEventSnapshotXmin,  // … and those that are open: from here
+    kEventSnapshotXmax,  // … to before here
+};
+
+/// Of all shards, or of some: these take an array of them as their last parameter but the lane.
+struct ReadStatements {
+    Statement due;      // limit
+    Statement follow;   // aggregates, [positions,] limit
+    Statement forward;  // limit [, after, up to]
+};
+
+/// Positions are there only where ids are numbers. Where the table does not keep failures itself, each reading
+/// statement takes the lane as its last parameter.
+///
+/// The settling ones take lane, owner, shards, tokens (a pair is a lease), then ids and for each the number of its
+/// lease (from 1) and its failures; failed ones also notes, delays in seconds and 1 where it is given up. They answer
+/// the ids of those that applied, and with a null id the numbers of the leases that are held.
+struct EventStatements {
+    EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
+                    std::string_view audit_schema);
+
+    IdKind ids;
+    bool own_failures;
+    ReadStatements of_all;
+    ReadStatements of_some;
+    Statement settle_sent;
+    Statement settle_failed;
+    Statement lag;     // the id to look from, where ids are numbers; answers seconds, id [, lane]
+    Statement counts;  // [lane]; answers pending, sent, dead
+};
+
+/// Statements are told apart by their names: one for each text, however many tables and lanes there are.
+[[nodiscard]] Statement event_statement(std::string_view what, std::string sql);
+
+}  // namespace deliverd::store::postgres
