@@ -12,7 +12,8 @@
 // Threads: one Outbox (and its connection) is used by one thread at a time.
 // Blocking: each call is one round trip; it blocks for as long as the connection does.
 // Failure: an Error of code `bad_argument` (permanent; empty or too long aggregate or type, payload or metadata that is
-//   not JSON, metadata that is not an object, limit < 1), `db_timeout` / `db_error` (class as far as it is known).
+//   not JSON, metadata that is not an object, limit < 1), `db_timeout` / `db_error` / `db_unreachable` (class as far as
+//   it is known).
 #pragma once
 
 #include <cstdint>
@@ -75,7 +76,7 @@ public:
     /// Open events, oldest first: for programs that publish by themselves, and for looking.
     virtual Result<std::vector<Event>> fetch_unpublished(std::int32_t limit = kDefaultEventLimit) = 0;
 
-    /// False: unknown, or published already; nothing changed.
+    /// False: unknown, or published already; nothing changed. A dead event is dead no longer then.
     virtual Result<bool> mark_published(std::int64_t id) = 0;
 
     /// Counts one failed attempt of an open event; answers the count, none when it is unknown or not open.
@@ -88,7 +89,8 @@ public:
     /// Reads the whole table.
     virtual Result<OutboxStats> stats() = 0;
 
-    /// All events of one aggregate, published ones too, oldest first.
+    /// All events of one aggregate, published ones too, oldest first. Published ones have no index by aggregate: reads
+    /// the table until the limit is reached.
     virtual Result<std::vector<Event>> by_aggregate(std::string_view aggregate_id,
                                                     std::int32_t limit = kDefaultEventLimit) = 0;
 

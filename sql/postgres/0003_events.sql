@@ -189,3 +189,152 @@ exception
         return false;
 end
 $$;
+
+-- For programs that publish by themselves and for people; what a relay does is elsewhere. PL/pgSQL throughout: where
+-- `outbox` is another program's table, its missing columns show when a function is called, not when it is made.
+-- deliverd.event instead of the table's own type: nothing here keeps the table from being replaced by a partitioned one.
+create type deliverd.event as (
+    id              bigint,
+    aggregate_id    text,
+    event_type      text,
+    payload         jsonb,
+    created_at      timestamptz,
+    published_at    timestamptz,
+    published       boolean,
+    event_id        uuid,
+    metadata        jsonb,
+    retry_count     int,
+    next_attempt_at timestamptz,
+    last_error      text,
+    dead_at         timestamptz
+);
+
+-- Open events, oldest first.
+create function deliverd.fetch_unpublished("limit" int default 100)
+returns setof deliverd.event
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if fetch_unpublished."limit" is null or fetch_unpublished."limit" < 1 then
+        raise exception 'limit is %: at least 1 row must be asked for', fetch_unpublished."limit" using errcode = '22023';
+    end if;
+    return query
+        select o.id, o.aggregate_id::text, o.event_type::text, o.payload, o.created_at, o.published_at, o.published,
+               o.event_id, o.metadata, o.retry_count, o.next_attempt_at, o.last_error, o.dead_at
+        from ${schema}.outbox o where not o.published and o.dead_at is null
+        order by o.id limit fetch_unpublished."limit";
+end
+$$;
+
+-- All events of one aggregate, published ones too, oldest first.
+create function deliverd.events_by_aggregate(aggregate_id text, "limit" int default 100)
+returns setof deliverd.event
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if events_by_aggregate."limit" is null or events_by_aggregate."limit" < 1 then
+        raise exception 'limit is %: at least 1 row must be asked for', events_by_aggregate."limit"
+            using errcode = '22023';
+    end if;
+    return query
+        select o.id, o.aggregate_id::text, o.event_type::text, o.payload, o.created_at, o.published_at, o.published,
+               o.event_id, o.metadata, o.retry_count, o.next_attempt_at, o.last_error, o.dead_at
+        from ${schema}.outbox o where o.aggregate_id = events_by_aggregate.aggregate_id
+        order by o.id limit events_by_aggregate."limit";
+end
+$$;
+
+create function deliverd.show_event(id bigint)
+returns setof deliverd.event
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return query
+        select o.id, o.aggregate_id::text, o.event_type::text, o.payload, o.created_at, o.published_at, o.published,
+               o.event_id, o.metadata, o.retry_count, o.next_attempt_at, o.last_error, o.dead_at
+        from ${schema}.outbox o where o.id = show_event.id;
+end
+$$;
+
+-- False: unknown, or published already. A dead one counts as published from here on, and keeps nothing waiting behind it.
+create function deliverd.mark_published(id bigint)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update ${schema}.outbox o set published = true, published_at = now(), dead_at = null
+    where o.id = mark_published.id and not o.published;
+    return found;
+end
+$$;
+
+-- One failed attempt of an open event; answers the count, null when it is unknown or not open. A time for the next
+-- attempt that a relay wrote stays.
+create function deliverd.increment_retry_count(id bigint, error text default null)
+returns int
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    counted int;
+begin
+    update ${schema}.outbox o set retry_count = o.retry_count + 1,
+        last_error = coalesce(nullif(increment_retry_count.error, ''), o.last_error),
+        next_attempt_at = coalesce(o.next_attempt_at, now())
+    where o.id = increment_retry_count.id and not o.published and o.dead_at is null
+    returning o.retry_count into counted;
+    return counted;
+end
+$$;
+
+-- At most `limit` events that were published longer ago than that; rows that someone has locked are left for the next
+-- time. Call it until it answers less than the limit.
+create function deliverd.delete_published(older_than_seconds double precision default 604800, "limit" int default 1000)
+returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    deleted bigint;
+begin
+    if not coalesce(delete_published.older_than_seconds between 0 and 1e9, false) then
+        raise exception 'older_than_seconds is %: between 0 and 1000000000 seconds are possible',
+            delete_published.older_than_seconds using errcode = '22023';
+    end if;
+    if delete_published."limit" is null or delete_published."limit" < 1 then
+        raise exception 'limit is %: at least 1 row must be asked for', delete_published."limit" using errcode = '22023';
+    end if;
+    delete from ${schema}.outbox o where o.id in (
+        select p.id from ${schema}.outbox p
+        where p.published and coalesce(p.published_at, p.created_at)
+                              < now() - make_interval(secs => delete_published.older_than_seconds)
+        order by p.id limit delete_published."limit" for update skip locked);
+    get diagnostics deleted = row_count;
+    return deleted;
+end
+$$;
+
+-- Reads the whole table.
+create function deliverd.outbox_stats(
+    out total bigint, out unpublished bigint, out published bigint, out dead bigint,
+    out oldest_unpublished_age_seconds double precision, out max_retries int)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    oldest timestamptz;
+begin
+    select count(*), count(*) filter (where not o.published and o.dead_at is null), count(*) filter (where o.published),
+           count(*) filter (where not o.published and o.dead_at is not null),
+           min(o.created_at) filter (where not o.published and o.dead_at is null), coalesce(max(o.retry_count), 0)
+    into total, unpublished, published, dead, oldest, max_retries
+    from ${schema}.outbox o;
+    if oldest is not null then
+        oldest_unpublished_age_seconds := greatest(extract(epoch from clock_timestamp() - oldest), 0);
+    end if;
+end
+$$;

@@ -1,11 +1,11 @@
 #include "client/lease_postgres.h"
 
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "client/decimal.h"
 #include "client/lease_arguments.h"
+#include "client/postgres_cells.h"
 
 namespace deliverd::client {
 namespace {
@@ -18,22 +18,6 @@ constexpr const char* kRowColumns =
     DELIVERD_UTC("next_attempt_at") ", " DELIVERD_UTC("locked_at") ", locked_by, last_error, "
     DELIVERD_UTC("created_at") ", " DELIVERD_UTC("updated_at") " from ";
 #undef DELIVERD_UTC
-
-std::string_view cell(const PGresult* result, int row, int column) {
-    return {PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))};
-}
-
-std::optional<std::string> optional_cell(const PGresult* result, int row, int column) {
-    if (PQgetisnull(result, row, column) != 0) return std::nullopt;
-    return std::string(cell(result, row, column));
-}
-
-std::int64_t integer_cell(const PGresult* result, int row, int column) {
-    const std::string_view text = cell(result, row, column);
-    std::int64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-}
 
 MemoryRow memory_row(const PGresult* r, int row) {
     MemoryRow out;
@@ -160,29 +144,6 @@ private:
     std::unique_ptr<PostgresCall> call_;
 };
 
-/// On the caller's own connection, blocking as that connection does.
-class CallersConnection final : public PostgresCall {
-public:
-    explicit CallersConnection(PGconn* connection) : connection_(connection) {}
-
-    Result<PgResult> run(const char* sql, std::span<const std::optional<std::string>> values, Effect effect) override {
-        std::vector<const char*> pointers;
-        pointers.reserve(values.size());
-        for (const auto& value : values) pointers.push_back(value ? value->c_str() : nullptr);
-        PgResult result(PQexecParams(connection_, sql, static_cast<int>(values.size()), nullptr, pointers.data(),
-                                     nullptr, nullptr, 0));
-        const ExecStatusType status = PQresultStatus(result.get());
-        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return result;
-        if (result == nullptr) {
-            return Failure(postgres_error("", PQerrorMessage(connection_), effect, true));
-        }
-        return Failure(postgres_error(sqlstate_of(result.get()), message_of(result.get()), effect, true));
-    }
-
-private:
-    PGconn* connection_;
-};
-
 }  // namespace
 
 std::unique_ptr<Lease> lease_over(std::unique_ptr<PostgresCall> call) {
@@ -194,7 +155,7 @@ std::unique_ptr<Lease> lease_over(std::unique_ptr<PostgresCall> call) {
 namespace deliverd {
 
 std::unique_ptr<Lease> lease_on(pg_conn* connection) {
-    return client::lease_over(std::make_unique<client::CallersConnection>(connection));
+    return client::lease_over(client::on_callers_connection(connection));
 }
 
 }  // namespace deliverd

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/text.h"
 
@@ -20,7 +21,33 @@ Error error_of(ErrorClass error_class, std::string_view code, std::string messag
     return Error{error_class, std::string(code), std::move(message)};
 }
 
+class CallersConnection final : public PostgresCall {
+public:
+    explicit CallersConnection(PGconn* connection) : connection_(connection) {}
+
+    Result<PgResult> run(const char* sql, std::span<const std::optional<std::string>> values, Effect effect) override {
+        std::vector<const char*> pointers;
+        pointers.reserve(values.size());
+        for (const auto& value : values) pointers.push_back(value ? value->c_str() : nullptr);
+        PgResult result(PQexecParams(connection_, sql, static_cast<int>(values.size()), nullptr, pointers.data(),
+                                     nullptr, nullptr, 0));
+        const ExecStatusType status = PQresultStatus(result.get());
+        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return result;
+        if (result == nullptr) {
+            return Failure(postgres_error("", PQerrorMessage(connection_), effect, true));
+        }
+        return Failure(postgres_error(sqlstate_of(result.get()), message_of(result.get()), effect, true));
+    }
+
+private:
+    PGconn* connection_;
+};
+
 }  // namespace
+
+std::unique_ptr<PostgresCall> on_callers_connection(PGconn* connection) {
+    return std::make_unique<CallersConnection>(connection);
+}
 
 Error postgres_error(std::string_view sqlstate, std::string_view message, Effect effect, bool sent) {
     const std::string said = "PostgreSQL: " + trimmed_line(message);
@@ -31,7 +58,8 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
     // Cancelled, lock not to be had, gave way in a deadlock, thrown out while idle: certainly rolled back.
     if (one_of(sqlstate, {"57014", "55P03", "40P01", "25P03"}))
         return error_of(ErrorClass::retryable, "db_timeout", said);
-    if (one_of(sqlstate, {"22023", "22021", "22P05"})) {
+    // Refused by a function of ours, not text of the encoding, text that is no JSON, too long, a number too large.
+    if (one_of(sqlstate, {"22023", "22021", "22P05", "22P02", "22001", "22003"})) {
         return error_of(ErrorClass::permanent, "bad_argument", trimmed_line(message));
     }
     if (one_of(sqlstate, {"42P01", "42883", "3F000", "42703"})) {

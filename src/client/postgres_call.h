@@ -29,6 +29,9 @@ public:
                                  Effect effect) = 0;
 };
 
+/// On the caller's own connection, blocking as that connection does; it outlives the answer.
+[[nodiscard]] std::unique_ptr<PostgresCall> on_callers_connection(PGconn* connection);
+
 /// The error for an SQLSTATE (empty: the connection was lost). `sent` says whether the server may have got
 /// the whole statement; only then can a lost connection be ambiguous.
 [[nodiscard]] Error postgres_error(std::string_view sqlstate, std::string_view message, Effect effect, bool sent);
