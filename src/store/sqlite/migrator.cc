@@ -36,10 +36,29 @@ Result<std::vector<AppliedMigration>> applied_migrations(Handle& handle) {
     }
 }
 
+/// SQLite has no IF: the part of a migration between these lines is left out where another program has a table
+/// `outbox` already, which then stays as it is.
+constexpr std::string_view kUnlessOutbox = "-- unless there is a table outbox:\n";
+constexpr std::string_view kEndUnless = "-- end unless\n";
+
+void leave_out_outbox(std::string& sql) {
+    const std::size_t from = sql.find(kUnlessOutbox);
+    const std::size_t to = sql.find(kEndUnless, from == std::string::npos ? 0 : from);
+    if (from == std::string::npos || to == std::string::npos) return;
+    sql.replace(from, to + kEndUnless.size() - from, "-- There is a table outbox already: it is left as it is.\n");
+}
+
 Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
     auto applied = applied_migrations(handle);
     if (!applied) return Failure(std::move(applied.error()));
-    return missing_steps(sqlite_migrations(), *applied, {"deliverd_migrations", "", ""});
+    auto steps = missing_steps(sqlite_migrations(), *applied, {"deliverd_migrations", "", ""});
+    if (!steps) return steps;
+    auto outbox = value_of(handle, "select name from sqlite_schema where lower(name) = 'outbox'");
+    if (!outbox) return Failure(std::move(outbox.error()));
+    if (!outbox->empty()) {
+        for (MigrationStep& step : *steps) leave_out_outbox(step.sql);
+    }
+    return steps;
 }
 
 /// Inside the transaction. Whoever comes second waits for it and then finds nothing left to do.
