@@ -2,37 +2,17 @@
 
 #include <utility>
 
-#include "base/sha256.h"
 #include "client/lease_postgres.h"
+#include "store/postgres/session_call.h"
 #include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {
 
-/// The lease protocol's statements on one of the pool's connections. Inside a transaction nothing is done until
-/// the commit, so that a lost answer here is never ambiguous.
-class CallOnConnection final : public client::PostgresCall {
-public:
-    explicit CallOnConnection(Connection& connection) : connection_(connection) {}
-
-    Result<PgResult> run(const char* sql, std::span<const std::optional<std::string>> values, Effect) override {
-        Params params;
-        for (const auto& value : values) params.literal(value);
-        // The server keeps 63 bytes of a statement's name.
-        const Statement statement{"lease_" + sha256_hex(sql).substr(0, 32), sql};
-        return connection_.run(Step{&statement, &params, Format::text}, Effect::read, connection_.statement_deadline());
-    }
-
-private:
-    Connection& connection_;
-};
-
 class PostgresLeaseSession final : public LeaseSession {
 public:
     PostgresLeaseSession(Borrowed connection, const std::string& schema)
-        : connection_(std::move(connection)),
-          schema_(schema),
-          lease_(client::lease_over(std::make_unique<CallOnConnection>(*connection_))) {}
+        : connection_(std::move(connection)), schema_(schema), lease_(client::lease_over(call_on(*connection_))) {}
 
     ~PostgresLeaseSession() override {
         // Should this fail too, the pool throws the connection away, which rolls back as well.

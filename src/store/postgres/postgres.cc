@@ -4,6 +4,7 @@
 
 #include "store/event_row.h"
 #include "store/postgres/event_outbox.h"
+#include "store/postgres/event_session.h"
 #include "store/postgres/lease_session.h"
 #include "store/postgres/migrator.h"
 #include "store/postgres/orders.h"
@@ -62,8 +63,9 @@ public:
         return std::make_unique<postgres::PostgresEventOutbox>(pool_, log_, options_.schema, table);
     }
 
-    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> /*audit_actor*/) override {
-        return permanent("bad_argument", "not here yet");
+    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {
+        return make_session_events([this] { return postgres::open_event_session(pool_, options_.schema); },
+                                   std::move(audit_actor));
     }
 
     std::unique_ptr<Upkeep> upkeep() override {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "store/session_lease.h"
+#include "store/sqlite/event_session.h"
 #include "store/sqlite/file.h"
 #include "store/sqlite/migrator.h"
 #include "store/sqlite/orders.h"
@@ -87,8 +88,8 @@ public:
         return permanent("bad_argument", "not here yet");
     }
 
-    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> /*audit_actor*/) override {
-        return permanent("bad_argument", "not here yet");
+    Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {
+        return make_session_events([this] { return sqlite::open_event_session(*file_); }, std::move(audit_actor));
     }
 
     std::unique_ptr<Upkeep> upkeep() override { return std::make_unique<sqlite::SqliteUpkeep>(*file_); }
