@@ -1,6 +1,6 @@
 // The event outbox of include/deliverd/outbox.h as every store must have it: through the client library on a connection
 // of the caller's, and through Database::events(). Included by one test file of each store, which instantiates
-// EventsConformance, CallersTransaction and AuditedEvents.
+// ClientOutboxConformance, CallersTransaction and AuditedEvents.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ inline std::vector<std::int64_t> ids_of(const std::vector<Event>& events) {
     return ids;
 }
 
-class EventsConformance : public ::testing::TestWithParam<ClientKind> {
+class ClientOutboxConformance : public ::testing::TestWithParam<ClientKind> {
 protected:
     void SetUp() override {
         store_ = GetParam().store.make();
@@ -65,7 +65,7 @@ protected:
     std::unique_ptr<deliverd::Outbox> own_;
 };
 
-TEST_P(EventsConformance, AddStoresAnOpenEvent) {
+TEST_P(ClientOutboxConformance, AddStoresAnOpenEvent) {
     const std::int64_t id =
         must(outbox().add({"größe-1", "OrderCreated", R"({"total": 42})", R"({"traceparent": "00-a-b-01"})"}));
     const Event event = shown(id);
@@ -87,7 +87,7 @@ TEST_P(EventsConformance, AddStoresAnOpenEvent) {
     EXPECT_EQ(must(outbox().show(id + 1000)), std::nullopt);
 }
 
-TEST_P(EventsConformance, UnpublishedOnesComeOldestFirst) {
+TEST_P(ClientOutboxConformance, UnpublishedOnesComeOldestFirst) {
     const std::vector<std::int64_t> ids{add(), add("b"), add(), add("b"), add()};
     ASSERT_TRUE(must(outbox().mark_published(ids[1])));
     kill(ids[2]);
@@ -95,7 +95,7 @@ TEST_P(EventsConformance, UnpublishedOnesComeOldestFirst) {
     EXPECT_THAT(ids_of(must(outbox().fetch_unpublished(2))), ::testing::ElementsAre(ids[0], ids[3]));
 }
 
-TEST_P(EventsConformance, AnEventIsMarkedPublishedOnce) {
+TEST_P(ClientOutboxConformance, AnEventIsMarkedPublishedOnce) {
     const std::int64_t id = add();
     EXPECT_TRUE(must(outbox().mark_published(id)));
     EXPECT_TRUE(shown(id).published);
@@ -104,7 +104,7 @@ TEST_P(EventsConformance, AnEventIsMarkedPublishedOnce) {
     EXPECT_FALSE(must(outbox().mark_published(id + 1000)));
 }
 
-TEST_P(EventsConformance, ADeadEventThatAPersonPublishedIsNoLongerDead) {
+TEST_P(ClientOutboxConformance, ADeadEventThatAPersonPublishedIsNoLongerDead) {
     const std::int64_t id = add();
     kill(id);
     EXPECT_EQ(must(outbox().stats()).dead, 1);
@@ -113,7 +113,7 @@ TEST_P(EventsConformance, ADeadEventThatAPersonPublishedIsNoLongerDead) {
     EXPECT_EQ(must(outbox().stats()).dead, 0);
 }
 
-TEST_P(EventsConformance, FailedAttemptsAreCounted) {
+TEST_P(ClientOutboxConformance, FailedAttemptsAreCounted) {
     const std::int64_t id = add();
     EXPECT_EQ(must(outbox().increment_retry_count(id, "503 from the broker")), 1);
     EXPECT_EQ(must(outbox().increment_retry_count(id)), 2);
@@ -124,7 +124,7 @@ TEST_P(EventsConformance, FailedAttemptsAreCounted) {
     EXPECT_THAT(ids_of(must(outbox().fetch_unpublished())), ::testing::ElementsAre(id));
 }
 
-TEST_P(EventsConformance, OnlyOpenEventsHaveAttempts) {
+TEST_P(ClientOutboxConformance, OnlyOpenEventsHaveAttempts) {
     const std::int64_t published = add();
     const std::int64_t dead = add();
     ASSERT_TRUE(must(outbox().mark_published(published)));
@@ -136,7 +136,7 @@ TEST_P(EventsConformance, OnlyOpenEventsHaveAttempts) {
     EXPECT_EQ(shown(published).last_error, std::nullopt);
 }
 
-TEST_P(EventsConformance, ATimeThatARelayWroteStays) {
+TEST_P(ClientOutboxConformance, ATimeThatARelayWroteStays) {
     const std::int64_t id = add();
     set(id, "retry_count = 1, next_attempt_at = " + store_->time_expression(3600));
     const Event before = shown(id);
@@ -144,7 +144,7 @@ TEST_P(EventsConformance, ATimeThatARelayWroteStays) {
     EXPECT_EQ(shown(id).next_attempt_at, before.next_attempt_at);
 }
 
-TEST_P(EventsConformance, OldPublishedEventsAreDeletedSoManyAtATime) {
+TEST_P(ClientOutboxConformance, OldPublishedEventsAreDeletedSoManyAtATime) {
     std::vector<std::int64_t> old;
     for (int i = 0; i < 5; ++i) old.push_back(add());
     const std::int64_t open = add();
@@ -166,7 +166,7 @@ TEST_P(EventsConformance, OldPublishedEventsAreDeletedSoManyAtATime) {
     EXPECT_TRUE(must(outbox().show(open)) && must(outbox().show(dead)));
 }
 
-TEST_P(EventsConformance, StatisticsCountEveryRowOnce) {
+TEST_P(ClientOutboxConformance, StatisticsCountEveryRowOnce) {
     OutboxStats stats = must(outbox().stats());
     EXPECT_EQ(stats.total, 0);
     EXPECT_EQ(stats.oldest_unpublished_age_seconds, std::nullopt);
@@ -187,7 +187,7 @@ TEST_P(EventsConformance, StatisticsCountEveryRowOnce) {
     EXPECT_LT(*stats.oldest_unpublished_age_seconds, 7000);
 }
 
-TEST_P(EventsConformance, AnAggregatesEventsAreAllThere) {
+TEST_P(ClientOutboxConformance, AnAggregatesEventsAreAllThere) {
     const std::vector<std::int64_t> ids{add("a"), add("b"), add("a"), add("a")};
     must(outbox().mark_published(ids[0]));
     kill(ids[2]);
@@ -197,7 +197,7 @@ TEST_P(EventsConformance, AnAggregatesEventsAreAllThere) {
 }
 
 /// Inside a transaction, where PostgreSQL would refuse everything after its own error: so the refusals are ours.
-TEST_P(EventsConformance, BadArgumentsAreRefusedBeforeTheDatabaseIsAsked) {
+TEST_P(ClientOutboxConformance, BadArgumentsAreRefusedBeforeTheDatabaseIsAsked) {
     if (connection_) connection_->execute("begin");
     const std::string long_name(256, 'a');
     const std::string nul("a\0b", 3);
@@ -223,13 +223,13 @@ TEST_P(EventsConformance, BadArgumentsAreRefusedBeforeTheDatabaseIsAsked) {
     EXPECT_THAT(ids_of(must(outbox().fetch_unpublished())), ::testing::ElementsAre(id));
 }
 
-TEST_P(EventsConformance, NamesAreMeasuredInCharacters) {
+TEST_P(ClientOutboxConformance, NamesAreMeasuredInCharacters) {
     std::string longest;
     for (int i = 0; i < 255; ++i) longest += "ä";
     EXPECT_EQ(shown(add(longest, longest)).aggregate_id, longest);
 }
 
-TEST_P(EventsConformance, WhatAnApplicationInsertedItselfIsAnEventToo) {
+TEST_P(ClientOutboxConformance, WhatAnApplicationInsertedItselfIsAnEventToo) {
     store_->execute("insert into outbox (aggregate_id, event_type, payload) values ('a', 'T', '{\"n\": 1}')");
     const auto events = must(outbox().fetch_unpublished());
     ASSERT_EQ(events.size(), 1U);
@@ -237,7 +237,7 @@ TEST_P(EventsConformance, WhatAnApplicationInsertedItselfIsAnEventToo) {
     EXPECT_EQ(events[0].event_id.size(), 36U);
 }
 
-class CallersTransaction : public EventsConformance {};
+class CallersTransaction : public ClientOutboxConformance {};
 
 TEST_P(CallersTransaction, WhatIsRolledBackLeavesNothing) {
     const std::int64_t kept = add();
@@ -305,7 +305,7 @@ TEST_P(CallersTransaction, WhatWasCommittedIsExactlyWhatIsThere) {
 }
 
 /// Database::events() with an actor: every change, and nothing else, is in outbox_audit.
-class AuditedEvents : public EventsConformance {};
+class AuditedEvents : public ClientOutboxConformance {};
 
 TEST_P(AuditedEvents, EveryChangeLeavesALine) {
     const auto events = must(store_->database().events("cli:ann"));

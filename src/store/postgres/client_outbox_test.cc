@@ -23,7 +23,7 @@ const ClientKind kClient{
     }};
 const ClientKind kStore{kPostgres, nullptr, false};
 
-INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kClient, kStore),
+INSTANTIATE_TEST_SUITE_P(Postgres, ClientOutboxConformance, ::testing::Values(kClient, kStore),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });
 INSTANTIATE_TEST_SUITE_P(Postgres, CallersTransaction, ::testing::Values(kClient));
 INSTANTIATE_TEST_SUITE_P(Postgres, AuditedEvents, ::testing::Values(kStore));

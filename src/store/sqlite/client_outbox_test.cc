@@ -27,7 +27,7 @@ const StoreKind kSqlite{"SQLite", [] { return std::make_unique<sqlite::SqliteTes
 const ClientKind kClient{kSqlite, [](TestStore& store) { return std::make_unique<SqliteCaller>(store); }};
 const ClientKind kStore{kSqlite, nullptr, false};
 
-INSTANTIATE_TEST_SUITE_P(Sqlite, EventsConformance, ::testing::Values(kClient, kStore),
+INSTANTIATE_TEST_SUITE_P(Sqlite, ClientOutboxConformance, ::testing::Values(kClient, kStore),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });
 INSTANTIATE_TEST_SUITE_P(Sqlite, CallersTransaction, ::testing::Values(kClient));
 INSTANTIATE_TEST_SUITE_P(Sqlite, AuditedEvents, ::testing::Values(kStore));
