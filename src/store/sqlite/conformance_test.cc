@@ -1,4 +1,7 @@
 #include "store/database_conformance.h"
+#include "store/events_conformance.h"
+#include "store/events_shards_conformance.h"
+#include "store/events_table_conformance.h"
 #include "store/lease_conformance.h"
 #include "store/orders_conformance.h"
 #include "store/orders_holding_conformance.h"
@@ -18,6 +21,10 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersOutboxConformance, ::testing::Values(kSql
 INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersHoldingConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kSqlite, "deliverd_leases", "deliverd_chores"}));
+const EventsKind kEvents{kSqlite, "deliverd_shards", "deliverd_relays", "deliverd_event_failures"};
+INSTANTIATE_TEST_SUITE_P(Sqlite, EventsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, EventShardsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, EventTableConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "store/sqlite/event_shard.h"
+
 namespace deliverd::store::sqlite {
 namespace {
 
@@ -60,6 +62,7 @@ Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration b
         const int code = handle->set_up(sql);
         if (code != SQLITE_OK) return Failure(open_error(path, raw, code));
     }
+    if (const int code = add_shard_function(raw); code != SQLITE_OK) return Failure(open_error(path, raw, code));
     if (sqlite3_db_readonly(raw, "main") == 1) {
         return permanent("db_error", "SQLite " + path + ": opened read-only: it must be writable by this user");
     }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "store/session_lease.h"
+#include "store/sqlite/event_outbox.h"
 #include "store/sqlite/event_session.h"
 #include "store/sqlite/file.h"
 #include "store/sqlite/migrator.h"
@@ -84,8 +85,8 @@ public:
         return std::make_unique<sqlite::SqliteOrders>(*file_, options);
     }
 
-    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& /*table*/) override {
-        return permanent("bad_argument", "not here yet");
+    Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {
+        return sqlite::SqliteEventOutbox::open(*file_, table);
     }
 
     Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {

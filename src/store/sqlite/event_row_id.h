@@ -1,0 +1,39 @@
+// Ids of rows as text: numbers, or whatever else a mapped table has.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "client/sqlite_statement.h"
+#include "store/events.h"
+
+namespace deliverd::store::sqlite {
+
+/// The number, where it is one.
+[[nodiscard]] inline std::optional<std::int64_t> sequence_of(std::string_view row_id) {
+    std::int64_t number = 0;
+    const auto [end, fault] = std::from_chars(row_id.data(), row_id.data() + row_id.size(), number);
+    if (fault != std::errc() || end != row_id.data() + row_id.size()) return std::nullopt;
+    return number;
+}
+
+/// SQLite's own order: numbers by value and before all text, text by its bytes.
+[[nodiscard]] inline bool before(std::string_view a, std::string_view b) {
+    const auto left = sequence_of(a);
+    const auto right = sequence_of(b);
+    if (left && right) return *left < *right;
+    return left || (!right && a < b);
+}
+
+/// As a number where it is one: a column of any type then compares as it should.
+inline void bind_row_id(client::SqliteStatement& statement, int index, const RowId& row_id) {
+    if (const auto number = sequence_of(row_id)) {
+        statement.bind(index, *number);
+    } else {
+        statement.bind(index, std::string_view(row_id));
+    }
+}
+
+}  // namespace deliverd::store::sqlite
