@@ -16,26 +16,11 @@
 #include "lane/dedup_gate.h"
 #include "lane/log_limiter.h"
 #include "lane/poll_pacer.h"
+#include "lane/queue_depth.h"
 #include "lane/shared.h"
 #include "lane/throttle.h"
 
 namespace deliverd::lane {
-
-/// Tells the observer how deep a queue is whenever that has changed. Only the stage that takes from it does, with each
-/// step: two who told could overtake each other, and an empty queue would be shown with something in it.
-class QueueDepth {
-public:
-    explicit QueueDepth(std::string_view queue) : queue_(queue) {}
-    void tell(Observer& observer, std::size_t items) {
-        if (told_ == items) return;
-        told_ = items;
-        observer.on_queue_depth(queue_, items);
-    }
-
-private:
-    const std::string_view queue_;  // a literal
-    std::optional<std::size_t> told_;
-};
 
 /// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {

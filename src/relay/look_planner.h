@@ -1,0 +1,131 @@
+// When a relay looks into its table again, and from where. Pure code over instants and positions.
+//
+// *From where?* Looks go forward: behind the last row of the look before. Two things can then lie behind the position:
+//
+//   - Writers commit out of the order of their ids. Near the end of the table a look therefore begins a little further
+//     back: behind the highest row that was seen kLateWindow ago. A row that became visible since then is found
+//     together with, and so before, whatever its writer's next transaction wrote to the same aggregate. Rows in hand
+//     are recognised. Only where the rows are old (a backlog: a whole batch, all written longer than kBacklogAge ago)
+//     does a look begin right behind the last one.
+//   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows:
+//   where
+//     the position is near the end and a look from the beginning costs about the same, each look does; otherwise in
+//     pages up to where the position was when the sweep began (what lies before that was all written before the first
+//     page was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of
+//     the time.
+//
+// Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
+//
+// *When?* At once after a batch that was full; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
+// while nothing is found; earlier when a retry comes due. After an error: doubling, with jitter.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "store/events.h"
+
+namespace deliverd::relay {
+
+/// Where a row stands in the order of the reading.
+struct Position {
+    std::int64_t sequence = 0;
+    store::RowId row_id;
+
+    static Position of(const store::EventRow& row) { return {row.sequence, row.row_id}; }
+    [[nodiscard]] bool before(const Position& other) const {
+        return sequence != other.sequence ? sequence < other.sequence : row_id < other.row_id;
+    }
+};
+
+/// One thread at a time.
+class LookPlanner {
+public:
+    static constexpr Duration kLateWindow = std::chrono::milliseconds(100);
+    static constexpr Duration kMarkInterval = kLateWindow / 10;
+    static constexpr double kBacklogAgeSeconds = 1;
+    static constexpr Duration kBetweenSweeps = std::chrono::seconds(1);  // of a table with a backlog
+    static constexpr int kSweepShare = 20;
+    static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
+    static constexpr Duration kSleepFrom = std::chrono::milliseconds(50);
+    static constexpr std::size_t kMostDueTimes = 10'000;
+
+    LookPlanner(Duration busy_poll, Duration idle_poll);
+
+    struct Look {
+        std::optional<store::RowId> after;
+        std::optional<store::RowId> up_to;
+        bool sweep = false;
+        bool sees_rows_again = false;  // begins behind the position: rows in hand come as well, and want room
+    };
+    [[nodiscard]] Look plan(Instant now);
+    [[nodiscard]] Instant next_look() const;
+
+    /// What a look found.
+    struct Found {
+        Instant began;
+        Instant ended;
+        bool asked = true;             // for forward rows at all
+        std::optional<Position> last;  // of the forward rows that may be passed
+        bool full = false;             // there may be more behind the last one
+        bool cut = false;              // there is more, that must not be passed yet
+        double youngest_seconds = 0;   // the least age of a forward row
+        bool anything_new = false;     // any row taken, of whatever kind
+        bool more_to_ask = false;      // due or followed rows are left
+    };
+    void looked(const Found& found);
+    void failed(Instant began, Instant ended, Random& random);
+
+    /// Everything from the beginning: a look under way no longer says where the position is.
+    void start_over();
+    /// Something is there to be found: the next look comes at once.
+    void wake(Instant now);
+    /// Once more before sleeping; the table is as quiet as before.
+    void look_again(Instant now) { next_look_ = std::min(next_look_, now); }
+    /// A row becomes due then.
+    void due_at(Instant at);
+
+    /// The table is quiet: a notification may wake the relay instead.
+    [[nodiscard]] bool quiet() const { return wait_ >= std::min(kSleepFrom, idle_poll_); }
+
+private:
+    struct Mark {
+        Instant at;
+        Position highest;
+    };
+    [[nodiscard]] bool sweep_is_due(Instant now) const;
+    void advance(const Found& found);
+    void advance_sweep(const Found& found);
+    void pace(const Found& found);
+
+    const Duration busy_poll_;
+    const Duration idle_poll_;
+
+    // The look under way.
+    Look look_;
+    bool valid_ = false;  // no start_over() since it began
+
+    std::optional<Position> highest_;   // seen by going forward
+    std::optional<Position> continue_;  // where the next look goes on; none: kLateWindow back
+    bool backlog_ = true;
+    bool unordered_ = false;  // ids are uuids
+    std::deque<Mark> marks_;  // oldest first
+
+    std::optional<Position> sweep_from_;  // within a sweep of several pages
+    std::optional<Position> sweep_up_to_;
+    Instant next_sweep_{};
+    Duration forward_cost_{};  // of a look that was no sweep
+
+    Duration wait_;
+    Duration error_wait_{};
+    Instant next_look_{};
+    std::priority_queue<Instant, std::vector<Instant>, std::greater<>> due_times_;
+};
+
+}  // namespace deliverd::relay

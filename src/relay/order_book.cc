@@ -1,0 +1,349 @@
+#include "relay/order_book.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::relay {
+
+using store::EventOrigin;
+using store::EventRow;
+using store::RowId;
+
+// --- looks ---------------------------------------------------------------------------------------------------------
+
+std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
+    looking_ = true;
+    std::vector<store::EventFollow> follow;
+    while (follow.size() < most && !to_follow_.empty()) {
+        Aggregate& aggregate = *to_follow_.front();
+        to_follow_.pop_front();
+        aggregate.to_follow = false;
+        if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) {
+            forget_if_idle(aggregate);
+            continue;
+        }
+        aggregate.followed = true;
+        aggregate.page_rows = 0;
+        aggregate.page_cut = false;
+        aggregate.page_last.reset();
+        following_.push_back(&aggregate);
+        follow.push_back({*aggregate.name, aggregate.after});
+    }
+    return follow;
+}
+
+OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool trusted) {
+    const auto found = aggregates_.find(row.message.key);
+    Aggregate* known = found == aggregates_.end() ? nullptr : &found->second;
+    const bool follows = row.origin == EventOrigin::follow;
+    const bool failed_before = row.message.failures > 0;
+    if (follows) {
+        if (known == nullptr || !known->followed || !known->gap || known->failing) return Taken::ignored;
+        known->page_cut = known->page_cut || row.held_back;
+        if (known->page_cut) return Taken::ignored;
+        ++known->page_rows;
+        known->page_last = row.row_id;
+    }
+    if (held_.contains(row.row_id)) return Taken::known;
+    if (known != nullptr && known->failing) return Taken::ignored;
+    if (row.origin == EventOrigin::forward && !failed_before) {
+        if (known != nullptr && known->gap) return Taken::ignored;
+        if (!trusted && (known == nullptr || known->nothing_in_hand())) {
+            open_gap(aggregate_of(row), std::nullopt);
+            return Taken::ignored;
+        }
+        if (known != nullptr && known->queued >= limits_.of_one_aggregate) {
+            open_gap(*known, known->last->row.sequence > 0 ? std::optional(known->last->row.row_id) : std::nullopt);
+            return Taken::ignored;
+        }
+    }
+    Aggregate& aggregate = known != nullptr ? *known : aggregate_of(row);
+    Held& held = held_.try_emplace(row.row_id).first->second;
+    held.row = std::move(row);
+    held.lease = lease;
+    held.bytes = held.row.message.body.size();
+    held.aggregate = &aggregate;
+    bytes_ += held.bytes;
+    insert(aggregate, held);
+    if (failed_before) {
+        ++failed_before_;
+        const bool only_one = ++aggregate.tried_again == 1 && held.row.sequence > 0;
+        open_gap(aggregate, only_one ? std::optional(held.row.row_id) : std::nullopt);
+    }
+    return Taken::taken;
+}
+
+void OrderBook::end_look(bool ok) {
+    looking_ = false;
+    for (Aggregate* aggregate : std::exchange(following_, {})) {
+        aggregate->followed = false;
+        if (ok) {
+            followed(*aggregate);
+        } else {
+            want_follow(*aggregate);
+        }
+        forget_if_idle(*aggregate);
+    }
+    for (Held* held : std::exchange(fading_, {})) erase(*held);
+    for (const Resolution& resolution : std::exchange(resolutions_, {})) {
+        resolve(*resolution.aggregate, resolution.recorded);
+    }
+}
+
+/// Behind a row that was tried again the page may end early: what comes after it is asked for when that is recorded.
+void OrderBook::followed(Aggregate& aggregate) {
+    if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) return;
+    if (aggregate.page_rows < limits_.follow_page && !aggregate.page_cut) return close_gap(aggregate);
+    if (aggregate.page_last) aggregate.after = aggregate.page_last;
+    want_follow(aggregate);
+}
+
+// --- sending -------------------------------------------------------------------------------------------------------
+
+Held* OrderBook::send_next(Instant now) {
+    while (!ready_.empty()) {
+        Aggregate& aggregate = *ready_.front();
+        ready_.pop_front();
+        aggregate.ready = false;
+        if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing) {
+            forget_if_idle(aggregate);
+            continue;
+        }
+        Held& held = *aggregate.first;
+        aggregate.first = held.next;
+        if (aggregate.first == nullptr) aggregate.last = nullptr;
+        --aggregate.queued;
+        held.next = nullptr;
+        held.state = Held::State::at_sink;
+        held.began = now;
+        aggregate.at_sink = true;
+        at_sink_.emplace(&held.row.message, &held);
+        want_follow(aggregate);
+        return &held;
+    }
+    return nullptr;
+}
+
+Held* OrderBook::at_sink(const Message& message) {
+    const auto found = at_sink_.find(&message);
+    if (found == at_sink_.end()) return nullptr;
+    Held* held = found->second;
+    at_sink_.erase(found);
+    return orphans_.erase(&message) > 0 ? nullptr : held;
+}
+
+void OrderBook::delivered(Held& held) {
+    Aggregate& aggregate = *held.aggregate;
+    held.state = Held::State::settling;
+    aggregate.at_sink = false;
+    if (held.row.message.failures == 0) held.aggregate = nullptr;
+    bytes_ -= std::exchange(held.bytes, 0);
+    held.row.message.body = std::string();
+    make_ready(aggregate);
+    want_follow(aggregate);
+    forget_if_idle(aggregate);
+}
+
+void OrderBook::failed(Held& held) {
+    Aggregate& aggregate = *held.aggregate;
+    held.state = Held::State::settling;
+    held.failed = true;
+    aggregate.at_sink = false;
+    aggregate.failing = true;
+    if (aggregate.gap) close_gap(aggregate);
+    drop_queue(aggregate);
+}
+
+void OrderBook::put_back(Held& held) {
+    Aggregate& aggregate = *held.aggregate;
+    held.state = Held::State::queued;
+    held.next = aggregate.first;
+    aggregate.first = &held;
+    if (aggregate.last == nullptr) aggregate.last = &held;
+    ++aggregate.queued;
+    aggregate.at_sink = false;
+    if (aggregate.ready) return;
+    aggregate.ready = true;
+    ready_.push_front(&aggregate);
+}
+
+// --- settlements ---------------------------------------------------------------------------------------------------
+
+Held* OrderBook::settling(const RowId& row_id, const store::ShardLease& lease) {
+    const auto found = held_.find(row_id);
+    if (found == held_.end() || found->second.state != Held::State::settling || found->second.lease != lease) {
+        return nullptr;
+    }
+    return &found->second;
+}
+
+void OrderBook::settled(Held& held, Recorded recorded) {
+    if (Aggregate* aggregate = std::exchange(held.aggregate, nullptr)) {
+        if (held.row.message.failures > 0) --aggregate->tried_again;
+        if (held.failed && looking_) {
+            resolutions_.push_back({aggregate, recorded});
+        } else if (held.failed) {
+            resolve(*aggregate, recorded);
+        } else {
+            if (recorded == Recorded::unknown && aggregate->gap) aggregate->after.reset();
+            want_follow(*aggregate);
+            forget_if_idle(*aggregate);
+        }
+    }
+    if (!looking_) return erase(held);
+    held.state = Held::State::fading;
+    fading_.push_back(&held);
+}
+
+void OrderBook::resolve(Aggregate& aggregate, Recorded recorded) {
+    aggregate.failing = false;
+    if (recorded != Recorded::waits && recorded != Recorded::blocks) open_gap(aggregate, std::nullopt);
+    forget_if_idle(aggregate);
+}
+
+// --- shards --------------------------------------------------------------------------------------------------------
+
+template <typename Matches>
+void OrderBook::forget_aggregates(Matches matches) {
+    const auto gone = [&](const Aggregate* aggregate) { return matches(*aggregate); };
+    std::erase_if(ready_, gone);
+    std::erase_if(to_follow_, gone);
+    std::erase_if(following_, gone);
+    std::erase_if(resolutions_, [&](const Resolution& resolution) { return matches(*resolution.aggregate); });
+    for (auto entry = aggregates_.begin(); entry != aggregates_.end();) {
+        if (!matches(entry->second)) {
+            ++entry;
+            continue;
+        }
+        if (entry->second.gap) --gaps_;
+        entry = aggregates_.erase(entry);
+    }
+}
+
+void OrderBook::drop_shard(std::int32_t shard) {
+    std::erase_if(fading_, [&](const Held* held) { return held->lease.shard == shard; });
+    for (auto entry = held_.begin(); entry != held_.end();) {
+        const auto here = entry++;
+        Held& held = here->second;
+        if (held.lease.shard != shard) continue;
+        uncount(held);
+        if (held.state == Held::State::at_sink) {
+            orphans_.emplace(&held.row.message, held_.extract(here));
+        } else {
+            held_.erase(here);
+        }
+    }
+    forget_aggregates([&](const Aggregate& aggregate) { return aggregate.shard == shard; });
+}
+
+void OrderBook::drop_queued(std::int32_t shard) {
+    std::vector<Aggregate*> touched;
+    for (auto& [name, aggregate] : aggregates_) {
+        if (aggregate.shard == shard) touched.push_back(&aggregate);
+    }
+    for (Aggregate* aggregate : touched) {
+        drop_queue(*aggregate);
+        if (aggregate->gap) close_gap(*aggregate);
+        forget_if_idle(*aggregate);
+    }
+}
+
+bool OrderBook::at_rest(std::int32_t shard) const {
+    return std::none_of(held_.begin(), held_.end(), [&](const auto& entry) {
+        const Held& held = entry.second;
+        return held.lease.shard == shard && (held.state == Held::State::at_sink || held.state == Held::State::settling);
+    });
+}
+
+std::size_t OrderBook::drop_all_queued() {
+    const std::size_t before = held_.size();
+    for (auto& [name, aggregate] : aggregates_) drop_queue(aggregate);
+    return before - held_.size();
+}
+
+// --- within --------------------------------------------------------------------------------------------------------
+
+Aggregate& OrderBook::aggregate_of(const EventRow& row) {
+    const auto [entry, is_new] = aggregates_.try_emplace(row.message.key);
+    if (is_new) {
+        entry->second.name = &entry->first;
+        entry->second.shard = row.shard;
+    }
+    return entry->second;
+}
+
+/// Nearly always at the end. Rows without a number stay in the order in which they came.
+void OrderBook::insert(Aggregate& aggregate, Held& held) {
+    const std::int64_t sequence = held.row.sequence;
+    ++aggregate.queued;
+    if (aggregate.last == nullptr) {
+        aggregate.first = aggregate.last = &held;
+    } else if (aggregate.last->row.sequence <= sequence) {
+        aggregate.last->next = &held;
+        aggregate.last = &held;
+    } else {
+        Held** place = &aggregate.first;
+        while ((*place)->row.sequence <= sequence) place = &(*place)->next;
+        held.next = *place;
+        *place = &held;
+    }
+    make_ready(aggregate);
+}
+
+void OrderBook::open_gap(Aggregate& aggregate, std::optional<RowId> after) {
+    if (!aggregate.gap) ++gaps_;
+    aggregate.gap = true;
+    aggregate.after = std::move(after);
+    want_follow(aggregate);
+}
+
+void OrderBook::close_gap(Aggregate& aggregate) {
+    --gaps_;
+    aggregate.gap = false;
+    aggregate.after.reset();
+}
+
+void OrderBook::want_follow(Aggregate& aggregate) {
+    const bool wanted = aggregate.gap && !aggregate.failing && aggregate.tried_again == 0 &&
+                        aggregate.queued <= limits_.follow_page / 2;
+    if (!wanted || aggregate.to_follow || aggregate.followed) return;
+    aggregate.to_follow = true;
+    to_follow_.push_back(&aggregate);
+}
+
+void OrderBook::make_ready(Aggregate& aggregate) {
+    if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing || aggregate.ready) return;
+    aggregate.ready = true;
+    ready_.push_back(&aggregate);
+}
+
+void OrderBook::drop_queue(Aggregate& aggregate) {
+    Held* held = std::exchange(aggregate.first, nullptr);
+    aggregate.last = nullptr;
+    aggregate.queued = 0;
+    while (held != nullptr) {
+        Held* next = held->next;
+        if (held->row.message.failures > 0) --aggregate.tried_again;
+        erase(*held);
+        held = next;
+    }
+}
+
+void OrderBook::forget_if_idle(Aggregate& aggregate) {
+    if (!aggregate.nothing_in_hand() || aggregate.gap || aggregate.ready || aggregate.to_follow || aggregate.followed) {
+        return;
+    }
+    aggregates_.erase(aggregates_.find(*aggregate.name));
+}
+
+void OrderBook::uncount(const Held& held) {
+    bytes_ -= held.bytes;
+    if (held.row.message.failures > 0) --failed_before_;
+}
+
+void OrderBook::erase(Held& held) {
+    uncount(held);
+    held_.erase(held_.find(held.row.row_id));
+}
+
+}  // namespace deliverd::relay

@@ -1,0 +1,200 @@
+// Which rows a relay has in hand, and what may be sent next: the one place that keeps the order of an aggregate.
+//
+// Pure code: no clock, no threads, no I/O. What it promises, and why it holds:
+//
+//   - *One at a time.* Of an aggregate at most one message is at the sink, always the first in hand. The next one goes
+//     when that one was delivered. So whatever the receiver takes for the first time, it takes in order, also from a
+//     relay that lost its shard and does not know it yet.
+//   - *Failing.* After any other outcome nothing of the aggregate goes until the settlement is recorded; what else is
+//   in
+//     hand of it is dropped, and what looks bring is ignored. Recorded as a retry, the database keeps the later rows
+//     back and the aggregate need not be remembered: its first row comes back when it is due. Recorded as dead, or if
+//     what was recorded is not known, the rows that were dropped or ignored lie behind the reading position: a *gap*.
+//   - *Gaps.* An aggregate with a gap takes no rows from the reading position. Its rows are asked for by name (follow),
+//     page by page, until a page is not full; only then nothing is missing before what the position brings. A row that
+//     failed before makes a gap too, when it comes back: the position passed what waited behind it. So does an
+//     aggregate that has more in hand than one may have: the others must not wait behind it.
+//   - *Looks overlap settlements.* A look that began before a settlement was answered may have seen the table as it was
+//     before. Looks come one after the other, so only the look under way is in question: a row that was settled stays
+//     known, and an aggregate that failed stays failing, until that look has ended.
+//   - *Due rows left out.* The database need not keep a row back behind a failed one that is due. Due rows come first
+//   in
+//     a batch; when there may be more than the batch has room for, an aggregate of which nothing is in hand may have
+//     one of them: it gets a gap instead of being trusted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "store/events.h"
+
+namespace deliverd::relay {
+
+struct Aggregate;
+
+/// A row in hand. Its address is stable, and so is its message's, until the book says that it is gone.
+struct Held {
+    enum class State {
+        queued,    // to be sent
+        at_sink,   // under way
+        settling,  // ended; to be recorded
+        fading,    // recorded while a look was under way: still known until that look has ended
+    };
+    store::EventRow row;
+    store::ShardLease lease;
+    State state = State::queued;
+    bool failed = false;             // settling: not delivered
+    Instant began{};                 // at the sink since
+    std::size_t bytes = 0;           // that it counts for
+    Aggregate* aggregate = nullptr;  // null once it no longer matters to its aggregate how this row ends
+    Held* next = nullptr;            // behind it in the aggregate
+};
+
+/// What is known of an aggregate; forgotten as soon as nothing is. Only the book looks inside.
+struct Aggregate {
+    const std::string* name = nullptr;  // the key it is kept under
+    std::int32_t shard = 0;
+    Held* first = nullptr;  // queued rows, in order
+    Held* last = nullptr;
+    std::size_t queued = 0;
+    std::size_t tried_again = 0;  // rows in hand that failed before, until they are recorded
+    bool at_sink = false;
+    bool failing = false;               // a failure is to be recorded, or was while a look is under way
+    bool gap = false;                   // rows may lie behind the reading position
+    bool ready = false;                 // in ready_
+    bool to_follow = false;             // in to_follow_
+    bool followed = false;              // by the look under way
+    std::optional<store::RowId> after;  // where the next page begins
+    // The page that the look under way brings.
+    std::size_t page_rows = 0;
+    bool page_cut = false;  // a row of it is held back
+    std::optional<store::RowId> page_last;
+
+    [[nodiscard]] bool nothing_in_hand() const { return first == nullptr && !at_sink && !failing && tried_again == 0; }
+};
+
+/// What became of a settlement.
+enum class Recorded {
+    ended,    // the row is published, or no longer open for another reason
+    waits,    // a retry was recorded: the database keeps the aggregate back
+    blocks,   // dead, and the database keeps the aggregate back for good
+    passes,   // dead, and the aggregate goes on
+    unknown,  // it could not be recorded, or something else was
+};
+
+struct OrderBookLimits {
+    std::size_t of_one_aggregate = 0;  // rows in hand
+    std::size_t follow_page = 0;       // rows of an aggregate that one look asks for
+    std::size_t gaps = 0;              // aggregates with a gap: above that full() says so
+};
+
+/// One thread at a time.
+class OrderBook {
+public:
+    explicit OrderBook(OrderBookLimits limits) : limits_(limits) {}
+    OrderBook(const OrderBook&) = delete;
+    OrderBook& operator=(const OrderBook&) = delete;
+
+    // --- looks -----------------------------------------------------------------------------------------------------
+
+    /// A look begins: which aggregates it should follow, at most `most`. end_look() must follow.
+    [[nodiscard]] std::vector<store::EventFollow> begin_look(std::size_t most);
+
+    enum class Taken {
+        taken,    // `row` was moved from
+        known,    // it is in hand already
+        ignored,  // its aggregate takes no rows now, or not this way
+    };
+    /// The rows of the look under way, in their order. `trusted` false: there may be more due rows than were brought.
+    Taken take(store::EventRow& row, store::ShardLease lease, bool trusted);
+
+    /// The look is over. `ok` false: it failed, or what it brought was not used.
+    void end_look(bool ok);
+    [[nodiscard]] bool looking() const { return looking_; }
+
+    // --- sending ---------------------------------------------------------------------------------------------------
+
+    /// The next row that may go to the sink, now at it; null when there is none.
+    Held* send_next(Instant now);
+    [[nodiscard]] bool anything_to_send() const { return !ready_.empty(); }
+    /// The row whose message this is; null when it is not at the sink. A row whose shard was dropped meanwhile is gone
+    /// with this call, and the answer is null.
+    Held* at_sink(const Message& message);
+
+    void delivered(Held& held);
+    void failed(Held& held);
+    /// It was not tried: first in its aggregate again.
+    void put_back(Held& held);
+
+    // --- settlements -----------------------------------------------------------------------------------------------
+
+    /// The row that waits to be recorded under this lease; null when it was dropped with its shard.
+    Held* settling(const store::RowId& row_id, const store::ShardLease& lease);
+    void settled(Held& held, Recorded recorded);
+
+    // --- shards ----------------------------------------------------------------------------------------------------
+
+    /// The shard is someone else's: forgets all of it. What is at the sink stays in memory until its outcome.
+    void drop_shard(std::int32_t shard);
+    /// The shard is to be given back: forgets what was not sent.
+    void drop_queued(std::int32_t shard);
+    /// Nothing of it is at the sink or to be recorded.
+    [[nodiscard]] bool at_rest(std::int32_t shard) const;
+    /// Everything that was not sent, at the end; answers how many.
+    std::size_t drop_all_queued();
+
+    [[nodiscard]] std::size_t rows() const { return held_.size() + orphans_.size(); }
+    [[nodiscard]] std::size_t at_sink() const { return at_sink_.size(); }
+    [[nodiscard]] std::size_t unfinished() const { return held_.size() - fading_.size() + orphans_.size(); }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    [[nodiscard]] std::size_t failed_before() const { return failed_before_; }  // rows in hand that are
+    [[nodiscard]] bool follow_wanted() const { return !to_follow_.empty(); }
+    [[nodiscard]] bool full() const { return gaps_ >= limits_.gaps; }
+    [[nodiscard]] std::size_t aggregates() const { return aggregates_.size(); }
+
+private:
+    using Rows = std::unordered_map<store::RowId, Held>;
+    struct Resolution {  // of an aggregate's failure, when the look under way has ended
+        Aggregate* aggregate;
+        Recorded recorded;
+    };
+
+    Aggregate& aggregate_of(const store::EventRow& row);
+    void insert(Aggregate& aggregate, Held& held);
+    void open_gap(Aggregate& aggregate, std::optional<store::RowId> after);
+    void close_gap(Aggregate& aggregate);
+    void want_follow(Aggregate& aggregate);
+    void followed(Aggregate& aggregate);
+    void make_ready(Aggregate& aggregate);
+    void drop_queue(Aggregate& aggregate);
+    void resolve(Aggregate& aggregate, Recorded recorded);
+    void forget_if_idle(Aggregate& aggregate);
+    void erase(Held& held);
+    void uncount(const Held& held);
+    template <typename Matches>
+    void forget_aggregates(Matches matches);
+
+    const OrderBookLimits limits_;
+    Rows held_;
+    std::unordered_map<const Message*, Held*> at_sink_;  // those of orphans_ included
+    std::unordered_map<const Message*, Rows::node_type> orphans_;
+    std::unordered_map<std::string, Aggregate> aggregates_;
+    std::deque<Aggregate*> ready_;      // their first row may go
+    std::deque<Aggregate*> to_follow_;  // with a gap, and little in hand
+    bool looking_ = false;
+    std::vector<Aggregate*> following_;  // by the look under way
+    std::vector<Held*> fading_;
+    std::vector<Resolution> resolutions_;
+    std::size_t bytes_ = 0;
+    std::size_t gaps_ = 0;
+    std::size_t failed_before_ = 0;
+};
+
+}  // namespace deliverd::relay

@@ -1,0 +1,350 @@
+#include "relay/relay_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lane/decide.h"
+#include "lane/shared.h"
+
+namespace deliverd::relay {
+
+using lane::LaneTotals;
+using lane::Reason;
+using store::EventOrigin;
+using store::EventRow;
+using store::EventSettled;
+using store::SettleKind;
+
+namespace {
+
+constexpr std::size_t kSmallestPage = 2;
+constexpr std::size_t kLargestPage = 32;
+constexpr std::size_t kPagesInABatch = 16;
+constexpr std::size_t kSettleBatches = 4;           // in one settle at most
+constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have so much of what may be in hand
+
+std::size_t rows_in_hand(const RelayOptions& options) {
+    return 2 * static_cast<std::size_t>(options.parallelism) + 4 * static_cast<std::size_t>(options.batch_size);
+}
+
+std::size_t page_of(const RelayOptions& options) {
+    return std::clamp(static_cast<std::size_t>(options.batch_size) / kPagesInABatch, kSmallestPage, kLargestPage);
+}
+
+OrderBookLimits book_limits(const RelayOptions& options) {
+    const std::size_t page = page_of(options);
+    return {.of_one_aggregate = std::max(rows_in_hand(options) / kAggregatesInHandLimit, 2 * page),
+            .follow_page = page,
+            .gaps = RelayCore::kMostGaps};
+}
+
+}  // namespace
+
+RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, lane::Observer& observer, Log& log)
+    : options_(options),
+      random_(seed),
+      observer_(observer),
+      log_(log),
+      keeper_(options.lease),
+      planner_(options.busy_poll, options.idle_poll),
+      book_(book_limits(options)),
+      settles_({.batch = static_cast<std::size_t>(options.batch_size),
+                .most = kSettleBatches * static_cast<std::size_t>(options.batch_size),
+                .linger = options.settle_linger,
+                .patience = options.settle_patience}) {
+    if (options.throttle) throttle_.emplace(options.retry_after_cap);
+}
+
+// --- shards --------------------------------------------------------------------------------------------------------
+
+void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShare>& answer) {
+    if (!answer) {
+        database_failed(now, "tend", answer.error(), 0);
+        return keeper_.tend_failed(now);
+    }
+    const std::size_t held_before = keeper_.held();
+    const ShardKeeper::Change change = keeper_.tended(began, *answer);
+    drop_shards(change.lost);
+    for (const std::int32_t shard : change.leaving) book_.drop_queued(shard);
+    if (change.gained) planner_.start_over();
+    if (!change.lost.empty() || !change.leaving.empty() || keeper_.held() != held_before) {
+        log_.info("shards of the lane changed hands", {{"lane", options_.name},
+                                                       {"held", keeper_.held()},
+                                                       {"leaving", keeper_.leaving().size()},
+                                                       {"lost", change.lost.size()},
+                                                       {"relays", keeper_.relays()}});
+    }
+    tell();
+}
+
+void RelayCore::drop_shards(std::span<const std::int32_t> lost) {
+    for (const std::int32_t shard : lost) {
+        book_.drop_shard(shard);
+        totals_.conflicts += settles_.drop_shard(shard);
+    }
+}
+
+std::vector<store::ShardLease> RelayCore::begin_release() {
+    std::vector<store::ShardLease> leases = keeper_.leaving();
+    std::erase_if(leases, [&](const store::ShardLease& lease) { return !book_.at_rest(lease.shard); });
+    return leases;
+}
+
+void RelayCore::end_release(Instant now, std::span<const store::ShardLease> leases, const Result<void>& answer) {
+    if (!answer) database_failed(now, "release", answer.error(), leases.size());
+    for (const store::ShardLease& lease : leases) {
+        keeper_.released(lease);
+        book_.drop_shard(lease.shard);
+    }
+}
+
+// --- looks ---------------------------------------------------------------------------------------------------------
+
+std::size_t RelayCore::in_hand_limit() const {
+    return rows_in_hand(options_);
+}
+
+std::size_t RelayCore::most_rows() const {
+    return in_hand_limit() + static_cast<std::size_t>(options_.batch_size) + kMostFollowed * page_of(options_) +
+           static_cast<std::size_t>(options_.parallelism);
+}
+
+std::size_t RelayCore::room() const {
+    const std::size_t rows = book_.rows();
+    if (rows >= in_hand_limit()) return 0;
+    if (settles_.refused()) return 1;
+    // How large rows are is known only from those read before: the first batch may be too large.
+    if (rows > 0 && book_.bytes() + typical_bytes_ > options_.held_bytes) return 0;
+    const std::size_t left = options_.held_bytes - std::min(book_.bytes(), options_.held_bytes);
+    const std::size_t by_bytes = std::max<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1);
+    return std::min({in_hand_limit() - rows, by_bytes, static_cast<std::size_t>(options_.batch_size)});
+}
+
+bool RelayCore::can_look(Instant now) const {
+    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return false;
+    if (settles_.refused() && now < last_look_ + kLookIntervalWhileRefused) return false;
+    return now >= planner_.next_look();
+}
+
+Instant RelayCore::next_look(Instant now) const {
+    const Instant nap = now + lane::kLongestNap;
+    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return nap;
+    if (settles_.refused())
+        return std::min(nap, std::max(planner_.next_look(), last_look_ + kLookIntervalWhileRefused));
+    return std::min(nap, planner_.next_look());
+}
+
+std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
+    if (!can_look(now)) return std::nullopt;
+    asked_ = keeper_.active();
+    if (asked_.empty()) return std::nullopt;
+    if (looks_left_) --*looks_left_;
+    last_look_ = now;
+    store::EventRead request;
+    request.shards.reserve(asked_.size());
+    for (const store::ShardLease& lease : asked_) request.shards.push_back(lease.shard);
+    const LookPlanner::Look look = planner_.plan(now);
+    request.after = look.after;
+    request.up_to = look.up_to;
+    asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
+    // Those in hand come again with each look: they must not take the room of others.
+    asked_due_ = static_cast<std::size_t>(options_.batch_size) + book_.failed_before();
+    request.limit = static_cast<std::int32_t>(asked_rows_);
+    request.due_limit = static_cast<std::int32_t>(asked_due_);
+    request.follow_limit = static_cast<std::int32_t>(page_of(options_));
+    request.follow = book_.begin_look(kMostFollowed);
+    return request;
+}
+
+void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> answer) {
+    if (!answer) {
+        book_.end_look(false);
+        planner_.failed(began, now, random_);
+        return database_failed(now, "read", answer.error(), 0);
+    }
+    LookPlanner::Found found;
+    found.began = began;
+    found.ended = now;
+    found.asked = asked_rows_ > 0;
+    taken_ = 0;
+    take(answer->rows, found);
+    found.anything_new = taken_ > 0;
+    book_.end_look(true);
+    found.more_to_ask = found.more_to_ask || book_.follow_wanted();
+    planner_.looked(found);
+    totals_.claimed += taken_;
+    observer_.on_claimed(taken_);
+    tell();
+}
+
+/// Due rows come first: after them it is known whether the others can be trusted (order_book.h).
+void RelayCore::take(std::vector<EventRow>& rows, LookPlanner::Found& found) {
+    std::size_t due = 0;
+    std::size_t due_taken = 0;
+    std::size_t forward = 0;
+    bool trusted = true;
+    bool passing = true;
+    for (EventRow& row : rows) {
+        if (row.origin == EventOrigin::forward) {
+            ++forward;
+            passing = passing && take_forward(row, trusted, found);
+        } else if (row.origin == EventOrigin::follow) {
+            take_row(row, true);
+        } else if (++due; due_taken >= static_cast<std::size_t>(options_.batch_size)) {
+            trusted = false;
+        } else {
+            due_taken += take_row(row, true) == OrderBook::Taken::taken ? 1 : 0;
+        }
+        if (due >= asked_due_) trusted = false;
+    }
+    found.more_to_ask = !trusted;
+    found.full = found.full || forward >= asked_rows_;
+}
+
+/// False: neither this row nor anything behind it may be passed.
+bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& found) {
+    if (options_.strict_order && row.held_back) {
+        found.cut = true;
+        return false;
+    }
+    if (book_.rows() >= in_hand_limit()) {
+        found.full = true;
+        return false;
+    }
+    found.youngest_seconds = found.last ? std::min(found.youngest_seconds, row.age_seconds) : row.age_seconds;
+    found.last = Position::of(row);
+    take_row(row, trusted);
+    return true;
+}
+
+OrderBook::Taken RelayCore::take_row(EventRow& row, bool trusted) {
+    const auto asked = std::lower_bound(asked_.begin(), asked_.end(), row.shard,
+                                        [](const store::ShardLease& lease, std::int32_t s) { return lease.shard < s; });
+    if (asked == asked_.end() || asked->shard != row.shard || keeper_.active_token(row.shard) != asked->token) {
+        return OrderBook::Taken::ignored;
+    }
+    const double age_seconds = row.age_seconds;
+    const std::size_t bytes = row.message.body.size();
+    const OrderBook::Taken taken = book_.take(row, *asked, trusted);
+    if (taken != OrderBook::Taken::taken) return taken;
+    ++taken_;
+    observer_.on_lag(age_seconds);
+    typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
+    return taken;
+}
+
+// --- sends ---------------------------------------------------------------------------------------------------------
+
+void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
+    batch.clear();
+    const auto parallelism = static_cast<std::size_t>(options_.parallelism);
+    if (draining_ || paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
+    std::size_t most = parallelism - book_.at_sink();
+    if (throttle_) most = throttle_->permits(now, most);
+    while (batch.size() < most) {
+        Held* held = book_.send_next(now);
+        if (held == nullptr) break;
+        held->row.message.topic = options_.topic.topic_of(held->row.message);
+        batch.push_back(&held->row.message);
+    }
+    if (batch.empty()) return;
+    if (throttle_) throttle_->on_sent(now, batch.size());
+    tell();
+}
+
+Instant RelayCore::next_send(Instant now) const {
+    const Instant nap = now + lane::kLongestNap;
+    if (draining_ || !book_.anything_to_send()) return nap;
+    if (paused(now)) return std::min(nap, paused_until_);
+    if (throttle_ && book_.at_sink() < static_cast<std::size_t>(options_.parallelism)) {
+        const Instant next = throttle_->next_permit(now);
+        if (next > now) return std::min(nap, next);
+    }
+    return nap;
+}
+
+void RelayCore::outcomes(Instant now, std::span<Answer> answers) {
+    for (Answer& answer : answers) {
+        if (Held* held = book_.at_sink(*answer.message)) {
+            finish(now, *held, answer);
+        } else {
+            ++totals_.conflicts;  // its shard went to someone else meanwhile
+        }
+    }
+    if (book_.follow_wanted()) planner_.wake(now);
+    tell();
+}
+
+void RelayCore::finish(Instant now, Held& held, Answer& answer) {
+    const Outcome& outcome = answer.outcome;
+    const Message& message = held.row.message;
+    const bool delivered = outcome.kind == OutcomeKind::delivered;
+    observer_.on_outcome(outcome.kind, outcome.code, answer.at - held.began);
+    if (!delivered) observer_.on_failure(message, outcome);
+    adjust_rate(now, outcome, held.began);
+    if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
+    if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return book_.put_back(held);
+    if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
+        ++totals_.abandoned;
+        book_.failed(held);
+        return book_.settled(held, Recorded::unknown);
+    }
+    store::EventSettlement settlement{
+        held.row.row_id, message.key, held.lease,
+        lane::decide(message, outcome, options_.retry, options_.retry_after_cap, random_)};
+    if (!delivered) log_failure(now, message, outcome, settlement.settlement);
+    settles_.add(std::move(settlement), now);
+    if (delivered) {
+        book_.delivered(held);
+    } else {
+        book_.failed(held);
+    }
+}
+
+/// What is wrong is wrong for all: the row stays first in its aggregate, uncounted, and nothing is sent for a while.
+void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
+    book_.put_back(held);
+    ++totals_.put_off;
+    if (!paused(now)) {
+        log_.error("nothing can be sent: waiting",
+                   {{"lane", options_.name}, {"error", lane::describe_failure(outcome)}});
+    }
+    const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
+    paused_until_ = std::max(paused_until_, now + pause);
+}
+
+void RelayCore::adjust_rate(Instant now, const Outcome& outcome, Instant began) {
+    if (!throttle_) return;
+    const std::optional<double> before = throttle_->rate();
+    if (outcome.code == kRateLimited) {
+        throttle_->on_rate_limited(began, now, outcome.retry_after);
+        paused_until_ = std::max(paused_until_, throttle_->paused_until());
+    } else if (outcome.kind == OutcomeKind::delivered) {
+        throttle_->on_success(began);
+    }
+    const std::optional<double> rate = throttle_->rate();
+    if (rate == before) return;
+    observer_.on_send_rate(rate.value_or(0));
+    if (!rate) {
+        log_.info("sending without a limit again", {{"lane", options_.name}});
+    } else if (!before || *rate < *before) {
+        log_.warn("the receiver asked for less: sending slower", {{"lane", options_.name}, {"per_second", *rate}});
+    }
+}
+
+void RelayCore::log_failure(Instant now, const Message& message, const Outcome& outcome,
+                            const store::Settlement& settlement) {
+    const std::optional<std::uint64_t> left_out = failure_lines_.admit(now);
+    if (!left_out) return;
+    const bool dead = settlement.kind == SettleKind::dead;
+    log_.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on an event" : "a send failed",
+               {{"lane", options_.name},
+                {"message_id", message.message_id},
+                {"outcome", to_string(outcome.kind)},
+                {"failures", message.failures + 1},
+                {"retry_in_seconds", to_seconds(settlement.delay)},
+                {"error", settlement.error},
+                {"lines_left_out", *left_out}});
+}
+
+}  // namespace deliverd::relay
