@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.kafka import KafkaServer, available_or_skip
 from harness.orders import Broker
 from harness.postgres import PostgresServer
 from harness.process import Programs
@@ -55,6 +56,14 @@ def restartable(own_server, tmp_path):
     name = _migrated(own_server, tmp_path)
     yield PostgresStore(own_server, name)
     own_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    """A Kafka broker that makes no topics by itself: kafka.create_topic(name)."""
+    available_or_skip()
+    with KafkaServer() as server:
+        yield server
 
 
 @pytest.fixture

@@ -141,6 +141,12 @@ class LintTest(unittest.TestCase):
                 self.assert_problem(name, "proves nothing")
                 (self.root / name).unlink()
 
+    def test_only_the_kafka_harness_may_leave_tests_out(self):
+        for name in sorted(lint.MAY_LEAVE_OUT):
+            self.write(name, "GTEST_SK" "IP()\n" if name.endswith(".h") else "pytest.sk" "ip('no broker')\n")
+        self.write("tools/rooms.txt", ROOMS + "sink/kafka: base\n")
+        self.assert_clean()
+
     def test_python_syntax(self):
         self.write("bench/run.py", "def broken(:\n")
         self.assert_problem("bench/run.py:1:")

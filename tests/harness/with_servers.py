@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 
+from harness.kafka import kafka_or_reason
 from harness.postgres import PostgresServer
 
 # name: how to make it, and what to export once it runs
 SERVERS = {
     "postgres": (PostgresServer, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
+    "kafka": (kafka_or_reason, lambda server: server.exports()),
 }
 
 

@@ -1,0 +1,314 @@
+"""A Kafka broker of the tests' own: one KRaft node, temporary folder, free ports, ready in a few seconds.
+
+Four doors: PLAINTEXT (`brokers`), SASL/PLAIN without TLS (`sasl_brokers`, USER and PASSWORD), TLS (`ssl_brokers`, its
+authority in `ca_file`) and the controller's own. The jars come from Maven Central, fetched once by `./dev`
+(tools/kafka); where that is out of reach, KafkaUnavailable says so and the tests that need a broker are skipped by name.
+
+    python -m harness.kafka [NAME=VALUE…]
+
+starts one, prints what with_servers would export, one `NAME=VALUE` a line and `ready`, and obeys `kill9`, `stop`,
+`start`, `pause` and `resume` on standard input, answering `ready` to each; it ends with its input.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness.postgres import free_port
+from harness.waiting import wait_for
+
+START_DEADLINE_SECONDS = 60
+STOP_DEADLINE_SECONDS = 30
+ANSWER_SECONDS = 5
+READ_DEADLINE_SECONDS = 60
+USER, PASSWORD = "deliverd", "kafka-secret"  # of the door with SASL
+CLUSTER_ID = "ZGVsaXZlcmQtdGVzdC0wMQ"
+JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+# Small, because it shares the machine; the sessions are short so that a broker killed and started again is not taken
+# for its own double for long.
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "auto.create.topics.enable": "false",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config":
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "ssl.keystore.type": "PEM",
+}
+
+
+class KafkaUnavailable(RuntimeError):
+    """The jars are not there and could not be fetched."""
+
+
+def jars_folder():
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deliverd" / "kafka-4.1.0"
+    return Path(os.environ.get("DELIVERD_KAFKA_JARS") or default)
+
+
+def check_available():
+    if not (jars_folder() / "complete").exists():
+        raise KafkaUnavailable("no Kafka broker: its jars are not here and Maven Central could not be reached "
+                               "(./dev test fetches them)")
+    if shutil.which("java") is None:
+        raise RuntimeError("java was not found: ./dev setup test installs it")
+
+
+def available_or_skip():
+    """For fixtures: a test that needs a broker is skipped, with the reason, where none can be had."""
+    try:
+        check_available()
+    except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+class KafkaServer:
+    """start() … stop(); between them kill9(), restart(), pause() and resume() as often as a test likes."""
+
+    def __init__(self, settings=None, parent_folder=None):
+        check_available()
+        self.port, self.sasl_port, self.ssl_port, controller = (free_port() for _ in range(4))
+        self.folder = Path(tempfile.mkdtemp(prefix="deliverd-kafka-", dir=parent_folder))
+        self._process = None
+        try:
+            doors = (f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port},"
+                     f"SSL://127.0.0.1:{self.ssl_port}")
+            own = {
+                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": doors,
+                "log.dirs": str(self.folder / "data"),
+                "ssl.keystore.location": self._make_certificate(),
+            }
+            with open(self._properties, "w", encoding="utf-8") as file:
+                for name, value in (SETTINGS | own | (settings or {})).items():
+                    file.write(f"{name}={value}\n")
+            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties).run()
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    @property
+    def brokers(self):
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl_brokers(self):
+        return f"127.0.0.1:{self.sasl_port}"
+
+    @property
+    def ssl_brokers(self):
+        return f"127.0.0.1:{self.ssl_port}"
+
+    @property
+    def ca_file(self):
+        return self.folder / "ca.pem"
+
+    @property
+    def log_path(self):
+        return self.folder / "server.log"
+
+    @property
+    def _properties(self):
+        return self.folder / "server.properties"
+
+    def _make_certificate(self):
+        """A certificate for 127.0.0.1 that vouches for itself; answers the file with it and its key."""
+        key, both = self.folder / "key.pem", self.folder / "keystore.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-keyout", key, "-out", self.ca_file, "-days", "2", "-subj", "/CN=127.0.0.1",
+                        "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        both.write_text(key.read_text() + self.ca_file.read_text())
+        return str(both)
+
+    def _java(self, *arguments):
+        return _Java([*JVM, "-cp", f"{jars_folder()}/*", *map(str, arguments)], self.folder, self.log_path)
+
+    def start(self):
+        self._process = self._java("kafka.Kafka", self._properties).start()
+        wait_for(self._answers, START_DEADLINE_SECONDS, lambda: "Kafka to start: " + self.log_tail())
+        return self
+
+    def _answers(self):
+        status = self._process.poll()
+        if status is not None:
+            raise RuntimeError(f"Kafka ended with {status}: {self.log_tail()}")
+        try:
+            return bool(self._admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _admin(self):
+        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0}, logger=None)
+
+    def log_tail(self):
+        return self.log_path.read_text(errors="replace")[-2000:]
+
+    def stop(self, how=signal.SIGTERM):
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self.resume()
+            self._process.send_signal(how)
+            try:
+                self._process.wait(STOP_DEADLINE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_DEADLINE_SECONDS)
+        self._process = None
+
+    def kill9(self):
+        self.stop(signal.SIGKILL)
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    def pause(self):
+        """Connections stay open and nobody answers."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._process.send_signal(signal.SIGCONT)
+
+    def remove(self):
+        self.kill9()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create_topic(self, name, partitions=1, settings=None):
+        """Returns once the broker takes messages for it."""
+        admin = self._admin()
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])
+        made[name].result(ANSWER_SECONDS)
+
+        def led():
+            topic = admin.list_topics(name, timeout=ANSWER_SECONDS).topics[name]
+            return len(topic.partitions) == partitions and all(p.leader == 1 for p in topic.partitions.values())
+
+        wait_for(led, START_DEADLINE_SECONDS, f"topic {name} to have leaders")
+        return name
+
+    def topics(self):
+        return set(self._admin().list_topics(timeout=ANSWER_SECONDS).topics)
+
+    def read_topic(self, name):
+        """Everything in the topic now, partition by partition in order: confluent_kafka.Message values."""
+        consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "harness", "enable.auto.commit": False,
+                             "enable.partition.eof": False, "log_level": 0})
+        with contextlib.closing(consumer):
+            partitions = consumer.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
+            ends = {}
+            for number in partitions:
+                low, high = consumer.get_watermark_offsets(TopicPartition(name, number), timeout=ANSWER_SECONDS)
+                if high > low:
+                    ends[number] = high
+            consumer.assign([TopicPartition(name, number, 0) for number in ends])
+            found = {number: [] for number in ends}
+
+            def all_read():
+                for message in consumer.consume(10_000, timeout=0.2):
+                    if message.error():
+                        raise KafkaException(message.error())
+                    found[message.partition()].append(message)
+                return all(found[number] and found[number][-1].offset() >= end - 1 for number, end in ends.items())
+
+            if ends:
+                wait_for(all_read, READ_DEADLINE_SECONDS, f"the end of topic {name}")
+        return [message for number in sorted(found) for message in found[number]]
+
+    def exports(self):
+        """For tests in C++."""
+        return {"DELIVERD_TEST_KAFKA_BROKERS": self.brokers, "DELIVERD_TEST_KAFKA_SASL_BROKERS": self.sasl_brokers,
+                "DELIVERD_TEST_KAFKA_SSL_BROKERS": self.ssl_brokers, "DELIVERD_TEST_KAFKA_CA_FILE": str(self.ca_file),
+                "DELIVERD_TEST_KAFKA_OWN": f"{sys.executable} -m harness.kafka"}
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.remove()
+            raise
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+class _Java:
+    """A Java program that dies with whoever started it."""
+
+    def __init__(self, arguments, folder, log_path):
+        self._command = ["setpriv", "--pdeathsig", "KILL", "java", *arguments]
+        self._folder, self._log_path = folder, log_path
+
+    def start(self):
+        with open(self._log_path, "ab") as log:
+            return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
+
+    def run(self):
+        status = self.start().wait(START_DEADLINE_SECONDS)
+        if status != 0:
+            raise RuntimeError(f"java ended with {status}: " + self._log_path.read_text(errors="replace")[-2000:])
+
+
+@contextlib.contextmanager
+def kafka_or_reason():
+    """For with_servers: a running server, or something that exports why there is none."""
+    try:
+        server = KafkaServer()
+    except KafkaUnavailable as reason:
+        print(f"with_servers: {reason}; the tests that need it are skipped", file=sys.stderr)
+        yield _Missing(str(reason))
+        return
+    with server:
+        yield server
+
+
+class _Missing:
+    def __init__(self, reason):
+        self._reason = reason
+
+    def exports(self):
+        return {"DELIVERD_TEST_KAFKA_MISSING": self._reason}
+
+
+def main(arguments):
+    with KafkaServer(dict(argument.split("=", 1) for argument in arguments)) as server:
+        for name, value in server.exports().items():
+            print(f"{name}={value}")
+        print("ready", flush=True)
+        for line in sys.stdin:
+            command = line.strip()
+            if command not in ("kill9", "stop", "start", "pause", "resume"):
+                raise SystemExit(f"no command '{command}'")
+            getattr(server, command)()
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
