@@ -1,0 +1,116 @@
+// One librdkafka producer and the thread that takes its events: delivery reports, complaints, log lines.
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+
+#include "base/log.h"
+#include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/settings.h"
+
+namespace deliverd::sink {
+
+/// At most so many lines a window, with a count of what was left out.
+class LogGate {
+public:
+    explicit LogGate(Log& log) : log_(log) {}
+    void write(LogLevel level, std::string_view facility, std::string_view text);
+
+private:
+    Log& log_;
+    const SystemClock clock_;
+    Instant window_begin_{};
+    int written_ = 0;
+    std::int64_t left_out_ = 0;
+};
+
+class Producer {
+public:
+    /// Called on the producer's thread: every message that produce() took, once.
+    using OnReport = std::function<void(const Producer& producer, const rd_kafka_message_t& report)>;
+    /// Called on the producer's thread when reachable() turned false, fatal() true, or a message timed out.
+    using OnTrouble = std::function<void()>;
+
+    /// Starts threads; connects by itself. Permanent error where librdkafka refuses the settings.
+    static Result<std::unique_ptr<Producer>> start(const KafkaSinkOptions& options, Batching batching, Log& log,
+                                                   OnReport on_report, OnTrouble on_trouble);
+    /// Implies end().
+    ~Producer();
+    Producer(const Producer&) = delete;
+    Producer& operator=(const Producer&) = delete;
+
+    /// Copies the message; `opaque` comes back in its report. Never blocks. One caller at a time. What is refused here
+    /// gets no report.
+    [[nodiscard]] rd_kafka_resp_err_t produce(const Message& message, void* opaque);
+
+    /// Asks any broker for its cluster. True when one answered within `deadline`, for which it blocks at most.
+    [[nodiscard]] bool ask(Duration deadline);
+
+    [[nodiscard]] bool reachable() const { return reachable_.load(std::memory_order_relaxed); }
+    void set_reachable(bool reachable) { reachable_.store(reachable, std::memory_order_relaxed); }
+    /// Nothing will be sent by it any more: it has to be replaced.
+    [[nodiscard]] bool fatal() const { return fatal_.load(std::memory_order_relaxed); }
+    /// The last complaint about a connection. Empty when there was none.
+    [[nodiscard]] std::string trouble() const;
+
+    /// Sends without lingering. Whether every message has its report; blocks for at most `patience`.
+    [[nodiscard]] bool flush(Duration patience) {
+        return rd_kafka_flush(kafka_.get(), to_ms(patience)) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    }
+    /// Whatever has no report yet ends now; the reports follow.
+    void purge() { rd_kafka_purge(kafka_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT); }
+    /// No report comes after it returns. Idempotent; not from the producer's thread.
+    void end();
+
+private:
+    struct KafkaDeleter {
+        void operator()(rd_kafka_t* kafka) const { rd_kafka_destroy(kafka); }
+    };
+    struct QueueDeleter {
+        void operator()(rd_kafka_queue_t* queue) const { rd_kafka_queue_destroy(queue); }
+    };
+    struct TopicDeleter {
+        void operator()(rd_kafka_topic_t* topic) const { rd_kafka_topic_destroy(topic); }
+    };
+    struct TextHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+    };
+    using Topic = std::unique_ptr<rd_kafka_topic_t, TopicDeleter>;
+
+    Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report, OnTrouble on_trouble);
+    [[nodiscard]] static int to_ms(Duration span);
+    void run();
+    void take(rd_kafka_event_t* event);
+    void take_reports(rd_kafka_event_t* event);
+    void take_error(rd_kafka_event_t* event);
+    void take_log(rd_kafka_event_t* event);
+    [[nodiscard]] rd_kafka_topic_t* topic_of(const std::string& name);
+
+    const Secrets secrets_;
+    const EventAttributesOptions attributes_;
+    const OnReport on_report_;
+    const OnTrouble on_trouble_;
+    LogGate log_;
+
+    std::atomic<bool> reachable_ = true;  // until a broker says otherwise
+    std::atomic<bool> fatal_ = false;
+    std::atomic<bool> ending_ = false;
+    mutable std::mutex trouble_mutex_;
+    std::string trouble_;
+
+    std::unique_ptr<rd_kafka_t, KafkaDeleter> kafka_;
+    std::unique_ptr<rd_kafka_queue_t, QueueDeleter> queue_;
+    std::unordered_map<std::string, Topic, TextHash, std::equal_to<>> topics_;  // at most kMaxTopics
+    std::thread thread_;
+};
+
+}  // namespace deliverd::sink

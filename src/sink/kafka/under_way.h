@@ -1,0 +1,79 @@
+// Which messages have no outcome yet. One lock a batch, none a message.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "sink/sink.h"
+
+namespace deliverd::sink {
+
+class UnderWay {
+public:
+    struct Batch;
+    struct Job {
+        const Message* message = nullptr;
+        Batch* batch = nullptr;
+        bool alone = false;  // sent by the producer that batches nothing
+        bool ended = false;  // written by whoever has the job: one thread at a time
+    };
+    struct Batch {
+        OutcomeReceiver* receiver = nullptr;
+        std::vector<Job> jobs{};
+        std::atomic<std::size_t> left{};
+    };
+
+    /// The jobs stay where they are until each has ended.
+    [[nodiscard]] std::span<Job> add(std::span<const Message* const> messages, OutcomeReceiver& receiver) {
+        auto batch = std::make_unique<Batch>();
+        batch->receiver = &receiver;
+        batch->left = messages.size();
+        batch->jobs.reserve(messages.size());
+        for (const auto* message : messages) batch->jobs.push_back({message, batch.get()});
+        const std::span<Job> jobs(batch->jobs);
+        if (jobs.empty()) return jobs;
+        const std::lock_guard lock(mutex_);
+        batches_.emplace(batch.get(), std::move(batch));
+        return jobs;
+    }
+
+    /// Reports the outcome; the job, and its batch if it was the last, is gone afterwards.
+    void end(Job& job, Outcome outcome) {
+        Batch& batch = *job.batch;
+        batch.receiver->on_outcome(*job.message, std::move(outcome));
+        job.ended = true;
+        if (batch.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+        const std::lock_guard lock(mutex_);
+        batches_.erase(&batch);
+        if (batches_.empty()) none_.notify_all();
+    }
+
+    /// Whether nothing is under way any more. Blocks for at most `patience`.
+    [[nodiscard]] bool wait_for_none(Duration patience) {
+        std::unique_lock lock(mutex_);
+        return none_.wait_for(lock, patience, [this] { return batches_.empty(); });
+    }
+
+    /// Ends what is left with `outcome`. Only when nobody else ends jobs any more.
+    void end_all(const Outcome& outcome) {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [key, batch] : batches_) {
+            for (const auto& job : batch->jobs) {
+                if (!job.ended) batch->receiver->on_outcome(*job.message, outcome);
+            }
+        }
+        batches_.clear();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable none_;
+    std::unordered_map<Batch*, std::unique_ptr<Batch>> batches_;  // bounded by the caller's `parallelism`
+};
+
+}  // namespace deliverd::sink
