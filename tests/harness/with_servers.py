@@ -11,14 +11,29 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from harness.kafka import kafka_or_reason
 from harness.postgres import PostgresServer
+from harness.rabbitmq import READER, READER_PASSWORD, RabbitServer
+
+
+def _rabbitmq_variables(server):
+    """One server for all, and how a test starts one of its own that it may kill (see harness/rabbitmq.py)."""
+    return {
+        "DELIVERD_TEST_RABBITMQ_URL": server.url(),
+        "DELIVERD_TEST_RABBITMQ_READER_URL": server.url(user=READER, password=READER_PASSWORD),
+        "DELIVERD_TEST_RABBITMQ_TLS_URL": server.tls_url(),
+        "DELIVERD_TEST_RABBITMQ_CA_FILE": str(server.ca_file),
+        "DELIVERD_TEST_RABBITMQ_OWN": f"cd '{Path(__file__).parents[1]}' && exec '{sys.executable}' -m harness.rabbitmq",
+    }
+
 
 # name: how to make it, and what to export once it runs
 SERVERS = {
     "postgres": (PostgresServer, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
     "kafka": (kafka_or_reason, lambda server: server.exports()),
+    "rabbitmq": (lambda: RabbitServer(tls=True), _rabbitmq_variables),
 }
 
 
