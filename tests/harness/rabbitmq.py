@@ -36,7 +36,7 @@ SETTINGS = {
     "log.console": "true",
     "log.console.level": "warning",
     "log.file": "false",
-    "vm_memory_high_watermark.absolute": "512MiB",
+    "vm_memory_high_watermark.absolute": "1GiB",
     "disk_free_limit.absolute": "1MB",
     "max_message_size": str(MAX_MESSAGE_BYTES),
     "loopback_users": "none",

@@ -1,0 +1,202 @@
+#include "sink/rabbitmq/rabbitmq_sink.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "sink/rabbitmq/connection.h"
+#include "sink/rabbitmq/publisher.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+constexpr std::size_t kMaxWaiting = 100'000;  // messages handed over and not yet taken up by the thread
+constexpr Duration kLongestPatience = std::chrono::hours(24);
+constexpr Duration kEndingTime = std::chrono::milliseconds(200);  // for the thread to see that patience is over
+constexpr Duration kLongestHeartbeat = std::chrono::hours(1);
+
+class RabbitmqSink final : public Sink {
+public:
+    RabbitmqSink(RabbitmqTarget target, Log& log)
+        : target_(std::move(target)),
+          wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+          publisher_(target_, log, cutter_) {
+        if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+        thread_ = std::thread([this] { run(); });
+    }
+    ~RabbitmqSink() override {
+        RabbitmqSink::stop(Duration::zero());
+        ::close(wake_);
+    }
+    RabbitmqSink(const RabbitmqSink&) = delete;
+    RabbitmqSink& operator=(const RabbitmqSink&) = delete;
+
+    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
+        std::size_t taken = 0;
+        bool is_stopped = false;
+        {
+            const std::lock_guard lock(mutex_);
+            is_stopped = stop_at_.has_value();
+            if (!is_stopped) taken = std::min(messages.size(), kMaxWaiting - incoming_.size());
+            for (const auto* message : messages.first(taken)) incoming_.push_back({message, &receiver, clock_.now()});
+        }
+        if (taken > 0) wake();
+        for (const auto* message : messages.subspan(taken)) {
+            receiver.on_outcome(*message, is_stopped
+                                              ? refused(kStopped, "the sink was stopped; nothing was sent", false)
+                                              : refused("BROKER_BLOCKED", "too many messages wait for RabbitMQ", true));
+        }
+    }
+
+    void stop(Duration patience) override {
+        {
+            std::unique_lock lock(mutex_);
+            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
+            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
+            wake();
+            if (!end_.wait_until(lock, *stop_at_ + kEndingTime, [this] { return has_ended_; })) cutter_.cut();
+        }
+        const std::lock_guard joining(join_mutex_);
+        if (thread_.joinable()) thread_.join();
+    }
+
+    Result<void> check(Duration deadline) override {
+        SocketCutter cutter;  // not the thread's
+        const auto begin = clock_.now();
+        auto opened = RabbitmqConnection::open(target_, deadline, cutter);
+        if (!opened) return Failure(opened.error());
+        (*opened)->close(std::max<Duration>(deadline - (clock_.now() - begin), std::chrono::milliseconds(1)));
+        return {};
+    }
+
+    [[nodiscard]] std::string_view name() const override { return "rabbitmq"; }
+
+private:
+    static Outcome refused(std::string_view code, std::string_view detail, bool not_attempted) {
+        Outcome outcome;
+        outcome.code = code;
+        outcome.detail = detail;
+        outcome.not_attempted = not_attempted;
+        return outcome;
+    }
+
+    void wake() const {
+        const std::uint64_t one = 1;
+        (void)!::write(wake_, &one, sizeof one);  // full: it is awake already
+    }
+
+    void run() {
+        sigset_t pipe_signal;
+        sigemptyset(&pipe_signal);
+        sigaddset(&pipe_signal, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+        while (const auto until = next_wait()) wait(*until);
+        publisher_.give_up();
+        const std::lock_guard lock(mutex_);
+        has_ended_ = true;
+        end_.notify_all();
+    }
+
+    /// Takes what was sent meanwhile and works on it. Until when there is nothing to do; none when it is over.
+    std::optional<Instant> next_wait() {
+        std::vector<RabbitmqJob> jobs;
+        std::optional<Instant> stop_at;
+        {
+            const std::lock_guard lock(mutex_);
+            jobs.swap(incoming_);
+            stop_at = stop_at_;
+        }
+        publisher_.take(jobs);
+        if (stop_at && (publisher_.idle() || *stop_at <= clock_.now())) return std::nullopt;
+        publisher_.work();
+        if (!stop_at) return publisher_.next_work();
+        if (publisher_.idle()) return std::nullopt;
+        return std::min(*stop_at, publisher_.next_work());
+    }
+
+    void wait(Instant until) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock_.now()).count();
+        std::array<pollfd, 2> watched{
+            {{wake_, POLLIN, 0},
+             {publisher_.socket(), static_cast<short>(publisher_.wants_to_write() ? POLLIN | POLLOUT : POLLIN), 0}}};
+        ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+        if ((watched[1].revents & POLLIN) != 0) publisher_.heard();
+        std::uint64_t count = 0;
+        if ((watched[0].revents & POLLIN) != 0) (void)!::read(wake_, &count, sizeof count);
+    }
+
+    const RabbitmqTarget target_;
+    const SystemClock clock_;
+    SocketCutter cutter_;
+    const int wake_;  // eventfd: something was sent, or it is to stop
+
+    std::mutex mutex_;
+    std::vector<RabbitmqJob> incoming_;
+    std::optional<Instant> stop_at_;  // set once stop() was called
+    bool has_ended_ = false;
+    std::condition_variable end_;
+
+    RabbitmqPublisher publisher_;  // the thread's own
+
+    std::mutex join_mutex_;
+    std::thread thread_;
+};
+
+Result<void> check_file(std::string_view what, const std::string& path) {
+    if (path.empty()) return {};
+    std::ifstream file(path);
+    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
+    return permanent("bad_argument", fmt::format("the sink's {} {} is empty or cannot be read", what, path));
+}
+
+Result<RabbitmqTarget> make_target(RabbitmqSinkOptions options) {
+    auto url = parse_amqp_url(options.url);
+    if (!url) return Failure(url.error());
+    if (options.exchange.size() > kMaxShortString) {
+        return permanent("bad_argument", "the sink's exchange has more than 255 bytes, which RabbitMQ does not take");
+    }
+    if (options.timeout <= Duration::zero() || options.connect_timeout <= Duration::zero()) {
+        return permanent("bad_argument", "the sink's timeout and connect_timeout must be longer than 0");
+    }
+    if (options.heartbeat < std::chrono::seconds(1) || options.heartbeat > kLongestHeartbeat) {
+        return permanent("bad_argument", "the sink's heartbeat must be from 1 second to 1 hour");
+    }
+    if (auto readable = check_file("ca_file", options.ca_file); !readable) return Failure(readable.error());
+    return RabbitmqTarget{std::move(options), std::move(*url)};
+}
+
+}  // namespace
+
+Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options) {
+    if (auto target = make_target(options); !target) return Failure(target.error());
+    return {};
+}
+
+Result<std::unique_ptr<Sink>> make_rabbitmq_sink(RabbitmqSinkOptions options, Log& log) {
+    auto target = make_target(std::move(options));
+    if (!target) return Failure(target.error());
+    try {
+        return std::make_unique<RabbitmqSink>(std::move(*target), log);
+    } catch (const std::exception& error) {
+        return retryable("no_resources", fmt::format("cannot start the RabbitMQ sink: {}", error.what()));
+    }
+}
+
+}  // namespace deliverd::sink
