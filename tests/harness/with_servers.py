@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from harness.kafka import kafka_or_reason
+from harness.nats import NatsServer
 from harness.postgres import PostgresServer
 from harness.rabbitmq import READER, READER_PASSWORD, RabbitServer
 
@@ -34,6 +35,7 @@ SERVERS = {
     "postgres": (PostgresServer, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
     "kafka": (kafka_or_reason, lambda server: server.exports()),
     "rabbitmq": (lambda: RabbitServer(tls=True), _rabbitmq_variables),
+    "nats": (NatsServer, lambda server: {"DELIVERD_TEST_NATS_URL": server.url()}),
 }
 
 
