@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "sink/http/http_sink.h"
-#include "sink/http/testing/collector.h"
 #include "sink/http/testing/fault_server.h"
+#include "sink/testing/collector.h"
 
 namespace deliverd::sink {
 namespace {

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "sink/http/token_file.h"
 #include "sink/http/transfer.h"
+#include "sink/secret_file.h"
 
 namespace deliverd::sink {
 
@@ -62,7 +62,7 @@ Outcome stopped_outcome(OutcomeKind kind, std::string_view detail) {
 class HttpSink final : public Sink {
 public:
     HttpSink(Target target, Log& log)
-        : target_(std::move(target)), log_(log), token_(target_.options.token_file), multi_(curl_multi_init()) {
+        : target_(std::move(target)), log_(log), token_(target_.options.token_file, kToken), multi_(curl_multi_init()) {
         if (!multi_) throw std::bad_alloc();
         const auto connections = static_cast<long>(target_.options.max_connections);
         curl_multi_setopt(multi_.get(), CURLMOPT_MAX_TOTAL_CONNECTIONS, connections);
@@ -103,8 +103,8 @@ public:
     Result<void> check(Duration deadline) override {
         if (const auto readable = check_ca_file(target_.options.ca_file); !readable) return readable;
         if (!target_.options.token_file.empty()) {
-            TokenFile token(target_.options.token_file);  // not the thread's
-            if (const auto read = token.token(); !read) return Failure(read.error());
+            SecretFile token(target_.options.token_file, kToken);  // not the thread's
+            if (const auto read = token.read(); !read) return Failure(read.error());
         }
         try {
             const Easy easy = make_easy(target_);
@@ -168,7 +168,7 @@ private:
     Result<void> start(const Job& job) {
         std::string_view token;
         if (!target_.options.token_file.empty()) {
-            const auto read = token_.token();
+            const auto read = token_.read();
             warn_about_token(read);
             if (!read) return Failure(read.error());
             token = *read;
@@ -239,7 +239,7 @@ private:
     std::optional<Instant> stop_at_;  // set once stop() was called
 
     // The thread's own from here on.
-    TokenFile token_;
+    SecretFile token_;
     bool token_is_good_ = true;
     std::unique_ptr<CURLM, MultiDeleter> multi_;  // outlives the handles below; only its wakeup is for all threads
     std::vector<std::unique_ptr<Transfer>> idle_;

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "http/server.h"
-#include "sink/http/testing/collector.h"
 #include "sink/http/testing/fault_server.h"
+#include "sink/testing/collector.h"
 
 namespace deliverd::sink {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "sink/http/http_sink.h"
-#include "sink/http/testing/collector.h"
 #include "sink/http/testing/fault_server.h"
 #include "sink/http/testing/tls_server.h"
+#include "sink/testing/collector.h"
 
 namespace deliverd::sink {
 namespace {

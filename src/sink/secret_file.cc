@@ -1,0 +1,83 @@
+#include "sink/secret_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace deliverd::sink {
+
+namespace {
+
+constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+std::string why_errno() {
+    return std::generic_category().message(errno);
+}
+
+/// As much as a secret may have and one byte more; -1 in `errno`'s terms is a negative answer.
+ssize_t read_up_to(int fd, char* out, std::size_t size) {
+    std::size_t got = 0;
+    while (got < size) {
+        const auto count = ::read(fd, out + got, size - got);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        if (count == 0) break;
+        got += static_cast<std::size_t>(count);
+    }
+    return static_cast<ssize_t>(got);
+}
+
+bool is_visible(char c) {
+    return c > ' ' && c < 127;
+}
+
+}  // namespace
+
+Failure SecretFile::unreadable(std::string_view why) const {
+    return retryable(std::string(kind_.code), fmt::format("{} {}: {}; {}", kind_.file, path_, why, kind_.advice));
+}
+
+Result<std::string> SecretFile::read_anew() const {
+    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return unreadable(why_errno());
+    std::string text(kMaxSecretFileBytes + 1, '\0');
+    const auto size = read_up_to(fd, text.data(), text.size());
+    const std::string why = size < 0 ? why_errno() : std::string();
+    ::close(fd);
+    if (size < 0) return unreadable(why);
+    text.resize(static_cast<std::size_t>(size));
+    if (text.size() > kMaxSecretFileBytes) return unreadable("too long");
+    const auto first = text.find_first_not_of(kWhiteSpace);
+    if (first == std::string::npos) return unreadable("empty");
+    text = text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
+    if (!kind_.several_words && !std::ranges::all_of(text, is_visible)) {
+        return unreadable("holds more than one word of visible ASCII");
+    }
+    const auto is_text = [](char c) { return is_visible(c) || kWhiteSpace.find(c) != std::string_view::npos; };
+    if (!std::ranges::all_of(text, is_text)) return unreadable("holds more than visible ASCII");
+    return text;
+}
+
+Result<std::string_view> SecretFile::read() {
+    struct stat status{};
+    if (::stat(path_.c_str(), &status) != 0) {
+        text_.clear();
+        return unreadable(why_errno());
+    }
+    const Version now{status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+    if (text_.empty() || !(now == version_)) {
+        text_.clear();
+        auto fresh = read_anew();
+        if (!fresh) return Failure(fresh.error());
+        text_ = std::move(*fresh);
+        version_ = now;
+    }
+    return std::string_view(text_);
+}
+
+}  // namespace deliverd::sink

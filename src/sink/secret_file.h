@@ -1,0 +1,56 @@
+// A secret that lives in a file and may be replaced while the program runs: a bearer token, signing secrets.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "deliverd/result.h"
+
+namespace deliverd::sink {
+
+inline constexpr std::size_t kMaxSecretFileBytes = 16 * 1024;
+
+/// What is in the file, for its errors. The texts are literals.
+struct SecretKind {
+    std::string_view file;       // "token file"
+    std::string_view code;       // of the failure
+    std::string_view advice;     // what a person has to put there
+    bool several_words = false;  // otherwise white space may only surround it
+};
+
+inline constexpr SecretKind kToken{"token file", "TOKEN_UNREADABLE", "put one line with the token there"};
+
+/// Never logs the secret or puts it into an error. One thread at a time.
+class SecretFile {
+public:
+    /// Reads nothing yet.
+    SecretFile(std::string path, SecretKind kind) : path_(std::move(path)), kind_(kind) {}
+
+    /// The file's text, without surrounding white space; one stat(2) where the file has not changed. The view is
+    /// valid until the next call. Failure: retryable, naming the file, while it cannot be read, is empty, too
+    /// long, or holds anything but visible ASCII. The next call tries again.
+    [[nodiscard]] Result<std::string_view> read();
+
+private:
+    struct Version {
+        ino_t inode = 0;
+        off_t size = 0;
+        time_t seconds = 0;
+        long nanoseconds = 0;
+        bool operator==(const Version&) const = default;
+    };
+
+    [[nodiscard]] Failure unreadable(std::string_view why) const;
+    [[nodiscard]] Result<std::string> read_anew() const;
+
+    std::string path_;
+    SecretKind kind_;
+    std::string text_;
+    Version version_;
+};
+
+}  // namespace deliverd::sink
