@@ -19,6 +19,7 @@ THIRD_PARTY = {
     "sqlite3.h": {"store/sqlite", "client"},
     "curl/": {"sink/http"},
     "librdkafka/": {"sink/kafka"},
+    "nats/": {"sink/nats"},
     "boost/asio": {"http"},
     "boost/beast": {"http"},
     "boost/json": {"*"},

@@ -6,7 +6,11 @@
 //
 // A message is delivered when JetStream acknowledged that it stored it. docs/delivery.md has the table of outcomes;
 // that no stream takes the subject is permanent. While the server cannot be reached nothing is tried: outcomes are
-// retryable and not_attempted (BROKER_UNREACHABLE); libnats reconnects by itself.
+// retryable and not_attempted (BROKER_UNREACHABLE), and the sink tries to connect until it can. Each connection is a
+// new one: libnats' own reconnecting would send what it buffered meanwhile after its outcome was reported.
+//
+// stop() may take longer than its patience by the timeout of what cannot be interrupted: connect_timeout a server while
+// connecting, `timeout` while the server takes no bytes.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,101 @@
+#include "sink/nats/nats_message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+// A server reads lines of at most 4096 bytes (max_control_line); subject, reply and sizes share one.
+constexpr std::size_t kMaxSubjectBytes = 3500;
+constexpr std::size_t kShownSubjectBytes = 128;
+
+bool is_visible(char c) {
+    return c > ' ' && c < 127;
+}
+
+std::string lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return out;
+}
+
+std::string header_name(std::string_view name) {
+    std::string out(name);
+    for (char& c : out) {
+        if (!is_visible(c) || c == ':') c = '-';
+    }
+    return out;
+}
+
+/// As it is where it can stand in a header and come out the same: visible ASCII, spaces only within.
+std::string header_value(std::string_view value) {
+    const auto fits = [](char c) { return is_visible(c) || c == ' '; };
+    const bool stands = std::ranges::all_of(value, fits) && !value.starts_with(' ') && !value.ends_with(' ');
+    return stands ? std::string(value) : percent_encoded(value);
+}
+
+bool is_reserved(std::string_view name) {
+    const std::string known = lower(name);
+    return known.empty() || known == "content-type" || known.starts_with("nats-");
+}
+
+std::string_view problem_of(std::string_view subject) {
+    if (subject.empty()) return "empty";
+    if (subject.size() > kMaxSubjectBytes) return "too long";
+    if (subject.front() == '$') return "one of the server's own";
+    if (subject.front() == '.' || subject.back() == '.') return "beginning or ending with a dot";
+    if (subject.find("..") != std::string_view::npos) return "with nothing between two dots";
+    const auto is_space = [](char c) { return (c >= 0 && c <= ' ') || c == 127; };
+    if (std::ranges::any_of(subject, is_space)) return "with white space or control characters";
+    if (subject.find_first_of("*>") != std::string_view::npos) return "with a wildcard";
+    if (find_invalid_utf8(subject)) return "not UTF-8";
+    return {};
+}
+
+}  // namespace
+
+Result<void> check_subject(std::string_view subject) {
+    const auto problem = problem_of(subject);
+    if (problem.empty()) return {};
+    return permanent("BAD_TOPIC", fmt::format("'{}' is no subject to publish to: {}",
+                                              shorten(one_line(subject), kShownSubjectBytes), problem));
+}
+
+Attributes nats_headers(const Message& message, const EventAttributesOptions& options) {
+    Attributes out;
+    if (options.format == EventFormat::cloudevents) {
+        for (auto& [name, value] : cloudevents_attributes(message, options.source)) {
+            out.emplace_back("ce-" + name, percent_encoded(value));
+        }
+        return out;
+    }
+    for (auto& [name, value] : plain_attributes(message)) {
+        if (name == "message_id" || is_reserved(name)) continue;
+        out.emplace_back(header_name(name), header_value(value));
+    }
+    return out;
+}
+
+Result<NatsMessage> make_nats_message(const Message& message, const EventAttributesOptions& options,
+                                      const std::string& reply) {
+    if (const auto good = check_subject(message.topic); !good) return Failure(good.error());
+    natsMsg* raw = nullptr;
+    auto status = natsMsg_Create(&raw, message.topic.c_str(), reply.c_str(), message.body.data(),
+                                 static_cast<int>(message.body.size()));
+    NatsMessage made(raw);
+    const auto add = [&](const std::string& name, const std::string& value) {
+        if (status == NATS_OK) status = natsMsgHeader_Set(raw, name.c_str(), value.c_str());
+    };
+    if (!message.message_id.empty()) add("Nats-Msg-Id", header_value(message.message_id));
+    if (!message.content_type.empty()) add("Content-Type", header_value(message.content_type));
+    for (const auto& [name, value] : nats_headers(message, options)) add(name, value);
+    if (status != NATS_OK) return retryable("no_resources", natsStatus_GetText(status));
+    return made;
+}
+
+}  // namespace deliverd::sink

@@ -1,0 +1,35 @@
+// A message as NATS has it: subject, headers, data. No I/O.
+#pragma once
+
+#include <nats/nats.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "deliverd/result.h"
+#include "message/event_attributes.h"
+#include "message/message.h"
+
+namespace deliverd::sink {
+
+struct NatsMessageDeleter {
+    void operator()(natsMsg* message) const { natsMsg_Destroy(message); }
+};
+using NatsMessage = std::unique_ptr<natsMsg, NatsMessageDeleter>;
+
+/// Why nothing can be published to `subject` (permanent, BAD_TOPIC): empty, longer than a server reads, white space,
+/// control characters, wildcards, empty parts between dots, not UTF-8, or one of the server's own (`$…`).
+[[nodiscard]] Result<void> check_subject(std::string_view subject);
+
+/// The headers of nats_sink.h except Nats-Msg-Id's own; NATS takes visible ASCII, so a value with anything else is
+/// percent-encoded, and so is every value of CloudEvents. Entries that would be `Content-Type` or a command to the
+/// server (`Nats-…`) are left out: what an application notes beside an event does not purge a stream.
+[[nodiscard]] Attributes nats_headers(const Message& message, const EventAttributesOptions& options);
+
+/// With `Nats-Msg-Id`, `Content-Type` and nats_headers(); the answer goes to `reply`. Failure: permanent, of
+/// check_subject(); retryable, out of memory.
+[[nodiscard]] Result<NatsMessage> make_nats_message(const Message& message, const EventAttributesOptions& options,
+                                                    const std::string& reply);
+
+}  // namespace deliverd::sink

@@ -1,0 +1,403 @@
+#include "sink/nats/nats_sink.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/json_text.h"
+#include "base/text.h"
+#include "sink/nats/flights.h"
+#include "sink/nats/link.h"
+#include "sink/nats/nats_message.h"
+#include "sink/nats/publish_answer.h"
+#include "sink/secret_file.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+constexpr Duration kLongestPatience = std::chrono::hours(24);
+constexpr Duration kLongestWait = std::chrono::minutes(1);  // woken earlier by whatever there is to do
+constexpr Duration kFirstReconnectPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestReconnectPause = std::chrono::seconds(1);
+constexpr std::size_t kBatch = 256;  // messages published between two looks at everything else
+
+Outcome ending(OutcomeKind kind, std::string_view code, std::string_view detail) {
+    return Outcome{.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
+}
+
+Outcome unreachable(std::string_view why) {
+    Outcome outcome = ending(OutcomeKind::retryable, kBrokerUnreachable, why);
+    outcome.not_attempted = true;
+    return outcome;
+}
+
+Outcome never_sent() {
+    return ending(OutcomeKind::retryable, kStopped, "the sink was stopped; this was not sent");
+}
+
+/// Of what kept a message from being published.
+Outcome refused(const Error& error) {
+    return ending(error.error_class == ErrorClass::permanent ? OutcomeKind::permanent : OutcomeKind::retryable,
+                  error.code, error.message);
+}
+
+class NatsSink final : public Sink, private AnswerReader {
+public:
+    NatsSink(NatsSinkOptions options, Log& log)
+        : options_(std::move(options)),
+          log_(log),
+          hosts_(nats_hosts(options_.url)),
+          token_(options_.token_file, kToken),
+          thread_([this] { run(); }) {}
+    ~NatsSink() override { NatsSink::stop(Duration::zero()); }
+    NatsSink(const NatsSink&) = delete;
+    NatsSink& operator=(const NatsSink&) = delete;
+
+    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
+        Outcome outcome;
+        {
+            const std::lock_guard lock(mutex_);
+            if (!stop_at_ && !down_) {
+                for (const auto* message : messages) queue_.push_back({message, &receiver});
+                changed_.notify_all();
+                return;
+            }
+            outcome = stop_at_ ? never_sent() : unreachable(*down_);
+        }
+        for (const auto* message : messages) receiver.on_outcome(*message, outcome);
+    }
+
+    void stop(Duration patience) override {
+        {
+            const std::lock_guard lock(mutex_);
+            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
+            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
+            changed_.notify_all();
+        }
+        const std::lock_guard joining(join_mutex_);
+        if (thread_.joinable()) thread_.join();
+    }
+
+    Result<void> check(Duration deadline) override {
+        const auto until = clock_.now() + deadline;
+        if (const auto good = check_nats_options(options_); !good) return good;
+        std::string token;
+        if (!options_.token_file.empty()) {
+            SecretFile file(options_.token_file, kToken);  // not the thread's
+            const auto read = file.read();
+            if (!read) return Failure(read.error());
+            token = *read;
+        }
+        const auto connection = connect_to_nats(options_, token, deadline);
+        if (!connection) return Failure(connection.error());
+        return ask_for_jetstream(connection->get(), until - clock_.now());
+    }
+
+    [[nodiscard]] std::string_view name() const override { return "nats"; }
+
+private:
+    void run() {
+        sigset_t pipe_signal;  // inherited by libnats' threads of this connection
+        sigemptyset(&pipe_signal);
+        sigaddset(&pipe_signal, SIGPIPE);
+        pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+        while (!is_over()) {
+            if (!link_ && clock_.now() >= connect_at_) connect();
+            const auto batch = next_batch();
+            if (link_) publish(batch);
+            expire();
+            if (is_lost()) drop_link();
+        }
+        give_up();
+    }
+
+    bool is_over() {
+        const std::lock_guard lock(mutex_);
+        if (!stop_at_) return false;
+        return clock_.now() >= *stop_at_ || (queue_.empty() && flights_.empty());
+    }
+
+    bool is_lost() {
+        const std::lock_guard lock(mutex_);
+        return lost_;
+    }
+
+    using Batch = std::vector<std::pair<std::uint64_t, Job>>;
+
+    /// Waits until there is something to do; answers what is to be published now, already counted as under way.
+    Batch next_batch() {
+        std::unique_lock lock(mutex_);
+        const auto stop_seen = stop_at_;
+        const auto deadline = flights_.next_deadline();
+        auto until = clock_.now() + kLongestWait;
+        if (!link_) until = std::min(until, connect_at_);
+        if (deadline) until = std::min(until, *deadline);
+        if (stop_seen) until = std::min(until, *stop_seen);
+        changed_.wait_until(lock, until, [&] {
+            const bool can_publish = link_ && !queue_.empty() && flights_.has_room(kBatch);
+            const bool all_done = stop_at_ && queue_.empty() && flights_.empty();
+            return lost_ || can_publish || all_done || stop_at_ != stop_seen;
+        });
+        Batch batch;
+        const auto answered_by = clock_.now() + options_.timeout;
+        while (link_ && !lost_ && !queue_.empty() && batch.size() < kBatch && flights_.has_room()) {
+            batch.emplace_back(flights_.add(queue_.front(), answered_by), queue_.front());
+            queue_.pop_front();
+        }
+        return batch;
+    }
+
+    void publish(const Batch& batch) {
+        for (const auto& [id, job] : batch) {
+            const auto failed = publish_one(id, *job.message);
+            if (!failed) continue;
+            if (const auto flight = take(id)) flight->job.report(*failed);
+        }
+    }
+
+    /// None when it is on its way.
+    std::optional<Outcome> publish_one(std::uint64_t id, const Message& message) {
+        if (message.body.size() > static_cast<std::size_t>(link_->max_payload)) return too_large(message);
+        const auto made = make_nats_message(message, options_.attributes, fmt::format("{}.{}", link_->inbox, id));
+        if (!made) return refused(made.error());
+        switch (const auto status = natsConnection_PublishMsg(link_->connection.get(), made->get()); status) {
+            case NATS_OK:
+                return std::nullopt;
+            case NATS_MAX_PAYLOAD:
+                return too_large(message);
+            case NATS_CONNECTION_CLOSED:
+                return unreachable(fmt::format("the connection to NATS at {} is gone; nothing was sent", hosts_));
+            default:  // some of it may have gone out
+                return ending(OutcomeKind::ambiguous, "CONNECTION_LOST",
+                              fmt::format("NATS at {}: {}", hosts_, natsStatus_GetText(status)));
+        }
+    }
+
+    Outcome too_large(const Message& message) const {
+        return ending(OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
+                      fmt::format("{} bytes and its headers: NATS at {} takes {} (max_payload of the server)",
+                                  message.body.size(), hosts_, link_->max_payload));
+    }
+
+    std::optional<Flight> take(std::uint64_t id) {
+        const std::lock_guard lock(mutex_);
+        auto flight = flights_.take(id);
+        if (flight && (!queue_.empty() || stop_at_)) changed_.notify_all();
+        return flight;
+    }
+
+    // --- answers, on a thread of libnats ---
+
+    void on_end() override {
+        const std::lock_guard lock(mutex_);
+        lost_ = true;
+        changed_.notify_all();
+    }
+
+    void on_answer(natsConnection* connection, natsMsg* answer) override {
+        const std::string_view subject = natsMsg_GetSubject(answer);
+        std::uint64_t id = 0;
+        const char* digits = subject.data() + subject.rfind('.') + 1;
+        std::from_chars(digits, subject.data() + subject.size(), id);
+        const bool nobody_there = natsMsg_IsNoResponders(answer);
+        if (nobody_there && ask_why(connection, id, std::string(subject))) return;
+
+        const auto flight = take(id);
+        if (!flight) return;  // too late: its time was over
+        const auto& topic = flight->job.message->topic;
+        const std::string_view data(natsMsg_GetData(answer), static_cast<std::size_t>(natsMsg_GetDataLength(answer)));
+        if (nobody_there) {
+            flight->job.report(jetstream_is_off(topic));
+        } else {
+            flight->job.report(flight->unclaimed ? outcome_of_stream_names(data, topic)
+                                                 : outcome_of_publish(data, topic));
+        }
+    }
+
+    /// Nobody took message `id`. That no stream has its subject is for ever, that JetStream is still starting is not,
+    /// and both look the same: JetStream knows. False when it was asked already.
+    bool ask_why(natsConnection* connection, std::uint64_t id, const std::string& reply) {
+        std::string question = R"({"subject":)";
+        {
+            const std::lock_guard lock(mutex_);
+            Flight* flight = flights_.find(id);
+            if (flight == nullptr || flight->unclaimed) return false;
+            flight->unclaimed = true;
+            append_json_string(question, flight->job.message->topic);
+        }
+        question += '}';
+        // Where this fails the message's time runs out, and its outcome still says that nobody took it.
+        static_cast<void>(natsConnection_PublishRequest(connection, "$JS.API.STREAM.NAMES", reply.c_str(),
+                                                        question.data(), static_cast<int>(question.size())));
+        return true;
+    }
+
+    // --- time and the connection ---
+
+    void expire() {
+        std::vector<Flight> late;
+        {
+            const std::lock_guard lock(mutex_);
+            late = flights_.take_expired(clock_.now());
+        }
+        if (late.empty()) return;
+        const std::string violation = last_violation();
+        for (const auto& flight : late) flight.job.report(late_outcome(flight, violation));
+    }
+
+    /// What the server refused last for want of permission: it does not answer such a publish, it only complains.
+    std::string last_violation() {
+        const char* said = nullptr;
+        if (!link_ || natsConnection_GetLastError(link_->connection.get(), &said) != NATS_NOT_PERMITTED) return {};
+        return said == nullptr ? std::string() : std::string(said);
+    }
+
+    Outcome late_outcome(const Flight& flight, const std::string& violation) const {
+        const std::string topic = shorten(one_line(flight.job.message->topic), 128);
+        if (flight.unclaimed) return jetstream_is_off(flight.job.message->topic);
+        if (violation.find(fmt::format("\"{}\"", flight.job.message->topic)) != std::string::npos) {
+            return ending(OutcomeKind::permanent, "NOT_PERMITTED",
+                          fmt::format("NATS at {} does not let this user publish to subject '{}'", hosts_, topic));
+        }
+        return ending(
+            OutcomeKind::ambiguous, "ACK_TIMEOUT",
+            fmt::format("NATS at {} did not acknowledge within {} s; is there a stream that has subject '{}', "
+                        "and may this user read its answers?",
+                        hosts_, to_seconds(options_.timeout), topic));
+    }
+
+    void connect() {
+        auto link = link_anew();
+        if (link) {
+            if (is_down()) log_.info("sink connected", {{"sink", "nats"}, {"server", hosts_}});
+            reconnect_pause_ = kFirstReconnectPause;
+            link_ = std::move(*link);
+            set_down(std::nullopt);
+            return;
+        }
+        if (!is_down()) log_.warn("sink cannot connect", {{"sink", "nats"}, {"error", link.error().message}});
+        connect_at_ = clock_.now() + reconnect_pause_;
+        reconnect_pause_ = std::min(2 * reconnect_pause_, kLongestReconnectPause);
+        set_down(link.error().message);
+    }
+
+    Result<std::unique_ptr<Link>> link_anew() {
+        std::string_view token;
+        if (!options_.token_file.empty()) {
+            const auto read = token_.read();
+            if (!read) return Failure(read.error());
+            token = *read;
+        }
+        return open_link(options_, token, *this);
+    }
+
+    bool is_down() {
+        const std::lock_guard lock(mutex_);
+        return down_.has_value();
+    }
+
+    /// While it is down nothing waits here: the caller holds its messages better.
+    void set_down(std::optional<std::string> why) {
+        std::deque<Job> refused_jobs;
+        {
+            const std::lock_guard lock(mutex_);
+            down_ = std::move(why);
+            if (!down_) return;
+            refused_jobs.swap(queue_);
+        }
+        for (const auto& job : refused_jobs) job.report(unreachable(*down_));
+    }
+
+    void close_link() {
+        if (!link_) return;
+        natsConnection_Close(link_->connection.get());
+        {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [this] { return lost_; });
+        }
+        link_.reset();
+    }
+
+    void drop_link() {
+        close_link();
+        log_.warn("sink lost its connection", {{"sink", "nats"}, {"server", hosts_}});
+        connect_at_ = clock_.now();
+        std::vector<Flight> lost;
+        {
+            const std::lock_guard lock(mutex_);
+            lost_ = false;
+            lost = flights_.take_all();
+        }
+        for (const auto& flight : lost) {
+            flight.job.report(flight.unclaimed ? jetstream_is_off(flight.job.message->topic)
+                                               : ending(OutcomeKind::ambiguous, "CONNECTION_LOST",
+                                                        fmt::format("the connection to NATS at {} was lost before the "
+                                                                    "acknowledgement came",
+                                                                    hosts_)));
+        }
+    }
+
+    void give_up() {
+        close_link();
+        std::vector<Flight> under_way;
+        std::deque<Job> waiting;
+        {
+            const std::lock_guard lock(mutex_);
+            under_way = flights_.take_all();
+            waiting.swap(queue_);
+        }
+        for (const auto& flight : under_way) {
+            flight.job.report(flight.unclaimed ? never_sent()
+                                               : ending(OutcomeKind::ambiguous, kStopped,
+                                                        "the sink was stopped before the acknowledgement came"));
+        }
+        for (const auto& job : waiting) job.report(never_sent());
+    }
+
+    const NatsSinkOptions options_;
+    Log& log_;
+    const SystemClock clock_;
+    const std::string hosts_;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Job> queue_;  // bounded by the caller: at most its `parallelism` are under way
+    Flights flights_;
+    std::optional<std::string> down_;  // why, since a try to connect failed
+    std::optional<Instant> stop_at_;   // set once stop() was called
+    bool lost_ = false;                // the link's connection is closed
+
+    // The thread's own from here on.
+    SecretFile token_;
+    std::unique_ptr<Link> link_;
+    Instant connect_at_{};
+    Duration reconnect_pause_ = kFirstReconnectPause;
+
+    std::mutex join_mutex_;
+    std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sink>> make_nats_sink(NatsSinkOptions options, Log& log) {
+    if (const auto good = check_nats_options(options); !good) return Failure(good.error());
+    try {
+        return std::make_unique<NatsSink>(std::move(options), log);
+    } catch (const std::exception& error) {
+        return retryable("no_resources", fmt::format("cannot start the NATS sink: {}", error.what()));
+    }
+}
+
+}  // namespace deliverd::sink

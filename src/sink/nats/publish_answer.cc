@@ -1,0 +1,152 @@
+#include "sink/nats/publish_answer.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "base/text.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kShownSubjectBytes = 128;
+
+// JetStream's own error codes (err_code), where they say more than the HTTP-like `code`.
+constexpr std::int64_t kNotEnabledForAccount = 10039;
+constexpr std::int64_t kMessageTooLarge = 10054;
+constexpr std::int64_t kNotEnabled = 10076;
+constexpr std::int64_t kStoreFailed = 10077;
+constexpr std::int64_t kHeaderTooLarge = 10097;
+constexpr std::int64_t kUnavailable = 10008;
+
+struct ApiError {
+    std::int64_t code = 0;
+    std::int64_t err_code = 0;
+    std::string description;
+};
+
+std::int64_t number_at(const json::object& object, std::string_view name) {
+    const auto* value = object.if_contains(name);
+    if (value == nullptr) return 0;
+    if (const auto* number = value->if_int64()) return *number;
+    if (const auto* number = value->if_uint64()) return static_cast<std::int64_t>(*number);
+    return 0;
+}
+
+std::string text_at(const json::object& object, std::string_view name) {
+    const auto* value = object.if_contains(name);
+    if (value == nullptr || !value->is_string()) return {};
+    return std::string(value->get_string());
+}
+
+std::optional<json::object> parsed(std::string_view answer) {
+    boost::system::error_code failed;
+    auto value = json::parse(answer, failed);
+    if (failed || !value.is_object()) return std::nullopt;
+    return std::move(value.get_object());
+}
+
+std::optional<ApiError> error_in(const json::object& answer) {
+    const auto* value = answer.if_contains("error");
+    if (value == nullptr || !value->is_object()) return std::nullopt;
+    const auto& error = value->get_object();
+    return ApiError{number_at(error, "code"), number_at(error, "err_code"), text_at(error, "description")};
+}
+
+Outcome failure(OutcomeKind kind, std::string_view code, std::string_view detail) {
+    return Outcome{.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
+}
+
+std::string shown(std::string_view subject) {
+    return shorten(one_line(subject), kShownSubjectBytes);
+}
+
+bool is_unavailable(const ApiError& error) {
+    return error.err_code == kNotEnabled || error.err_code == kNotEnabledForAccount || error.err_code == kUnavailable;
+}
+
+Outcome unavailable(std::string_view what) {
+    Outcome outcome =
+        failure(OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE",
+                fmt::format("{}; is JetStream enabled for this server and account, and has it started?", what));
+    outcome.not_attempted = true;
+    return outcome;
+}
+
+/// "maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded".
+bool is_full(const ApiError& error) {
+    return error.err_code == kStoreFailed && error.description.starts_with("maximum ");
+}
+
+Outcome refusal(const ApiError& error, std::string_view subject) {
+    const std::string said = fmt::format("JetStream: {} ({})", error.description, error.err_code);
+    if (is_unavailable(error)) return unavailable(said);
+    if (is_full(error)) {
+        return failure(OutcomeKind::retryable, "STREAM_FULL",
+                       fmt::format("{}; the stream of subject '{}' is full and refuses new messages: raise its limits "
+                                   "or have it discard old ones",
+                                   said, shown(subject)));
+    }
+    if (error.err_code == kMessageTooLarge || error.err_code == kHeaderTooLarge) {
+        return failure(OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
+                       fmt::format("{}; raise max_msg_size of the stream of subject '{}'", said, shown(subject)));
+    }
+    // 409: another copy is being stored at this moment. 5xx: no room, no leader, a disk that fails.
+    if (error.code == 409 || error.code >= 500) return failure(OutcomeKind::retryable, "STORE_FAILED", said);
+    return failure(OutcomeKind::permanent, "REJECTED", said);
+}
+
+}  // namespace
+
+Outcome outcome_of_publish(std::string_view answer, std::string_view subject) {
+    const auto object = parsed(answer);
+    if (object) {
+        if (const auto error = error_in(*object)) return refusal(*error, subject);
+        std::string stream = text_at(*object, "stream");
+        const auto sequence = number_at(*object, "seq");
+        if (!stream.empty() && (sequence > 0 || object->contains("duplicate"))) {
+            return Outcome{.kind = OutcomeKind::delivered, .receipt = fmt::format("{}@{}", stream, sequence)};
+        }
+    }
+    return failure(
+        OutcomeKind::ambiguous, "UNKNOWN",
+        fmt::format("what answered on subject '{}' is not JetStream: another program replies there", shown(subject)));
+}
+
+Outcome outcome_of_stream_names(std::string_view answer, std::string_view subject) {
+    const auto object = parsed(answer);
+    if (!object) return jetstream_is_off(subject);
+    if (const auto error = error_in(*object)) {
+        return unavailable(fmt::format("no stream took subject '{}', and JetStream says: {} ({})", shown(subject),
+                                       error->description, error->err_code));
+    }
+    const auto* streams = object->if_contains("streams");
+    if (streams != nullptr && streams->is_array() && !streams->get_array().empty()) {
+        const auto& first = streams->get_array().front();
+        return failure(OutcomeKind::retryable, "STREAM_NOT_READY",
+                       fmt::format("stream '{}' has subject '{}' but did not take the message yet",
+                                   first.is_string() ? std::string_view(first.get_string()) : std::string_view("?"),
+                                   shown(subject)));
+    }
+    return failure(OutcomeKind::permanent, "NO_STREAM",
+                   fmt::format("no stream has subject '{}': create a stream that has this subject, or add it to one",
+                               shown(subject)));
+}
+
+Outcome jetstream_is_off(std::string_view subject) {
+    return unavailable(fmt::format("nobody took subject '{}', and JetStream does not answer", shown(subject)));
+}
+
+std::string jetstream_problem(std::string_view answer) {
+    const auto object = parsed(answer);
+    if (!object) return "an answer that is not JetStream's";
+    const auto error = error_in(*object);
+    return error ? fmt::format("{} ({})", one_line(error->description), error->err_code) : std::string();
+}
+
+}  // namespace deliverd::sink

@@ -1,0 +1,102 @@
+#include "sink/nats/publish_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace deliverd::sink {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PublishAnswer, AnAcknowledgementIsDelivered) {
+    const auto stored = outcome_of_publish(R"({"stream":"ORDERS","seq":42})", "orders.a");
+    EXPECT_EQ(stored.kind, OutcomeKind::delivered);
+    EXPECT_EQ(stored.receipt, "ORDERS@42");
+    const auto again = outcome_of_publish(R"({"stream":"ORDERS","seq":42,"duplicate": true})", "orders.a");
+    EXPECT_EQ(again.kind, OutcomeKind::delivered);
+    EXPECT_EQ(again.receipt, "ORDERS@42");
+    const auto domain = outcome_of_publish(R"({"stream":"S","domain":"hub","seq":7})", "orders.a");
+    EXPECT_EQ(domain.receipt, "S@7");
+}
+
+TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
+    struct Case {
+        const char* error;
+        OutcomeKind kind;
+        const char* code;
+        bool not_attempted;
+    };
+    for (const auto& c : {
+             Case{R"({"code":503,"err_code":10077,"description":"maximum messages exceeded"})", OutcomeKind::retryable,
+                  "STREAM_FULL", false},
+             Case{R"({"code":503,"err_code":10077,"description":"maximum bytes exceeded"})", OutcomeKind::retryable,
+                  "STREAM_FULL", false},
+             Case{R"({"code":500,"err_code":10077,"description":"no space left on device"})", OutcomeKind::retryable,
+                  "STORE_FAILED", false},
+             Case{R"({"code":503,"err_code":10077,"description":"store is closed"})", OutcomeKind::retryable,
+                  "STORE_FAILED", false},
+             Case{R"({"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"})",
+                  OutcomeKind::permanent, "MESSAGE_TOO_LARGE", false},
+             Case{R"({"code":400,"err_code":10071,"description":"wrong last sequence: 5"})", OutcomeKind::permanent,
+                  "REJECTED", false},
+             Case{R"({"code":400,"err_code":10060,"description":"expected stream does not match"})",
+                  OutcomeKind::permanent, "REJECTED", false},
+             Case{R"({"code":500,"err_code":10047,"description":"insufficient storage resources available"})",
+                  OutcomeKind::retryable, "STORE_FAILED", false},
+             Case{R"({"code":409,"err_code":10158,"description":"duplicate message id is in process"})",
+                  OutcomeKind::retryable, "STORE_FAILED", false},
+             Case{R"({"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"})",
+                  OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":503,"err_code":10039,"description":"JetStream not enabled for account"})",
+                  OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+         }) {
+        const auto outcome =
+            outcome_of_publish(std::string(R"({"stream":"S","seq":0,"error":)") + c.error + "}", "orders.a");
+        EXPECT_EQ(outcome.kind, c.kind) << c.error;
+        EXPECT_EQ(outcome.code, c.code) << c.error;
+        EXPECT_EQ(outcome.not_attempted, c.not_attempted) << c.error;
+    }
+}
+
+TEST(PublishAnswer, WhatIsNotJetStreamsIsAmbiguous) {
+    for (const auto* answer : {"", "ok", "[]", "{}", R"({"stream":"","seq":1})", R"({"stream":"S"})", R"({"seq":1})",
+                               R"({"stream":"S","seq":"1"})", "{\"stream\":\"S\",\"seq\":1"}) {
+        const auto outcome = outcome_of_publish(answer, "orders.a");
+        EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << answer;
+        EXPECT_EQ(outcome.code, "UNKNOWN") << answer;
+    }
+}
+
+TEST(StreamNames, OnlyJetStreamItselfMakesAMissingStreamPermanent) {
+    for (const auto* none : {R"({"type":"io.nats.jetstream.api.v1.stream_names_response","total":0,"streams":null})",
+                             R"({"total":0,"streams":[]})"}) {
+        const auto outcome = outcome_of_stream_names(none, "orders.a");
+        EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << none;
+        EXPECT_EQ(outcome.code, "NO_STREAM");
+        EXPECT_THAT(outcome.detail, HasSubstr("'orders.a'"));
+        EXPECT_THAT(outcome.detail, HasSubstr("create a stream"));
+    }
+    const auto starting = outcome_of_stream_names(R"({"total":1,"streams":["ORDERS"]})", "orders.a");
+    EXPECT_EQ(starting.kind, OutcomeKind::retryable);
+    EXPECT_EQ(starting.code, "STREAM_NOT_READY");
+    EXPECT_THAT(starting.detail, HasSubstr("'ORDERS'"));
+    for (const auto* off :
+         {R"({"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}})", "",
+          "nonsense"}) {
+        const auto outcome = outcome_of_stream_names(off, "orders.a");
+        EXPECT_EQ(outcome.kind, OutcomeKind::retryable) << off;
+        EXPECT_EQ(outcome.code, "JETSTREAM_UNAVAILABLE") << off;
+        EXPECT_TRUE(outcome.not_attempted);
+    }
+}
+
+TEST(PublishAnswer, DetailsAreOneShortLine) {
+    const std::string subject = std::string(5000, 'x') + "\n";
+    const auto outcome = outcome_of_stream_names(R"({"streams":[]})", subject);
+    EXPECT_LE(outcome.detail.size(), kMaxDetailBytes);
+    EXPECT_THAT(outcome.detail, HasSubstr("create a stream"));
+    EXPECT_THAT(outcome.detail, testing::Not(HasSubstr("\n")));
+}
+
+}  // namespace
+}  // namespace deliverd::sink
