@@ -8,16 +8,17 @@
 #include <csignal>
 #include <deque>
 #include <exception>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
+#include "sink/breaker.h"
+#include "sink/http/credentials.h"
+#include "sink/http/target.h"
 #include "sink/http/transfer.h"
-#include "sink/secret_file.h"
 
 namespace deliverd::sink {
 
@@ -25,20 +26,15 @@ namespace {
 
 constexpr int kIdlePollMs = 60'000;  // woken earlier by whatever there is to do
 constexpr Duration kLongestPatience = std::chrono::hours(24);
+constexpr Duration kLongestBreakerPause = std::chrono::minutes(5);
+
+// What the breaker counts: no connection, no answer in time, and a receiver that says it failed.
+constexpr std::string_view kNetworkTimeout = "NETWORK_TIMEOUT";
+constexpr std::string_view kBroker5xx = "BROKER_5XX";
 
 struct MultiDeleter {
     void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
 };
-
-/// Also a permanent refusal when the file goes missing later: a person has to put it back.
-Result<void> check_ca_file(const std::string& path) {
-    if (path.empty()) return {};
-    std::ifstream file(path);
-    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
-    return permanent("bad_argument", fmt::format("the sink's ca_file {} is empty or cannot be read: name a file with "
-                                                 "the certificate authority in PEM",
-                                                 path));
-}
 
 struct Job {
     const Message* message;
@@ -62,7 +58,11 @@ Outcome stopped_outcome(OutcomeKind kind, std::string_view detail) {
 class HttpSink final : public Sink {
 public:
     HttpSink(Target target, Log& log)
-        : target_(std::move(target)), log_(log), token_(target_.options.token_file, kToken), multi_(curl_multi_init()) {
+        : target_(std::move(target)),
+          log_(log),
+          credentials_(target_.options),
+          breaker_({target_.options.breaker_failures, target_.options.breaker_pause, kLongestBreakerPause}),
+          multi_(curl_multi_init()) {
         if (!multi_) throw std::bad_alloc();
         const auto connections = static_cast<long>(target_.options.max_connections);
         curl_multi_setopt(multi_.get(), CURLMOPT_MAX_TOTAL_CONNECTIONS, connections);
@@ -102,10 +102,8 @@ public:
 
     Result<void> check(Duration deadline) override {
         if (const auto readable = check_ca_file(target_.options.ca_file); !readable) return readable;
-        if (!target_.options.token_file.empty()) {
-            SecretFile token(target_.options.token_file, kToken);  // not the thread's
-            if (const auto read = token.read(); !read) return Failure(read.error());
-        }
+        Credentials credentials(target_.options);  // not the thread's
+        if (const auto read = credentials.refresh(); !read) return read;
         try {
             const Easy easy = make_easy(target_);
             const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count();
@@ -159,39 +157,70 @@ private:
         while (!waiting_.empty() && active_.size() < target_.options.max_connections) {
             const Job job = waiting_.front();
             waiting_.pop_front();
-            if (auto started = start(job); !started) {
+            const auto permit = breaker_.begin(clock_.now());
+            if (!permit) {
+                job.receiver->on_outcome(*job.message, paused_outcome());
+            } else if (auto started = start(job, *permit); !started) {
+                breaker_.cancelled(*permit);
                 job.receiver->on_outcome(*job.message, to_outcome(started.error()));
             }
         }
     }
 
-    Result<void> start(const Job& job) {
-        std::string_view token;
-        if (!target_.options.token_file.empty()) {
-            const auto read = token_.read();
-            warn_about_token(read);
-            if (!read) return Failure(read.error());
-            token = *read;
-        }
+    Result<void> start(const Job& job, Breaker::Permit permit) {
+        const auto read = credentials_.refresh();
+        warn_about_credentials(read);
+        if (!read) return read;
         if (idle_.empty()) idle_.push_back(std::make_unique<Transfer>(target_));
         auto transfer = std::move(idle_.back());
         idle_.pop_back();
-        auto ready = transfer->prepare(*job.message, *job.receiver, token);
+        const auto proof = credentials_.prove(*job.message, clock_.wall_now());
+        auto ready = transfer->prepare(*job.message, *job.receiver, proof);
         if (ready && curl_multi_add_handle(multi_.get(), transfer->easy()) != CURLM_OK) {
             ready = retryable("NETWORK_TIMEOUT", "libcurl took no further request; nothing was sent");
         }
         if (ready) {
-            active_.insert(transfer.release());
+            active_.emplace(transfer.release(), permit);
         } else {
             idle_.push_back(std::move(transfer));
         }
         return ready;
     }
 
-    /// Once each time the file turns bad, not once a message.
-    void warn_about_token(const Result<std::string_view>& read) {
-        if (!read && token_is_good_) log_.warn("token file is not usable", {{"error", read.error().message}});
-        token_is_good_ = read.has_value();
+    /// Once each time a file turns bad, not once a message.
+    void warn_about_credentials(const Result<void>& read) {
+        if (!read && credentials_are_good_) {
+            log_.warn("credentials are not usable", {{"error", read.error().message}});
+        }
+        credentials_are_good_ = read.has_value();
+    }
+
+    Outcome paused_outcome() const {
+        Outcome outcome;
+        outcome.code = "DESTINATION_PAUSED";
+        outcome.detail = fmt::format("{} failed {} times in a row and is left alone for a while", target_.host,
+                                     target_.options.breaker_failures);
+        outcome.retry_after = breaker_.wait(clock_.now());
+        outcome.not_attempted = true;
+        return outcome;
+    }
+
+    void tell_breaker(Breaker::Permit permit, const Outcome& outcome) {
+        const bool failed = outcome.code == kNetworkTimeout || outcome.code == kBroker5xx;
+        switch (breaker_.ended(permit, !failed, clock_.now())) {
+            case Breaker::Change::opened:
+                log_.warn("destination paused", {{"sink", "http"},
+                                                 {"host", target_.host},
+                                                 {"failures", target_.options.breaker_failures},
+                                                 {"pause_seconds", to_seconds(breaker_.pause())},
+                                                 {"last", outcome.detail}});
+                break;
+            case Breaker::Change::closed:
+                log_.info("destination resumed", {{"sink", "http"}, {"host", target_.host}});
+                break;
+            case Breaker::Change::none:
+                break;
+        }
     }
 
     bool finish_done() {
@@ -204,6 +233,7 @@ private:
             curl_easy_getinfo(done->easy_handle, CURLINFO_PRIVATE, &self);
             auto* transfer = static_cast<Transfer*>(self);
             Outcome outcome = transfer->outcome(code, clock_.wall_now());
+            tell_breaker(active_.at(transfer), outcome);
             retire(transfer).report(std::move(outcome));
             any = true;
         }
@@ -220,7 +250,7 @@ private:
 
     void give_up() {
         while (!active_.empty()) {
-            retire(*active_.begin())
+            retire(active_.begin()->first)
                 .report(stopped_outcome(OutcomeKind::ambiguous, "the sink was stopped before the answer came"));
         }
         for (const auto& job : waiting_) {
@@ -239,80 +269,19 @@ private:
     std::optional<Instant> stop_at_;  // set once stop() was called
 
     // The thread's own from here on.
-    SecretFile token_;
-    bool token_is_good_ = true;
+    Credentials credentials_;
+    bool credentials_are_good_ = true;
+    Breaker breaker_;
     std::unique_ptr<CURLM, MultiDeleter> multi_;  // outlives the handles below; only its wakeup is for all threads
     std::vector<std::unique_ptr<Transfer>> idle_;
-    std::unordered_set<Transfer*> active_;  // empty once the thread has ended
+    std::unordered_map<Transfer*, Breaker::Permit> active_;  // empty once the thread has ended
     std::deque<Job> waiting_;
 
     std::mutex join_mutex_;
     std::thread thread_;
 };
 
-struct UrlDeleter {
-    void operator()(CURLU* url) const { curl_url_cleanup(url); }
-};
-
-std::string url_part(CURLU* url, CURLUPart part, unsigned flags = 0) {
-    char* text = nullptr;
-    if (curl_url_get(url, part, &text, flags) != CURLUE_OK) return {};
-    std::string out(text);
-    curl_free(text);
-    return out;
-}
-
-using Url = std::unique_ptr<CURLU, UrlDeleter>;
-
-Result<Url> parse_url(const std::string& text) {
-    if (!text.starts_with("http://") && !text.starts_with("https://")) {
-        return permanent("bad_argument", "must start with http:// or https://");
-    }
-    Url url(curl_url());
-    if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK ||
-        url_part(url.get(), CURLUPART_HOST).empty()) {
-        return permanent("bad_argument",
-                         "cannot be used: write http://HOST/PATH or https://HOST:PORT/PATH, with special characters "
-                         "percent-encoded");
-    }
-    return url;
-}
-
-Failure refused(std::string_view what, const Error& error) {
-    return permanent(error.code, fmt::format("{} {}", what, error.message));
-}
-
-Result<Target> make_target(HttpSinkOptions options) {
-    const auto url = parse_url(options.url);
-    if (!url) return refused("the sink's url", url.error());
-    for (const auto& [name, value] : options.headers) {
-        if (const auto good = check_http_header(name, value); !good) return refused("the sink's", good.error());
-    }
-    if (const auto readable = check_ca_file(options.ca_file); !readable) return Failure(readable.error());
-    if (options.max_connections == 0)
-        return permanent("bad_argument", "the sink's max_connections is 0: allow at least 1");
-    Target target;
-    target.host = fmt::format("{}:{}", url_part(url->get(), CURLUPART_HOST),
-                              url_part(url->get(), CURLUPART_PORT, CURLU_DEFAULT_PORT));
-    target.is_https = url_part(url->get(), CURLUPART_SCHEME) == "https";
-    target.options = std::move(options);
-    return target;
-}
-
 }  // namespace
-
-Result<void> check_http_url(const std::string& url) {
-    if (const auto parsed = parse_url(url); !parsed) return Failure(parsed.error());
-    return {};
-}
-
-Result<void> check_http_header(std::string_view name, std::string_view value) {
-    if (is_header(name, value)) return {};
-    return permanent("bad_argument",
-                     fmt::format("header '{}' cannot be sent: it has a line break, a control character or a name "
-                                 "that may not be set",
-                                 shorten(one_line(name), 64)));
-}
 
 Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log) {
     static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);

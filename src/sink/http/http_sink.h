@@ -39,23 +39,26 @@ struct HttpSinkOptions {
     /// `tracestate` also under their own names; with EventFormat::cloudevents cloudevents_attributes() with prefix
     /// `ce-`, percent-encoded.
     std::optional<EventAttributesOptions> events{};
-    /// Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature` (v1). "whsec_" and base64; empty:
-    /// unsigned.
+    /// Standard Webhooks: `webhook-id` (the message's id), `webhook-timestamp` (of the attempt), `webhook-signature`
+    /// (v1). "whsec_" and the base64 of 24 to 64 bytes; several, separated by spaces or commas, give a signature each.
+    /// Empty: unsigned.
     std::string secret{};
     std::string secret_file{};  // the same from a file, read again when it changes
     /// Circuit breaker: after so many failures in a row (no connection, timeout, 5xx) nothing is tried for
-    /// breaker_pause (outcomes not_attempted, DESTINATION_PAUSED), then one message tries it. 0: no breaker.
+    /// breaker_pause (outcomes not_attempted, DESTINATION_PAUSED), then one message tries it; while that fails the
+    /// pause doubles, up to five minutes. 0: no breaker.
     std::int32_t breaker_failures = 0;
     Duration breaker_pause = std::chrono::seconds(10);
 };
 
-/// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. Neither repeats the
-/// URL or a header's value: both may hold secrets.
+/// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. None repeats the
+/// URL, a header's value or a secret.
 [[nodiscard]] Result<void> check_http_url(const std::string& url);
 [[nodiscard]] Result<void> check_http_header(std::string_view name, std::string_view value);
+[[nodiscard]] Result<void> check_http_secret(std::string_view secret);
 
-/// Fails (permanent, `bad_argument`) for a URL that is not http or https, a header that cannot be sent, or a
-/// `ca_file` that cannot be read. The sink's check() also reads `token_file`.
+/// Fails (permanent, `bad_argument`) for a URL that is not http or https, a header that cannot be sent, a secret that
+/// is none, or a `ca_file` that cannot be read. The sink's check() also reads `token_file` and `secret_file`.
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

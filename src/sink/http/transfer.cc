@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "sink/http/event_headers.h"
 
 namespace deliverd::sink {
 
@@ -113,10 +114,31 @@ Result<void> Transfer::add_header(std::string_view name, std::string_view value)
     return {};
 }
 
-Result<void> Transfer::prepare(const Message& message, OutcomeReceiver& receiver, std::string_view token) {
+Result<void> Transfer::add_headers(const Message& message, const RequestProof& proof) {
+    Result<void> added = add_header("Content-Type", message.content_type);
+    const auto add = [&](std::string_view name, std::string_view value) {
+        if (added) added = add_header(name, value);
+    };
+    if (!message.message_id.empty()) add("Idempotency-Key", message.message_id);
+    if (const auto& events = target_.options.events) {
+        for (const auto& [name, value] : event_headers(message, *events)) add(name, value);
+    } else {
+        for (const auto& [name, value] : message.headers) add(name, value);
+    }
+    for (const auto& [name, value] : target_.options.headers) add(name, value);
+    if (!proof.token.empty()) add("Authorization", fmt::format("Bearer {}", proof.token));
+    if (!proof.signature.empty()) {
+        add("webhook-id", message.message_id);
+        add("webhook-timestamp", proof.timestamp);
+        add("webhook-signature", proof.signature);
+    }
+    return added;
+}
+
+Result<void> Transfer::prepare(const Message& message, OutcomeReceiver& receiver, const RequestProof& proof) {
     message_ = &message;
     receiver_ = &receiver;
-    token_ = token;
+    token_ = proof.token;
     body_sent_ = 0;
     answer_.clear();
     answer_cut_ = false;
@@ -124,17 +146,7 @@ Result<void> Transfer::prepare(const Message& message, OutcomeReceiver& receiver
     problem_.front() = '\0';
     headers_.reset();
     append_line("Expect:");  // libcurl would wait for "100 Continue" with bodies over a megabyte
-
-    Result<void> added = add_header("Content-Type", message.content_type);
-    if (added && !message.message_id.empty()) added = add_header("Idempotency-Key", message.message_id);
-    for (const auto& [name, value] : message.headers) {
-        if (added) added = add_header(name, value);
-    }
-    for (const auto& [name, value] : target_.options.headers) {
-        if (added) added = add_header(name, value);
-    }
-    if (added && !token.empty()) added = add_header("Authorization", fmt::format("Bearer {}", token));
-    if (!added) return added;
+    if (auto added = add_headers(message, proof); !added) return added;
 
     curl_easy_setopt(easy_.get(), CURLOPT_HTTPHEADER, headers_.get());
     curl_easy_setopt(easy_.get(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(message.body.size()));

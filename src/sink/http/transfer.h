@@ -11,7 +11,8 @@
 #include <string_view>
 
 #include "sink/http/answer.h"
-#include "sink/http/http_sink.h"
+#include "sink/http/credentials.h"
+#include "sink/http/target.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -20,13 +21,6 @@ struct EasyDeleter {
     void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
 };
 using Easy = std::unique_ptr<CURL, EasyDeleter>;
-
-/// What every request of a sink shares; outlives its transfers.
-struct Target {
-    HttpSinkOptions options;
-    std::string host;  // host and port, for people
-    bool is_https = false;
-};
 
 /// An easy handle with the options that never change: timeouts, protocols, TLS, no proxy, no redirects.
 [[nodiscard]] Easy make_easy(const Target& target);
@@ -38,8 +32,8 @@ public:
     Transfer& operator=(const Transfer&) = delete;
 
     /// Makes the handle ready for `message`. Failure: permanent, for a header that cannot be written (line
-    /// breaks, a name that is none or that delimits the request). `token` may be empty.
-    [[nodiscard]] Result<void> prepare(const Message& message, OutcomeReceiver& receiver, std::string_view token);
+    /// breaks, a name that is none or that delimits the request).
+    [[nodiscard]] Result<void> prepare(const Message& message, OutcomeReceiver& receiver, const RequestProof& proof);
 
     /// After libcurl is done with it.
     [[nodiscard]] Outcome outcome(CURLcode code, WallTime now) const;
@@ -53,6 +47,7 @@ private:
         void operator()(curl_slist* list) const { curl_slist_free_all(list); }
     };
 
+    [[nodiscard]] Result<void> add_headers(const Message& message, const RequestProof& proof);
     [[nodiscard]] Result<void> add_header(std::string_view name, std::string_view value);
     void append_line(const std::string& line);
     [[nodiscard]] Ending ending_of(CURLcode code, int status) const;

@@ -1,0 +1,53 @@
+#include "base/hmac.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <array>
+#include <new>
+
+namespace deliverd {
+
+namespace {
+
+const unsigned char* bytes_of(std::string_view text) {
+    return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+}  // namespace
+
+std::string hmac_sha256(std::string_view key, std::string_view bytes) {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned size = 0;
+    if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes_of(bytes), bytes.size(), digest.data(),
+             &size) == nullptr) {
+        throw std::bad_alloc();  // nothing else can fail
+    }
+    return {reinterpret_cast<const char*>(digest.data()), size};
+}
+
+std::string base64_encoded(std::string_view bytes) {
+    std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // OpenSSL writes a final zero
+    const int size =
+        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), bytes_of(bytes), static_cast<int>(bytes.size()));
+    out.resize(static_cast<std::size_t>(size));
+    return out;
+}
+
+std::optional<std::string> base64_decoded(std::string_view text) {
+    if (text.size() % 4 != 0) return std::nullopt;
+    std::string out(text.size() / 4 * 3, '\0');
+    const int size =
+        EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()), bytes_of(text), static_cast<int>(text.size()));
+    if (size < 0) return std::nullopt;
+    out.resize(static_cast<std::size_t>(size));
+    if (text.ends_with("=="))
+        out.resize(out.size() - 2);
+    else if (text.ends_with('='))
+        out.resize(out.size() - 1);
+    // OpenSSL overlooks white space around the text and bits that stand for nothing.
+    if (base64_encoded(out) != text) return std::nullopt;
+    return out;
+}
+
+}  // namespace deliverd

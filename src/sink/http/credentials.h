@@ -1,0 +1,45 @@
+// What a request proves itself with: the bearer token and the signing secrets, as the files have them at the moment.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "sink/http/http_sink.h"
+#include "sink/http/webhook_signature.h"
+#include "sink/secret_file.h"
+
+namespace deliverd::sink {
+
+/// The headers of one request; empty ones are not sent.
+struct RequestProof {
+    std::string_view token;
+    std::string timestamp{};  // webhook-timestamp
+    std::string signature{};  // webhook-signature
+};
+
+/// One thread at a time. Never shows what it holds.
+class Credentials {
+public:
+    explicit Credentials(const HttpSinkOptions& options);
+
+    /// Reads what has changed. Failure: retryable, naming the file, while one of them cannot be used. The options' own
+    /// secret was checked when the sink was made.
+    [[nodiscard]] Result<void> refresh();
+
+    /// For a request that leaves at `now`; valid until the next refresh().
+    [[nodiscard]] RequestProof prove(const Message& message, WallTime now) const;
+
+private:
+    [[nodiscard]] Result<void> read_secrets();
+
+    bool has_token_;
+    bool has_secret_file_;
+    SecretFile token_file_;
+    SecretFile secret_file_;
+    std::string secret_path_;
+    std::string_view token_;
+    std::string secret_text_;  // what secrets_ was read from
+    WebhookSecrets secrets_;
+};
+
+}  // namespace deliverd::sink

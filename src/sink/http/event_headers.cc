@@ -1,0 +1,54 @@
+#include "sink/http/event_headers.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace deliverd::sink {
+
+namespace {
+
+/// Visible ASCII, and spaces within: comes out as it went in.
+bool stands_in_a_header(std::string_view value) {
+    return std::ranges::all_of(value, [](char c) { return c >= ' ' && c < 127; }) && !value.starts_with(' ') &&
+           !value.ends_with(' ');
+}
+
+bool same_name(const std::string& a, const std::string& b) {
+    return ::strcasecmp(a.c_str(), b.c_str()) == 0;
+}
+
+void add(Attributes& out, std::string name, std::string value) {
+    const auto has_name = [&](const auto& header) { return same_name(header.first, name); };
+    if (std::ranges::none_of(out, has_name)) out.emplace_back(std::move(name), std::move(value));
+}
+
+void add_trace_context(Attributes& out, const Message& message) {
+    for (const std::string name : {"traceparent", "tracestate"}) {
+        for (const auto& [given, value] : message.headers) {
+            if (same_name(given, name) && !value.empty() && stands_in_a_header(value)) add(out, name, value);
+        }
+    }
+}
+
+}  // namespace
+
+Attributes event_headers(const Message& message, const EventAttributesOptions& options) {
+    Attributes out;
+    if (options.format == EventFormat::cloudevents) {
+        for (const auto& [name, value] : cloudevents_attributes(message, options.source)) {
+            add(out, "ce-" + name, percent_encoded(value));
+        }
+    } else {
+        for (const auto& [name, value] : plain_attributes(message)) {
+            if (name == "message_id") continue;
+            add(out, http_header_name(name), stands_in_a_header(value) ? value : percent_encoded(value));
+        }
+    }
+    add_trace_context(out, message);
+    return out;
+}
+
+}  // namespace deliverd::sink

@@ -1,0 +1,83 @@
+#include "sink/http/event_headers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace deliverd::sink {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Key;
+using testing::Not;
+using testing::Pair;
+
+Message event() {
+    Message message;
+    message.message_id = "m-1";
+    message.key = "order-1";
+    message.type = "OrderCreated";
+    message.created_at = "2026-02-20T10:30:00.123Z";
+    message.content_type = "application/json";
+    return message;
+}
+
+TEST(EventHeaders, ArePrefixedAndDashed) {
+    auto message = event();
+    message.headers = {{"correlation_id", "c 1, 100%"}, {"traceparent", "00-ab-cd-01"}, {"tracestate", "a=b,c=d"}};
+    EXPECT_THAT(event_headers(message, {}),
+                ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
+                            Pair("X-created-at", "2026-02-20T10:30:00.123Z"), Pair("X-correlation-id", "c 1, 100%"),
+                            Pair("X-traceparent", "00-ab-cd-01"), Pair("X-tracestate", "a=b,c=d"),
+                            Pair("traceparent", "00-ab-cd-01"), Pair("tracestate", "a=b,c=d")));
+}
+
+TEST(EventHeaders, EncodeWhatCannotStandInOne) {
+    auto message = event();
+    message.key = "größe";
+    message.headers = {{"lines", "a\r\nX-Evil: 1"}, {"edge", "a "}, {"tab", "a\tb"}, {"traceparent", "ä"}};
+    const auto headers = event_headers(message, {});
+    EXPECT_THAT(headers, Contains(Pair("X-aggregate-id", "gr%C3%B6%C3%9Fe")));
+    EXPECT_THAT(headers, Contains(Pair("X-lines", "a%0D%0AX-Evil:%201")));
+    EXPECT_THAT(headers, Contains(Pair("X-edge", "a%20")));
+    EXPECT_THAT(headers, Contains(Pair("X-tab", "a%09b")));
+    EXPECT_THAT(headers, Contains(Pair("X-traceparent", "%C3%A4")));
+    EXPECT_THAT(headers, Not(Contains(Key("traceparent"))));
+}
+
+TEST(EventHeaders, OfOneNameAreSentOnce) {
+    auto message = event();
+    message.headers = {
+        {"a_b", "1"}, {"A-B", "2"}, {"aggregate-id", "forged"}, {"Traceparent", "x"}, {"traceparent", "y"}};
+    const auto headers = event_headers(message, {});
+    EXPECT_THAT(headers, ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
+                                     Pair("X-created-at", "2026-02-20T10:30:00.123Z"), Pair("X-a-b", "1"),
+                                     Pair("X-Traceparent", "x"), Pair("traceparent", "x")));
+}
+
+TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
+    auto message = event();
+    message.message_id = "1234-1234-1234";
+    message.type = "com.example.someevent";
+    message.created_at = "2018-04-05T03:56:24Z";
+    message.key = "Euro € 😀";  // and its example of a value that must be encoded
+    const EventAttributesOptions options{EventFormat::cloudevents, "/mycontext/subcontext"};
+    EXPECT_THAT(
+        event_headers(message, options),
+        ElementsAre(Pair("ce-specversion", "1.0"), Pair("ce-id", "1234-1234-1234"),
+                    Pair("ce-source", "/mycontext/subcontext"), Pair("ce-type", "com.example.someevent"),
+                    Pair("ce-time", "2018-04-05T03:56:24Z"), Pair("ce-subject", "Euro%20%E2%82%AC%20%F0%9F%98%80"),
+                    Pair("ce-partitionkey", "Euro%20%E2%82%AC%20%F0%9F%98%80")));
+}
+
+TEST(EventHeaders, OfCloudEventsCarryMetadataAsExtensions) {
+    auto message = event();
+    message.headers = {{"correlation_id", "a\"b%"}, {"traceparent", "00-ab-cd-01"}};
+    const auto headers = event_headers(message, {EventFormat::cloudevents, "/s"});
+    EXPECT_THAT(headers, Contains(Pair("ce-correlationid", "a%22b%25")));
+    EXPECT_THAT(headers, Contains(Pair("ce-traceparent", "00-ab-cd-01")));
+    EXPECT_THAT(headers, Contains(Pair("traceparent", "00-ab-cd-01")));
+}
+
+}  // namespace
+}  // namespace deliverd::sink

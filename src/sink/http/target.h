@@ -1,0 +1,22 @@
+// What every request of a sink shares.
+#pragma once
+
+#include <string>
+
+#include "sink/http/http_sink.h"
+
+namespace deliverd::sink {
+
+/// Outlives the sink's transfers.
+struct Target {
+    HttpSinkOptions options;
+    std::string host;  // host and port, for people
+    bool is_https = false;
+};
+
+/// Failure as of make_http_sink().
+[[nodiscard]] Result<Target> make_target(HttpSinkOptions options);
+
+[[nodiscard]] Result<void> check_ca_file(const std::string& path);
+
+}  // namespace deliverd::sink
