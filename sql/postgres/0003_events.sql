@@ -107,8 +107,6 @@ returns bigint
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-    new_id bigint;
 begin
     if coalesce(add_event.aggregate_id, '') = '' then
         raise exception 'aggregate_id must not be empty' using errcode = 'invalid_parameter_value';
@@ -123,9 +121,9 @@ begin
         raise exception 'metadata must be a JSON object' using errcode = 'invalid_parameter_value';
     end if;
     insert into ${schema}.outbox (aggregate_id, event_type, payload, metadata)
-    values (add_event.aggregate_id, add_event.event_type, add_event.payload, coalesce(add_event.metadata, '{}'))
-    returning id into new_id;
-    return new_id;
+    values (add_event.aggregate_id, add_event.event_type, add_event.payload, coalesce(add_event.metadata, '{}'));
+    -- Not RETURNING, which needs SELECT: who may write events need not be able to read them.
+    return coalesce(currval(pg_get_serial_sequence($name$${schema}.outbox$name$, 'id')), lastval());
 end
 $$;
 
