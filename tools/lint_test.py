@@ -147,6 +147,13 @@ class LintTest(unittest.TestCase):
         self.write("tools/rooms.txt", ROOMS + "sink/kafka: base\n")
         self.assert_clean()
 
+    def test_a_missing_runtime_leaves_tests_out(self):
+        text = "import pytest\npytest.sk" "ip('no such runtime')\n"
+        self.write("tests/harness/runtimes.py", text)
+        self.assert_clean()
+        self.write("tests/harness/process.py", text)
+        self.assert_problem("tests/harness/process.py:2:", "proves nothing")
+
     def test_python_syntax(self):
         self.write("bench/run.py", "def broken(:\n")
         self.assert_problem("bench/run.py:1:")
