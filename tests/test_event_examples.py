@@ -7,6 +7,7 @@ import sys
 import psycopg
 import pytest
 
+from harness.documents import blocks
 from harness.process import ROOT, program
 from harness.runtimes import go_example, node_program
 
@@ -132,3 +133,10 @@ def test_a_writer_needs_no_more_than_the_documentation_says(shop, writer_url, pr
     for statement in ("SELECT id FROM outbox", "DELETE FROM outbox", "SELECT * FROM deliverd.shards"):
         with psycopg.connect(writer_url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(statement)
+
+
+def test_the_readme_shows_what_the_example_does():
+    lines = {line.partition(" #")[0].strip() for line in (EXAMPLES / "events.rb").read_text().splitlines()}
+    two_writes, one_write = blocks("README.md", "ruby")
+    assert "broker.publish" in two_writes
+    assert {line.partition(" #")[0].strip() for line in one_write.splitlines()} <= lines
