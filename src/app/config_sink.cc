@@ -132,6 +132,7 @@ private:
         if (!http.secret.empty() && !http.secret_file.empty()) {
             problem(path_, path_ + ": secret and secret_file are both given; keep one");
         }
+        if (!http.secret.empty()) take_over(sink::check_http_secret(http.secret), "secret");
     }
 
     void check_headers(const std::vector<std::pair<std::string, std::string>>& headers) {
