@@ -70,25 +70,26 @@ public:
         return "not exists (select from " + string(kFailures) + " x where x.lane = " + lane +
                " and x.row_id = " + id(a) + "::text)";
     }
-    /// Rows w of o's aggregate that wait for their retry, or that were given up, for which `which` holds.
-    [[nodiscard]] string some(bool dead, const string& which, const string& lane) const {
+    /// No row w of o's aggregate waits for its retry, or was given up, for which `which` holds. A subquery of its own,
+    /// which the planner cannot make a join of: one probe of an index a row, however many there are that wait.
+    [[nodiscard]] string none(bool dead, const string& which, const string& lane) const {
         if (own()) {
-            return "exists (select from " + name_ + " w where " + aggregate("w") + " = " + aggregate("o") + " and " +
-                   which + " and " + unpublished("w") + " and " +
+            return "(select 1 from " + name_ + " w where " + aggregate("w") + " = " + aggregate("o") + " and " + which +
+                   " and " + unpublished("w") + " and " +
                    (dead ? of("w", columns_.dead_at) + " is not null"
                          : retry_count("w") + " > 0 and " + of("w", columns_.dead_at) + " is null") +
-                   ")";
+                   " limit 1) is null";
         }
         // A line whose row is gone counts for nothing.
-        return "exists (select from " + string(kFailures) + " f join " + name_ + " w on " + id("w") +
+        return "(select 1 from " + string(kFailures) + " f join " + name_ + " w on " + id("w") +
                " = f.row_id::" + id_type() + " where f.lane = " + lane + " and f.aggregate_id = " + aggregate("o") +
                "::text and f.dead_at is " + (dead ? "not null" : "null") + " and " + which + " and " +
-               unpublished("w") + ")";
+               unpublished("w") + " limit 1) is null";
     }
     /// `and` what keeps rows behind a dead one, where that is wanted.
     [[nodiscard]] string behind_no_dead(const string& lane) const {
         if (!table_.block_behind_dead) return "";
-        return " and not " + some(true, before_it(), lane);
+        return " and " + none(true, before_it(), lane);
     }
     /// w is before o. Random ids have no order within an aggregate: there each one is before all others.
     [[nodiscard]] string before_it() const { return numbers() ? id("w") + " < " + id("o") : "true"; }
@@ -144,14 +145,14 @@ string forward_sql(const Fragments& on, bool some_shards) {
     string sql = "select " + on.selected("0") + " from " + on.table() + " o where " +
                  (on.own() ? on.open("o", tail.lane) : on.unpublished("o")) + " and " + on.fresh("o", tail.lane);
     if (on.numbers()) sql += " and " + on.id("o") + " > $2::bigint and " + on.id("o") + " <= $3::bigint";
-    sql += tail.in_shards + " and not " + on.some(false, on.before_it(), tail.lane) + on.behind_no_dead(tail.lane);
+    sql += tail.in_shards + " and " + on.none(false, on.before_it(), tail.lane) + on.behind_no_dead(tail.lane);
     return sql + " order by " + on.order("o") + " limit $1::int";
 }
 
 /// Of an aggregate's waiting rows only the first. Random ids are put in their own order for it: any will do.
 string due_sql(const Fragments& on, bool some_shards) {
     const Tail tail(on, some_shards, 2);
-    const string earlier = " and not " + on.some(false, on.id("w") + " < " + on.id("o"), tail.lane);
+    const string earlier = " and " + on.none(false, on.id("w") + " < " + on.id("o"), tail.lane);
     const string rest = tail.in_shards + earlier + on.behind_no_dead(tail.lane) + " order by " + on.due_at("o") + ", " +
                         on.id("o") + " limit $1::int";
     if (on.own()) {
@@ -176,20 +177,21 @@ string follow_sql(const Fragments& on, bool some_shards) {
     sql += " cross join lateral (select o.*, o.xmin from " + on.table() + " o where " + on.aggregate("o") +
            " = i.aggregate::" + on.aggregate_type() + (on.numbers() ? " and " + on.id("o") + " > i.after" : "") +
            " and " + on.open("o", tail.lane) + " order by " + on.order("o") + " limit " + number(limit) + "::int) o";
-    sql += " where not " + on.some(false, waits, tail.lane) + on.behind_no_dead(tail.lane) + tail.in_shards;
+    sql += " where " + on.none(false, waits, tail.lane) + on.behind_no_dead(tail.lane) + tail.in_shards;
     return sql + " order by i.place, " + on.order("o");
 }
 
-/// The leases that are still the owner's, locked so that they stay it until the commit; in the order in which tend()
-/// locks them as well. A lease that ran out and that nobody took is still the owner's.
+/// The leases that are still the owner's, locked so that they stay it until the commit; one after the other as they
+/// come, which is the order in which tend() locks them as well. A lease that ran out and that nobody took is still the
+/// owner's.
 constexpr std::string_view kHeld = R"(
 with held as materialized (
     select p.place::int as lease
     from unnest($3::int[], $4::bigint[]) with ordinality as p (shard, token, place)
-    join deliverd.shards s on s.lane = $1::text and s.shard = p.shard
-    where s.owner = $2::text and s.token = p.token
-    order by s.shard
-    for share of s
+    cross join lateral (
+        select 1 from deliverd.shards s
+        where s.lane = $1::text and s.shard = p.shard and s.owner = $2::text and s.token = p.token
+        for share) s
 ))";
 
 string settled_ids(const Fragments& on) {
