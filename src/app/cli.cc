@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "app/cli_numbers.h"
+#include "app/cli_outbox.h"
 #include "base/text.h"
 
 namespace deliverd::app {
@@ -26,18 +28,6 @@ constexpr const char* kMainExamples =
     "Configuration: --config FILE, else CONFIG_PATH, else ./deliverd.yaml, else built-in defaults.\n"
     "Exit status: 0 done, 1 something failed, 2 wrong usage or configuration.";
 
-constexpr double kMostLeaseSeconds = 1e9;  // as the protocol has it
-
-/// What is in an optional; any other type itself.
-template <typename T>
-struct Inner {
-    using Type = T;
-};
-template <typename T>
-struct Inner<std::optional<T>> {
-    using Type = T;
-};
-
 /// Builds the command tree over one Arguments and keeps which action each leaf stands for.
 class CommandTree {
 public:
@@ -47,6 +37,14 @@ public:
         add_services();
         add_lease();
         add_orders();
+        add_outbox_commands(root_, arguments_.outbox,
+                            [this](App* parent, Action action, const std::string& name, const std::string& about,
+                                   const std::string& examples, const char* json) {
+                                App* app = command(parent, action, name, about, examples);
+                                with_config(app);
+                                with_json(app, json);
+                                return app;
+                            });
         add_tools();
     }
 
@@ -90,41 +88,6 @@ private:
             ->type_name("URL");
     }
     void with_json(App* app, const char* about) { app->add_flag("--json", arguments_.json, about); }
-
-    /// A number within bounds; what is not one is refused in our words, not CLI11's.
-    template <typename Number, typename Value>
-    static CLI::Option* bounded(App* app, const std::string& flag, Value& target,
-                                std::optional<Number> (*parse)(std::string_view), const char* kind, Number least,
-                                Number most, const std::string& about) {
-        return app
-            ->add_option_function<std::string>(
-                flag,
-                [=, &target](const std::string& text) {
-                    const std::optional<Number> number = parse(text);
-                    if (!number || *number < least || *number > most) {
-                        const bool any = least == std::numeric_limits<Number>::lowest();
-                        const std::string range = any ? "" : fmt::format(" from {} to {}", least, most);
-                        throw CLI::ValidationError(fmt::format("{} must be {}{}, not \"{}\"", flag, kind, range, text));
-                    }
-                    target = static_cast<typename Inner<Value>::Type>(*number);
-                },
-                about)
-            ->type_name("N");
-    }
-    template <typename Value>
-    static CLI::Option* whole(App* app, const std::string& flag, Value& target, std::int64_t least, std::int64_t most,
-                              const std::string& about) {
-        return bounded<std::int64_t>(app, flag, target, parse_integer, "a whole number", least, most, about);
-    }
-    static CLI::Option* seconds(App* app, const std::string& flag, double& target, double most,
-                                const std::string& about) {
-        return bounded<double>(app, flag, target, parse_seconds, "seconds (or 500ms, 5m)", 0, most, about);
-    }
-    template <typename Value>
-    static CLI::Option* any_whole(App* app, const std::string& flag, Value& target, const std::string& about) {
-        return whole(app, flag, target, std::numeric_limits<std::int64_t>::min(),
-                     std::numeric_limits<std::int64_t>::max(), about);
-    }
 
     void add_services() {
         App* serve = command(&root_, Action::serve, "serve", "Run the API and all lanes",

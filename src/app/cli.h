@@ -1,4 +1,4 @@
-// The command line as plain values. CLI11 is in cli.cc alone.
+// The command line as plain values. CLI11 is in cli*.cc alone.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "app/config.h"
+#include "deliverd/outbox.h"
 
 namespace deliverd::app {
 
@@ -27,6 +28,13 @@ enum class Action {
     orders_submit,
     orders_show,
     orders_list,
+    outbox_add,
+    outbox_list,
+    outbox_show,
+    outbox_stats,
+    outbox_cleanup,
+    outbox_mark,
+    outbox_retry_count,
     config_check,
     config_show,
     config_docs,
@@ -62,6 +70,17 @@ struct OrdersArguments {
     std::int32_t limit = 100;
 };
 
+struct OutboxArguments {
+    std::int64_t id = 0;
+    std::optional<std::string> aggregate;
+    std::string type;
+    std::string payload;
+    std::string metadata = "{}";
+    std::string error;
+    std::int32_t limit = kDefaultEventLimit;
+    double older_than_seconds = kDefaultKeepSeconds;
+};
+
 struct DemoArguments {
     double seconds = 0;  // 0: until interrupted
     double rate = 20;
@@ -83,6 +102,7 @@ struct Arguments {
     WorkerArguments worker;
     LeaseArguments lease;
     OrdersArguments orders;
+    OutboxArguments outbox;
     DemoArguments demo;
     BenchArguments bench;
 };

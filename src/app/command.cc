@@ -53,6 +53,14 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::orders_show:
         case Action::orders_list:
             return run_orders(context, loaded.config, arguments);
+        case Action::outbox_add:
+        case Action::outbox_list:
+        case Action::outbox_show:
+        case Action::outbox_stats:
+        case Action::outbox_cleanup:
+        case Action::outbox_mark:
+        case Action::outbox_retry_count:
+            return run_outbox(context, loaded.config, arguments);
         case Action::bench:
             return run_bench(context, loaded, arguments.bench);
         default:
