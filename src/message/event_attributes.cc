@@ -30,13 +30,8 @@ bool has(const Attributes& attributes, std::string_view name) {
 Attributes plain_attributes(const Message& message) {
     Attributes out;
     out.reserve(4 + message.headers.size());
-    out.emplace_back("message_id", message.message_id);
-    out.emplace_back("aggregate_id", message.key);
-    out.emplace_back("event_type", message.type);
-    if (!message.created_at.empty()) out.emplace_back("created_at", message.created_at);
-    for (const auto& [name, value] : message.headers) {
-        if (!has(out, name)) out.emplace_back(name, value);
-    }
+    each_plain_attribute(message,
+                         [&](std::string_view name, std::string_view value) { out.emplace_back(name, value); });
     return out;
 }
 

@@ -1,6 +1,8 @@
 // What a sink says about an event beside its body: names and values, before each protocol's own spelling. Pure code.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +27,23 @@ using Attributes = std::vector<std::pair<std::string, std::string>>;
 /// plain: `message_id`, `aggregate_id`, `event_type`, `created_at` (where known), then the metadata's entries
 /// (Message::headers) in their order, without those that have one of these names.
 [[nodiscard]] Attributes plain_attributes(const Message& message);
+
+/// The same, each handed to `take(name, value)` as views of the message instead of copies.
+template <typename Take>
+void each_plain_attribute(const Message& message, Take take) {
+    using Pair = std::pair<std::string_view, std::string_view>;
+    const std::array<Pair, 4> own{{{"message_id", message.message_id},
+                                   {"aggregate_id", message.key},
+                                   {"event_type", message.type},
+                                   {"created_at", message.created_at}}};
+    const auto known = own.begin() + (message.created_at.empty() ? 3 : 4);
+    std::for_each(own.begin(), known, [&](const Pair& pair) { take(pair.first, pair.second); });
+    for (auto header = message.headers.begin(); header != message.headers.end(); ++header) {
+        const auto same = [&](const auto& earlier) { return earlier.first == header->first; };
+        if (std::any_of(own.begin(), known, same) || std::any_of(message.headers.begin(), header, same)) continue;
+        take(std::string_view(header->first), std::string_view(header->second));
+    }
+}
 
 /// cloudevents, without any prefix: `specversion` 1.0, `id`, `source`, `type` (the event type as written), `time`
 /// (where known), `subject` (the aggregate), `partitionkey` (the aggregate), then the metadata's entries as extension

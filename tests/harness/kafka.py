@@ -12,6 +12,7 @@ starts one, prints what with_servers would export, one `NAME=VALUE` a line and `
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ START_DEADLINE_SECONDS = 60
 STOP_DEADLINE_SECONDS = 30
 ANSWER_SECONDS = 5
 READ_DEADLINE_SECONDS = 60
+TESTS = Path(__file__).resolve().parent.parent
 USER, PASSWORD = "deliverd", "kafka-secret"  # of the door with SASL
 CLUSTER_ID = "ZGVsaXZlcmQtdGVzdC0wMQ"
 JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -246,7 +248,8 @@ class KafkaServer:
         """For tests in C++."""
         return {"DELIVERD_TEST_KAFKA_BROKERS": self.brokers, "DELIVERD_TEST_KAFKA_SASL_BROKERS": self.sasl_brokers,
                 "DELIVERD_TEST_KAFKA_SSL_BROKERS": self.ssl_brokers, "DELIVERD_TEST_KAFKA_CA_FILE": str(self.ca_file),
-                "DELIVERD_TEST_KAFKA_OWN": f"{sys.executable} -m harness.kafka"}
+                "DELIVERD_TEST_KAFKA_OWN": f"PYTHONPATH={shlex.quote(str(TESTS))} exec {shlex.quote(sys.executable)} "
+                                           "-m harness.kafka"}  # for a shell
 
     def __enter__(self):
         try:

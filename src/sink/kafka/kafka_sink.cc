@@ -32,7 +32,8 @@ using Job = UnderWay::Job;
 
 std::size_t size_of(const Message& message) {
     std::size_t bytes = message.body.size() + message.key.size();
-    for (const auto& [name, value] : message.headers) bytes += name.size() + value.size();
+    each_plain_attribute(message,
+                         [&](std::string_view name, std::string_view value) { bytes += name.size() + value.size(); });
     return bytes;
 }
 
@@ -180,6 +181,7 @@ private:
         under_way_.end(job, outcome_of({.error = error,
                                         .status = status,
                                         .topic = job.message->topic,
+                                        .body_bytes = job.message->body.size(),
                                         .bytes = size_of(*job.message),
                                         .timeout = options_.timeout,
                                         .unreachable = !producer.reachable(),

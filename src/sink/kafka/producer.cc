@@ -35,9 +35,9 @@ void add(rd_kafka_headers_t* headers, std::string_view name, std::string_view va
 Headers headers_of(const Message& message, const EventAttributesOptions& options) {
     Headers headers;
     if (options.format == EventFormat::plain) {
-        const auto attributes = plain_attributes(message);
-        headers.reset(rd_kafka_headers_new(attributes.size()));
-        for (const auto& [name, value] : attributes) add(headers.get(), name, value);
+        headers.reset(rd_kafka_headers_new(4 + message.headers.size()));
+        each_plain_attribute(message,
+                             [&](std::string_view name, std::string_view value) { add(headers.get(), name, value); });
         return headers;
     }
     const auto attributes = cloudevents_attributes(message, options.source);

@@ -64,9 +64,9 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
         case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
             return ended(OutcomeKind::permanent, kMessageTooLarge,
-                         fmt::format("topic {}: {} bytes with key and headers are more than is taken (topic: "
-                                     "max.message.bytes, broker and librdkafka: message.max.bytes)",
-                                     report.topic, report.bytes));
+                         fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is "
+                                     "taken (topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
+                                     report.topic, report.body_bytes, report.bytes));
         case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
             return ended(OutcomeKind::retryable, kNotAuthorized,

@@ -27,6 +27,7 @@ struct Report {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_msg_status_t status = RD_KAFKA_MSG_STATUS_NOT_PERSISTED;
     std::string_view topic{};
+    std::size_t body_bytes = 0;
     std::size_t bytes = 0;       // body, key and headers
     Duration timeout{};          // the sink's
     bool unreachable = false;    // no broker could be reached when it ended
