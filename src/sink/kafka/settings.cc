@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <span>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "base/text.h"
 
@@ -55,21 +57,24 @@ bool is_callback(std::string_view name) {
            name == "ssl_engine_callback_data";
 }
 
-/// Every name librdkafka knows, for a suggestion.
+/// Every name librdkafka knows, out of the table it prints: `name | C/P | range | default | …`.
 std::vector<std::string> known_names() {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* file = ::open_memstream(&text, &size);
+    if (file == nullptr) return {};
+    rd_kafka_conf_properties_show(file);
+    std::fclose(file);
     std::vector<std::string> names;
-    const auto add = [&](const char** pairs, std::size_t count) {
-        for (std::size_t i = 0; i < count; i += 2) names.emplace_back(std::span(pairs, count)[i]);
-        rd_kafka_conf_dump_free(pairs, count);
-    };
-    std::size_t count = 0;
-    const Conf conf(rd_kafka_conf_new());
-    const char** global = rd_kafka_conf_dump(conf.get(), &count);
-    add(global, count);
-    rd_kafka_topic_conf_t* topic = rd_kafka_topic_conf_new();
-    const char** topics = rd_kafka_topic_conf_dump(topic, &count);
-    add(topics, count);
-    rd_kafka_topic_conf_destroy(topic);
+    std::string_view rest(text, size);
+    while (!rest.empty()) {
+        const auto line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+        const auto end = line.find(' ');
+        if (end == line.npos || line.find('|') == line.npos || line.find('.') > end) continue;
+        names.emplace_back(line.substr(0, end));
+    }
+    std::free(text);
     return names;
 }
 

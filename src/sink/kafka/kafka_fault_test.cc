@@ -1,0 +1,405 @@
+// Brokers that die, hang, refuse and come back. Where a fault has to come at a certain moment or no broker makes it on
+// demand, librdkafka's mock cluster makes it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/testing/broker.h"
+#include "sink/kafka/testing/collector.h"
+
+namespace deliverd::sink {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Keeps what was logged.
+class TextLog final : public Log {
+public:
+    void write(LogLevel, std::string_view event, Fields fields) override {
+        const std::lock_guard lock(mutex_);
+        text_.append(event);
+        for (const auto& field : fields) {
+            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_.append(" ").append(*value);
+        }
+        text_.append("\n");
+        ++lines_;
+    }
+    std::string text() {
+        const std::lock_guard lock(mutex_);
+        return text_;
+    }
+    int lines() {
+        const std::lock_guard lock(mutex_);
+        return lines_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::string text_;
+    int lines_ = 0;
+};
+
+class KafkaFault : public testing::Test {
+protected:
+    std::unique_ptr<Sink> sink_to(const std::string& brokers, KafkaSinkOptions options = {}) {
+        options.brokers = brokers;
+        auto made = make_kafka_sink(std::move(options), log_);
+        if (!made) throw std::runtime_error(made.error().message);
+        return std::move(*made);
+    }
+
+    /// Sends `message` again and again until its outcome's code is `code`.
+    static Outcome send_until(Sink& sink, const Message& message, std::string_view code) {
+        const auto end = std::chrono::steady_clock::now() + kTestPatience;
+        while (true) {
+            auto outcome = send_one(sink, message);
+            if (outcome.code == code || std::chrono::steady_clock::now() > end) return outcome;
+        }
+    }
+
+    TextLog log_;
+};
+
+TEST_F(KafkaFault, WithoutABrokerNothingIsTried) {
+    KafkaSinkOptions options;
+    options.timeout = 2s;
+    const auto sink = sink_to("127.0.0.1:1", options);
+    const auto outcome = send_until(*sink, test_event(1, "t"), kBrokerUnreachable);
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, kBrokerUnreachable);
+    EXPECT_TRUE(outcome.not_attempted);
+    EXPECT_THAT(outcome.detail, HasSubstr("refused"));
+    const auto checked = sink->check(10s);
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().error_class, ErrorClass::retryable);
+    EXPECT_THAT(checked.error().message, HasSubstr("127.0.0.1:1"));
+    EXPECT_THAT(checked.error().message, HasSubstr("refused"));
+}
+
+TEST_F(KafkaFault, AHostThatDoesNotExistIsNamed) {
+    const auto sink = sink_to("no-such-host.invalid:9092");
+    const auto checked = sink->check(20s);
+    ASSERT_FALSE(checked);
+    EXPECT_THAT(checked.error().message, HasSubstr("no-such-host.invalid"));
+    EXPECT_THAT(checked.error().message, HasSubstr("resolve"));
+}
+
+/// Resends what did not arrive, one at a time a key, as a relay does, until everything has.
+class Resender {
+public:
+    Resender(Sink& sink, const std::vector<Message>& messages) : sink_(sink) {
+        for (const auto& message : messages) {
+            waiting_[message.key].push_back(&message);
+            ++left_;
+        }
+    }
+
+    /// Sends the first of each key that is free.
+    void send_ready() {
+        std::vector<const Message*> ready;
+        for (auto& [key, queue] : waiting_) {
+            if (!queue.empty() && busy_.insert(key).second) ready.push_back(queue.front());
+        }
+        if (ready.empty()) return;
+        sent_ += ready.size();
+        sink_.send(ready, outcomes_);
+    }
+
+    /// Settles what came in: exactly one outcome for each that was sent.
+    void settle() {
+        for (const auto& [id, got] : outcomes_.take()) {
+            EXPECT_EQ(got.size(), 1U) << "message " << id;
+            ++settled_;
+            const auto& key = key_of_.at(id);
+            busy_.erase(key);
+            ++kinds_[got[0].kind];
+            if (got[0].kind != OutcomeKind::delivered) continue;
+            waiting_[key].erase(waiting_[key].begin());
+            --left_;
+        }
+    }
+
+    void index() {
+        for (const auto& [key, queue] : waiting_) {
+            for (const auto* message : queue) key_of_[message->id] = key;
+        }
+    }
+    [[nodiscard]] std::size_t left() const { return left_; }
+    [[nodiscard]] bool nothing_under_way() const { return sent_ == settled_; }
+    [[nodiscard]] std::size_t count(OutcomeKind kind) { return kinds_[kind]; }
+
+private:
+    Sink& sink_;
+    Collector outcomes_;
+    std::map<std::string, std::vector<const Message*>> waiting_;
+    std::map<std::int64_t, std::string> key_of_;
+    std::set<std::string> busy_;
+    std::map<OutcomeKind, std::size_t> kinds_;
+    std::size_t left_ = 0;
+    std::size_t sent_ = 0;
+    std::size_t settled_ = 0;
+};
+
+/// The first arrivals of each key, in the order of the topic.
+std::map<std::string, std::vector<std::string>> first_arrivals(const std::vector<Record>& records) {
+    std::map<std::string, std::vector<std::string>> out;
+    std::set<std::string> seen;
+    for (const auto& record : records) {
+        if (seen.insert(record.value.value_or("")).second) out[record.key].push_back(record.value.value_or(""));
+    }
+    return out;
+}
+
+TEST_F(KafkaFault, ABrokerThatDiesAndReturnsLosesNothingAndKeepsTheOrder) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    OwnBroker kafka;
+    const auto topic = fresh_topic();
+    create_topic(kafka.brokers(), topic, 4);
+    std::vector<Message> messages;
+    constexpr int kKeys = 400;
+    constexpr int kEach = 50;
+    for (int i = 0; i < kKeys * kEach; ++i) {
+        messages.push_back(test_event(i, topic, std::to_string(i)));
+        messages.back().key = "key-" + std::to_string(i % kKeys);
+    }
+    KafkaSinkOptions options;
+    options.timeout = 4s;
+    const auto sink = sink_to(kafka.brokers(), options);
+    Resender resender(*sink, messages);
+    resender.index();
+    const auto end = std::chrono::steady_clock::now() + 2 * kTestPatience;
+    const auto relay_until = [&](auto done) {
+        while (!done()) {
+            ASSERT_LT(std::chrono::steady_clock::now(), end) << resender.left() << " left";
+            resender.send_ready();
+            resender.settle();
+            std::this_thread::yield();
+        }
+    };
+    relay_until([&] { return resender.left() < 15'000; });
+    kafka.command("kill9");
+    relay_until([&] { return resender.count(OutcomeKind::retryable) > 0; });
+    kafka.command("start");
+    relay_until([&] { return resender.left() < 7'000; });
+    kafka.command("kill9");
+    kafka.command("start");  // back before anything times out
+    relay_until([&] { return resender.left() == 0 && resender.nothing_under_way(); });
+    const auto arrived = first_arrivals(read_topic(kafka.brokers(), topic));
+    ASSERT_EQ(arrived.size(), static_cast<std::size_t>(kKeys));
+    for (const auto& [key, values] : arrived) {
+        std::vector<int> numbers;
+        for (const auto& value : values) numbers.push_back(std::stoi(value));
+        EXPECT_EQ(numbers.size(), static_cast<std::size_t>(kEach)) << key;
+        EXPECT_TRUE(std::ranges::is_sorted(numbers)) << key;
+    }
+    EXPECT_LT(log_.lines(), 200);
+}
+
+TEST_F(KafkaFault, ABrokerThatHangsLeavesItOpenAndIsFoundAgain) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    OwnBroker kafka;
+    const auto topic = fresh_topic();
+    create_topic(kafka.brokers(), topic, 1);
+    KafkaSinkOptions options;
+    options.timeout = 2s;
+    const auto sink = sink_to(kafka.brokers(), options);
+    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    kafka.command("pause");
+    const auto outcome = send_one(*sink, test_event(1, topic, "1"));
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(outcome.code, "KAFKA_TIMEOUT");
+    EXPECT_THAT(outcome.detail, HasSubstr("2 s"));
+    EXPECT_TRUE(send_until(*sink, test_event(2, topic, "2"), kBrokerUnreachable).not_attempted);
+    kafka.command("resume");
+    EXPECT_EQ(send_until(*sink, test_event(3, topic, "3"), "").kind, OutcomeKind::delivered);
+    std::vector<std::string> values;
+    for (const auto& record : read_topic(kafka.brokers(), topic)) values.push_back(*record.value);
+    EXPECT_EQ(std::ranges::count(values, "0"), 1);
+    EXPECT_EQ(std::ranges::count(values, "3"), 1);
+}
+
+TEST_F(KafkaFault, StopDuringAnOutageSaysWhatIsKnown) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.timeout = 60s;
+    options.librdkafka = {{"batch.num.messages", "1"}};  // several requests, of which few can be in flight
+    const auto sink = sink_to(kafka.brokers(), options);
+    ASSERT_EQ(send_one(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    rd_kafka_mock_broker_set_rtt(kafka.get(), 1, 30'000);  // takes what is sent, and answers too late
+    std::vector<Message> messages;
+    for (int i = 1; i <= 200; ++i) messages.push_back(test_event(i, topic));
+    Collector outcomes;
+    sink->send(pointers(messages), outcomes);
+    sink->stop(1s);
+    ASSERT_EQ(outcomes.count(), messages.size());
+    std::map<OutcomeKind, int> kinds;
+    for (const auto& [id, got] : outcomes.take()) {
+        EXPECT_EQ(got.size(), 1U);
+        EXPECT_EQ(got[0].code, "STOPPED");
+        ++kinds[got[0].kind];
+    }
+    EXPECT_GT(kinds[OutcomeKind::ambiguous], 0);  // in flight
+    EXPECT_GT(kinds[OutcomeKind::retryable], 0);  // never left the queue
+    EXPECT_EQ(kinds[OutcomeKind::ambiguous] + kinds[OutcomeKind::retryable], 200);
+}
+
+TEST_F(KafkaFault, StopDuringTrafficGivesEveryMessageOneOutcome) {
+    const AnyBroker kafka;
+    const auto topic = kafka.new_topic(4);
+    const auto sink = sink_to(kafka.brokers());
+    std::vector<Message> messages;
+    for (int i = 0; i < 20'000; ++i) messages.push_back(test_event(i, topic, std::to_string(i)));
+    const auto all = pointers(messages);
+    Collector outcomes;
+    std::thread sender([&] {
+        for (std::size_t at = 0; at < all.size(); at += 100) sink->send(std::span(all).subspan(at, 100), outcomes);
+    });
+    ASSERT_TRUE(outcomes.wait_for(500));
+    sink->stop(0s);
+    sender.join();
+    ASSERT_EQ(outcomes.count(), messages.size());
+    std::set<std::string> known;
+    std::size_t open = 0;
+    for (const auto& [id, got] : outcomes.take()) {
+        EXPECT_EQ(got.size(), 1U);
+        if (got[0].kind == OutcomeKind::delivered) known.insert(std::to_string(id));
+        if (got[0].kind == OutcomeKind::ambiguous) ++open;
+    }
+    std::set<std::string> arrived;
+    for (const auto& record : read_topic(kafka.brokers(), topic)) arrived.insert(*record.value);
+    EXPECT_TRUE(std::ranges::includes(arrived, known));
+    EXPECT_LE(arrived.size(), known.size() + open);  // what was called unsent is not there
+}
+
+TEST_F(KafkaFault, AFullQueueLosesNothing) {
+    const AnyBroker kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.linger = 200ms;
+    options.librdkafka = {{"queue.buffering.max.messages", "100"}};
+    const auto sink = sink_to(kafka.brokers(), options);
+    std::vector<Message> messages;
+    for (int i = 0; i < 300; ++i) messages.push_back(test_event(i, topic));
+    Collector outcomes;
+    sink->send(pointers(messages), outcomes);
+    ASSERT_TRUE(outcomes.wait_for(messages.size()));
+    std::map<std::string, std::size_t> codes;
+    for (const auto& [id, got] : outcomes.take()) ++codes[got[0].code];
+    EXPECT_GE(codes["QUEUE_FULL"], 1U);
+    EXPECT_EQ(codes[""] + codes["QUEUE_FULL"], 300U);
+    EXPECT_EQ(read_topic(kafka.brokers(), topic).size(), codes[""]);
+}
+
+TEST_F(KafkaFault, AProducerThatGaveUpIsReplaced) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    const auto sink = sink_to(kafka.brokers());
+    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    constexpr std::int16_t kProduceRequest = 0;
+    rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED);
+    rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
+    const auto refused = send_one(*sink, test_event(1, topic, "1"));
+    EXPECT_EQ(refused.kind, OutcomeKind::retryable);
+    const auto outcome = send_until(*sink, test_event(2, topic, "2"), "");
+    EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.code << " " << outcome.detail;
+    EXPECT_THAT(log_.text(), HasSubstr("a Kafka producer was replaced"));
+}
+
+TEST_F(KafkaFault, ARequestThatBreaksOffIsNotDoubled) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    const auto sink = sink_to(kafka.brokers());
+    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    constexpr std::int16_t kProduceRequest = 0;
+    rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 3, RD_KAFKA_RESP_ERR__TRANSPORT,
+                                      RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT);
+    for (int i = 1; i < 10; ++i) {
+        EXPECT_EQ(send_one(*sink, test_event(i, topic, std::to_string(i))).kind, OutcomeKind::delivered);
+    }
+    std::vector<std::string> values;
+    for (const auto& record : read_topic(kafka.brokers(), topic)) values.push_back(*record.value);
+    EXPECT_THAT(values, testing::ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
+}
+
+TEST_F(KafkaFault, WhatTheUserMayNotWriteIsSaid) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    const auto sink = sink_to(kafka.brokers());
+    ASSERT_EQ(send_one(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    constexpr std::int16_t kProduceRequest = 0;
+    rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    const auto outcome = send_one(*sink, test_event(1, topic));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, "NOT_AUTHORIZED");
+    EXPECT_THAT(outcome.detail, HasSubstr(topic));
+}
+
+KafkaSinkOptions sasl(const std::string& password) {
+    KafkaSinkOptions options;
+    options.librdkafka = {{"security.protocol", "sasl_plaintext"},
+                          {"sasl.mechanism", "PLAIN"},
+                          {"sasl.username", "deliverd"},
+                          {"sasl.password", password}};
+    return options;
+}
+
+TEST_F(KafkaFault, Sasl) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SASL_BROKERS");
+    const auto topic = fresh_topic();
+    create_topic(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), topic, 1);
+    const auto right = sink_to(brokers, sasl("kafka-secret"));
+    EXPECT_TRUE(right->check(20s));
+    EXPECT_EQ(send_one(*right, test_event(1, topic)).kind, OutcomeKind::delivered);
+
+    const auto wrong = sink_to(brokers, sasl("Wr0ngPassword"));
+    const auto checked = wrong->check(20s);
+    ASSERT_FALSE(checked);
+    EXPECT_THAT(checked.error().message, HasSubstr("uthentication"));
+    const auto outcome = send_until(*wrong, test_event(2, topic), kBrokerUnreachable);
+    EXPECT_TRUE(outcome.not_attempted);
+    EXPECT_THAT(outcome.detail, HasSubstr("uthentication"));
+    for (const auto& text : {checked.error().message, outcome.detail, log_.text()}) {
+        EXPECT_THAT(text, Not(HasSubstr("Wr0ngPassword")));
+    }
+
+    const auto none = sink_to(brokers);  // speaks no SASL at all
+    const auto plain = none->check(20s);
+    ASSERT_FALSE(plain);
+    EXPECT_THAT(plain.error().message, AnyOf(HasSubstr("SASL"), HasSubstr("security.protocol")));
+}
+
+TEST_F(KafkaFault, Tls) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SSL_BROKERS");
+    KafkaSinkOptions right;
+    right.librdkafka = {{"security.protocol", "ssl"},
+                        {"ssl.ca.location", from_environment("DELIVERD_TEST_KAFKA_CA_FILE")}};
+    EXPECT_TRUE(sink_to(brokers, right)->check(20s));
+
+    KafkaSinkOptions stranger;
+    stranger.librdkafka = {{"security.protocol", "ssl"}};
+    const auto unknown = sink_to(brokers, stranger)->check(20s);
+    ASSERT_FALSE(unknown);
+    EXPECT_THAT(unknown.error().message, HasSubstr("certificate"));
+
+    const auto plain = sink_to(brokers)->check(20s);
+    ASSERT_FALSE(plain);
+    EXPECT_THAT(plain.error().message, HasSubstr("security.protocol"));
+
+    const auto tls_to_plain = sink_to(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), right)->check(20s);
+    ASSERT_FALSE(tls_to_plain);
+    EXPECT_THAT(tls_to_plain.error().message, HasSubstr("SSL"));
+}
+
+}  // namespace
+}  // namespace deliverd::sink
