@@ -44,7 +44,9 @@ inline std::optional<std::string> why_no_broker() {
 
 class MockCluster {
 public:
-    MockCluster() : host_(make_client(RD_KAFKA_PRODUCER, {{"log_level", "0"}})), cluster_(rd_kafka_mock_cluster_new(host_.get(), 1)) {}
+    MockCluster()
+        : host_(make_client(RD_KAFKA_PRODUCER, {{"log_level", "0"}})),
+          cluster_(rd_kafka_mock_cluster_new(host_.get(), 1)) {}
     ~MockCluster() { rd_kafka_mock_cluster_destroy(cluster_); }
     MockCluster(const MockCluster&) = delete;
     MockCluster& operator=(const MockCluster&) = delete;

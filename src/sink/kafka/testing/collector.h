@@ -24,9 +24,9 @@ public:
         changed_.notify_all();
     }
 
-    bool wait_for(std::size_t count) {
+    bool wait_for(std::size_t count, Duration patience = kTestPatience) {
         std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, kTestPatience, [&] { return count_ >= count; });
+        return changed_.wait_for(lock, patience, [&] { return count_ >= count; });
     }
 
     [[nodiscard]] std::size_t count() {
