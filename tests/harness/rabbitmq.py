@@ -29,7 +29,7 @@ HOME_CANDIDATES = "/usr/lib/rabbitmq/lib"
 SERVER_USER = "rabbitmq"  # of the package; used where the tests run as root
 USER, PASSWORD = "guest", "guest"
 READER, READER_PASSWORD = "reader", "reads-only"  # may read everything, write and configure nothing
-MAX_MESSAGE_BYTES = 1024 * 1024  # small, so that a message too large for the server is cheap
+MAX_MESSAGE_BYTES = 512 * 1024  # small, so that a message too large for the server is cheap
 
 # Small, because it shares the machine. The server is not told to leave memory to others: tests make alarms themselves.
 SETTINGS = {

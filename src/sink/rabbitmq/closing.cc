@@ -38,9 +38,9 @@ std::string_view advice(int code) {
     }
 }
 
-std::optional<std::size_t> guilty_one(const ChannelClosed& closed, std::span<const RabbitmqJob> whole) {
+std::optional<std::size_t> guilty_one(const ChannelClosed& closed, std::span<const RabbitmqJob> whole, bool is_all) {
     if (!is_about_a_message(closed.code)) return std::nullopt;
-    if (whole.size() == 1) return 0;
+    if (whole.size() == 1 && is_all) return 0;
     const auto size = refused_size(closed.reason);
     if (!size) return std::nullopt;
     for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -71,9 +71,10 @@ std::string_view code_of_closing(int reply_code) {
     }
 }
 
-std::vector<Verdict> judge_closing(const ChannelClosed& closed, std::span<const RabbitmqJob> jobs, bool last_is_part) {
-    const auto whole = jobs.first(jobs.size() - (last_is_part && !jobs.empty() ? 1 : 0));
-    const auto guilty = guilty_one(closed, whole);
+std::vector<Verdict> judge_closing(const ChannelClosed& closed, const UnderWay& under_way) {
+    const auto jobs = under_way.jobs;
+    const auto whole = jobs.first(jobs.size() - (under_way.last_is_part && !jobs.empty() ? 1 : 0));
+    const auto guilty = guilty_one(closed, whole, !under_way.has_more);
     const auto text = fmt::format("RabbitMQ closed the channel: {}", closed.reason);
     std::vector<Verdict> verdicts;
     verdicts.reserve(jobs.size());

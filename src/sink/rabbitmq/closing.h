@@ -26,10 +26,14 @@ struct Verdict {
     bool is_suspect = false;  // it may be the one: to be sent alone next time
 };
 
-/// For each of `jobs`, which are in the order they were sent. A server closes a channel for one of them without saying
-/// which; it has taken none behind that one and may have taken all before. The one is known where it is alone or the
-/// server tells its size. `last_is_part`: the last one was not sent whole, so that it is not the one and not taken.
-[[nodiscard]] std::vector<Verdict> judge_closing(const ChannelClosed& closed, std::span<const RabbitmqJob> jobs,
-                                                 bool last_is_part);
+/// For each of the jobs, which are in the order they were sent. A server closes a channel for one of them without
+/// saying which; it has taken none behind that one and may have taken all before. The one is known where it is alone or
+/// the server tells its size.
+struct UnderWay {
+    std::span<const RabbitmqJob> jobs;
+    bool last_is_part = false;  // the last one was not sent whole: it is not the one, and not taken
+    bool has_more = false;      // others, whose outcome was told already, may be the one
+};
+[[nodiscard]] std::vector<Verdict> judge_closing(const ChannelClosed& closed, const UnderWay& under_way);
 
 }  // namespace deliverd::sink

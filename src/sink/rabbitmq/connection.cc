@@ -2,6 +2,8 @@
 
 #include <amqp.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -27,8 +29,15 @@ std::string text_of(amqp_bytes_t bytes) {
 
 }  // namespace
 
+void SocketCutter::set(int fd) {
+    const std::lock_guard lock(mutex_);
+    fd_ = fd;
+    if (is_cut_ && fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
+}
+
 void SocketCutter::cut() {
     const std::lock_guard lock(mutex_);
+    is_cut_ = true;
     if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
 }
 
@@ -46,6 +55,11 @@ void RabbitmqConnection::close(Duration limit) {
     const timeval wait{micros / 1'000'000, micros % 1'000'000};
     amqp_set_rpc_timeout(state_.get(), &wait);
     amqp_connection_close(state_.get(), AMQP_REPLY_SUCCESS);
+}
+
+void RabbitmqConnection::gather(bool on) const {
+    const int value = on ? 1 : 0;
+    ::setsockopt(fd_, IPPROTO_TCP, TCP_CORK, &value, sizeof value);
 }
 
 bool RabbitmqConnection::writable() const {

@@ -30,16 +30,14 @@ struct RabbitmqTarget {
 /// The socket of the connection a thread works with, for another thread that must end its waiting. Thread-safe.
 class SocketCutter {
 public:
-    void set(int fd) {
-        const std::lock_guard lock(mutex_);
-        fd_ = fd;
-    }
-    /// Whatever waits for the socket fails at once. The connection is lost then.
+    void set(int fd);
+    /// Whatever waits for the socket, or for a later one, fails at once. The connection is lost then.
     void cut();
 
 private:
     std::mutex mutex_;
     int fd_ = -1;
+    bool is_cut_ = false;
 };
 
 // What a server says.
@@ -89,6 +87,10 @@ public:
     /// Publishes without waiting: persistent, mandatory. `message` must stay until the whole of it is sent.
     Sent publish(const Message& message, const MessageProperties& properties);
     Sent send_more();
+
+    /// Between on and off, what is sent goes out in full packets: less work for the server, which reads them one by
+    /// one.
+    void gather(bool on) const;
 
     /// What the server has said, one at a time; none when there is nothing more for now. Never waits. Answers and
     /// sends heartbeats: to be called several times within a heartbeat's time.

@@ -103,7 +103,9 @@ void RabbitmqPublisher::publish() {
     auto sent = part_sent_ ? connection_->send_more() : Sent::whole;
     if (part_sent_) part_sent_ = sent == Sent::part;
     int count = 0;
-    while ((sent == Sent::whole) && may_publish()) {
+    const bool gathers = sent == Sent::whole && may_publish();
+    if (gathers) connection_->gather(true);
+    while (sent == Sent::whole && may_publish()) {
         if (++count > kPublishesARound) {
             more_to_do_ = true;
             break;
@@ -122,6 +124,7 @@ void RabbitmqPublisher::publish() {
         window_.add(job, part_deadline_);
         part_sent_ = sent == Sent::part;
     }
+    if (gathers) connection_->gather(false);
     socket_full_ = sent == Sent::nothing || sent == Sent::part;
     if (sent == Sent::failed) lose("the connection broke while sending");
 }
@@ -226,8 +229,9 @@ void RabbitmqPublisher::lose(const std::string& why) {
 
 void RabbitmqPublisher::channel_closed(const ChannelClosed& closed) {
     std::vector<RabbitmqJob> jobs;
+    const bool has_more = window_.tags() > window_.live();
     window_.take_all([&](const RabbitmqJob& job) { jobs.push_back(job); });
-    const auto verdicts = judge_closing(closed, jobs, part_sent_);
+    const auto verdicts = judge_closing(closed, {jobs, part_sent_, has_more});
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         const auto& id = jobs[i].message->message_id;
         if (verdicts[i].is_suspect && suspects_.size() < kMaxSuspects) suspects_.insert(id);

@@ -1,0 +1,206 @@
+// Real servers of the test's own, which are killed, paused and short of memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "sink/rabbitmq/rabbitmq_sink.h"
+#include "sink/rabbitmq/testing/sink_fixture.h"
+
+namespace deliverd::sink {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kKeys = 200;
+constexpr int kEach = 100;
+constexpr auto kLongPatience = std::chrono::seconds(150);
+
+/// As a lane does it: one message of a key at a time, in order, again until it is delivered.
+class OrderedSender final : public OutcomeReceiver {
+public:
+    OrderedSender(Sink& sink, const std::string& topic) : sink_(sink) {
+        for (int key = 0; key < kKeys; ++key) {
+            for (int n = 0; n < kEach; ++n) {
+                auto message = event(key * kEach + n, topic, std::to_string(n));
+                message.key = std::to_string(key);
+                messages_[key].push_back(std::move(message));
+            }
+        }
+    }
+
+    void on_outcome(const Message& message, Outcome outcome) override {
+        const std::lock_guard lock(mutex_);
+        ++outcomes_[message.id];
+        if (outcome.kind == OutcomeKind::delivered) {
+            ++delivered_[message.id];
+            ++next_[std::stoi(message.key)];
+            ++total_;
+        }
+        kinds_.insert(std::string(to_string(outcome.kind)) + " " + outcome.code);
+        idle_.push_back(std::stoi(message.key));
+        changed_.notify_all();
+    }
+
+    /// Sends from this thread until all are delivered; calls `midway` once a third is.
+    template <typename F>
+    bool run(F midway) {
+        const auto end = std::chrono::steady_clock::now() + kLongPatience;
+        for (int key = 0; key < kKeys; ++key) idle_.push_back(key);
+        bool is_midway = false;
+        while (true) {
+            std::vector<const Message*> batch;
+            {
+                std::unique_lock lock(mutex_);
+                if (!changed_.wait_until(lock, end, [&] { return !idle_.empty() || total_ == kKeys * kEach; })) {
+                    return false;
+                }
+                if (total_ == kKeys * kEach) return true;
+                for (const int key : std::exchange(idle_, {})) {
+                    if (next_[key] == kEach) continue;
+                    batch.push_back(&messages_[key][static_cast<std::size_t>(next_[key])]);
+                    ++sent_[batch.back()->id];
+                }
+            }
+            sink_.send(batch, *this);
+            if (!is_midway && total_ >= kKeys * kEach / 3) {
+                is_midway = true;
+                midway();
+            }
+        }
+    }
+
+    std::map<std::int64_t, int> sent_;
+    std::map<std::int64_t, int> outcomes_;
+    std::map<std::int64_t, int> delivered_;
+    std::set<std::string> kinds_;
+
+private:
+    Sink& sink_;
+    std::map<int, std::vector<Message>> messages_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<int> idle_;
+    std::map<int, int> next_;
+    std::atomic<int> total_ = 0;
+};
+
+TEST(RabbitmqRestart, KilledInTheMiddleNothingIsLostAndFirstArrivalsAreInOrder) {
+    OwnRabbit server;
+    {
+        RabbitClient(server.url()).declare_queue("kept");
+    }
+    NullLog log;
+    RabbitmqSinkOptions options;
+    options.url = server.url();
+    auto sink = make_rabbitmq_sink(options, log);
+    ASSERT_TRUE(sink);
+    OrderedSender sender(**sink, "kept");
+    ASSERT_TRUE(sender.run([&] {
+        server.tell("kill9");
+        server.tell("start");
+    }));
+    (*sink)->stop(Duration::zero());
+    EXPECT_EQ(sender.outcomes_, sender.sent_);  // one outcome for each time it was sent
+    EXPECT_TRUE(sender.kinds_.contains("ambiguous CONNECTION_LOST") ||
+                sender.kinds_.contains("retryable BROKER_UNREACHABLE"))
+        << testing::PrintToString(sender.kinds_);
+    std::map<std::string, int> next;
+    std::set<std::string> seen;
+    for (const auto& got : RabbitClient(server.url()).take_all("kept")) {
+        if (!seen.insert(got.message_id).second) continue;  // a repeat
+        auto& expected = next[got.headers.at("aggregate_id")];
+        ASSERT_EQ(got.body, std::to_string(expected)) << got.headers.at("aggregate_id");
+        ++expected;
+    }
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(kKeys * kEach));  // each was reported delivered
+}
+
+TEST(RabbitmqRestart, APausedServerLeavesItOpenAndALateConfirmIsNobodyElses) {
+    OwnRabbit server;
+    {
+        RabbitClient(server.url()).declare_queue("q");
+    }
+    NullLog log;
+    RabbitmqSinkOptions options;
+    options.url = server.url();
+    options.timeout = std::chrono::seconds(1);
+    options.connect_timeout = std::chrono::seconds(1);
+    auto sink = make_rabbitmq_sink(options, log);
+    ASSERT_TRUE(sink);
+    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
+    server.tell("pause");
+    auto outcome = send_one(**sink, event(2, "q"));
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(outcome.code, "CONFIRM_TIMEOUT");
+    outcome = send_one(**sink, event(3, "q"));  // the silent connection was given up, and there is no other
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, kBrokerUnreachable);
+    EXPECT_TRUE(outcome.not_attempted);
+    server.tell("resume");
+    EXPECT_EQ(send_until_delivered(**sink, event(4, "q")).kind, OutcomeKind::delivered);
+    const auto unroutable =
+        send_one(**sink, event(5, "nowhere"));  // would be taken for delivered by a confirm too many
+    EXPECT_EQ(unroutable.code, "UNROUTABLE");
+    std::set<std::string> arrived;
+    for (const auto& got : RabbitClient(server.url()).take_all("q")) arrived.insert(got.message_id);
+    EXPECT_TRUE(arrived.contains("event-1") && arrived.contains("event-4"));
+    EXPECT_FALSE(arrived.contains("event-3"));
+}
+
+TEST(RabbitmqRestart, APausedServerDoesNotHoldUpAStop) {
+    OwnRabbit server;
+    {
+        RabbitClient(server.url()).declare_queue("q");
+    }
+    NullLog log;
+    RabbitmqSinkOptions options;
+    options.url = server.url();
+    options.timeout = kLongPatience;
+    auto sink = make_rabbitmq_sink(options, log);
+    ASSERT_TRUE(sink);
+    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
+    server.tell("pause");
+    std::vector<Message> messages;
+    for (int i = 0; i < 100; ++i)
+        messages.push_back(event(i, "q", std::string(400'000, 'x')));  // more than sockets take
+    Collector collector;
+    (*sink)->send(pointers_to(messages), collector);
+    (*sink)->stop(std::chrono::milliseconds(300));
+    ASSERT_EQ(collector.count(), 100U);
+    EXPECT_EQ(collector.of(99).front().kind, OutcomeKind::retryable);  // cannot have gone out
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(collector.of(i).front().code, kStopped) << i;
+}
+
+TEST(RabbitmqRestart, AServerShortOfMemoryGetsNothingUntilItAsksAgain) {
+    OwnRabbit server;
+    {
+        RabbitClient(server.url()).declare_queue("q");
+    }
+    NullLog log;
+    RabbitmqSinkOptions options;
+    options.url = server.url();
+    options.timeout = std::chrono::seconds(1);
+    auto sink = make_rabbitmq_sink(options, log);
+    ASSERT_TRUE(sink);
+    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
+    server.tell("alarm");
+    auto outcome = send_one(**sink, event(2, "q"));  // the server says that it is blocked when it gets one
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << outcome.code;
+    outcome = send_one(**sink, event(3, "q"));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, "BROKER_BLOCKED");
+    EXPECT_TRUE(outcome.not_attempted);
+    EXPECT_THAT(outcome.detail, HasSubstr("low on memory"));
+    server.tell("calm");
+    EXPECT_EQ(send_until_delivered(**sink, event(4, "q")).kind, OutcomeKind::delivered);
+    std::set<std::string> arrived;
+    for (const auto& got : RabbitClient(server.url()).take_all("q")) arrived.insert(got.message_id);
+    EXPECT_FALSE(arrived.contains("event-3"));
+}
+
+}  // namespace
+}  // namespace deliverd::sink
