@@ -1,7 +1,5 @@
 #include "sink/http/event_headers.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -16,8 +14,9 @@ bool stands_in_a_header(std::string_view value) {
            !value.ends_with(' ');
 }
 
-bool same_name(const std::string& a, const std::string& b) {
-    return ::strcasecmp(a.c_str(), b.c_str()) == 0;
+bool same_name(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 void add(Attributes& out, std::string name, std::string value) {

@@ -168,7 +168,7 @@ private:
     }
 
     Result<void> start(const Job& job, Breaker::Permit permit) {
-        const auto read = credentials_.refresh();
+        auto read = credentials_.refresh();
         warn_about_credentials(read);
         if (!read) return read;
         if (idle_.empty()) idle_.push_back(std::make_unique<Transfer>(target_));

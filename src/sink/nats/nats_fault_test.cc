@@ -255,6 +255,18 @@ TEST(NatsFault, ASubjectTheUserMayNotUseIsPermanent) {
     EXPECT_EQ(send_one(*nats, allowed).kind, OutcomeKind::delivered);
 }
 
+TEST(NatsFault, AUserWhoMayNotAskWhyIsNotTriedForEver) {
+    const NatsServer server({.extra = R"(authorization { users: [
+        { user: relay, password: r, permissions: { publish: { deny: "$JS.API.>" } } } ] })"});
+    NatsSinkOptions options;
+    options.url = server.url("relay:r@");
+    options.timeout = 300ms;
+    const auto outcome = send_one(*sink_to(options), event(1));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);  // nobody took it, so it is not ambiguous
+    EXPECT_EQ(outcome.code, "JETSTREAM_UNAVAILABLE");
+    EXPECT_FALSE(outcome.not_attempted);
+}
+
 TEST(NatsFault, TlsIsCheckedAgainstTheAuthorities) {
     const NatsServer server({.tls = true});
     NatsSinkOptions options;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/json_text.h"
-#include "base/text.h"
+#include "sink/nats/endings.h"
 #include "sink/nats/flights.h"
 #include "sink/nats/link.h"
 #include "sink/nats/nats_message.h"
@@ -32,26 +32,6 @@ constexpr Duration kLongestWait = std::chrono::minutes(1);  // woken earlier by 
 constexpr Duration kFirstReconnectPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestReconnectPause = std::chrono::seconds(1);
 constexpr std::size_t kBatch = 256;  // messages published between two looks at everything else
-
-Outcome ending(OutcomeKind kind, std::string_view code, std::string_view detail) {
-    return Outcome{.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
-}
-
-Outcome unreachable(std::string_view why) {
-    Outcome outcome = ending(OutcomeKind::retryable, kBrokerUnreachable, why);
-    outcome.not_attempted = true;
-    return outcome;
-}
-
-Outcome never_sent() {
-    return ending(OutcomeKind::retryable, kStopped, "the sink was stopped; this was not sent");
-}
-
-/// Of what kept a message from being published.
-Outcome refused(const Error& error) {
-    return ending(error.error_class == ErrorClass::permanent ? OutcomeKind::permanent : OutcomeKind::retryable,
-                  error.code, error.message);
-}
 
 class NatsSink final : public Sink, private AnswerReader {
 public:
@@ -169,26 +149,17 @@ private:
 
     /// None when it is on its way.
     std::optional<Outcome> publish_one(std::uint64_t id, const Message& message) {
-        if (message.body.size() > static_cast<std::size_t>(link_->max_payload)) return too_large(message);
+        if (std::cmp_greater(message.body.size(), link_->max_payload))
+            return too_large(message.body.size(), hosts_, link_->max_payload);
         const auto made = make_nats_message(message, options_.attributes, fmt::format("{}.{}", link_->inbox, id));
         if (!made) return refused(made.error());
-        switch (const auto status = natsConnection_PublishMsg(link_->connection.get(), made->get()); status) {
-            case NATS_OK:
-                return std::nullopt;
-            case NATS_MAX_PAYLOAD:
-                return too_large(message);
-            case NATS_CONNECTION_CLOSED:
-                return unreachable(fmt::format("the connection to NATS at {} is gone; nothing was sent", hosts_));
-            default:  // some of it may have gone out
-                return ending(OutcomeKind::ambiguous, "CONNECTION_LOST",
-                              fmt::format("NATS at {}: {}", hosts_, natsStatus_GetText(status)));
-        }
-    }
-
-    Outcome too_large(const Message& message) const {
-        return ending(OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
-                      fmt::format("{} bytes and its headers: NATS at {} takes {} (max_payload of the server)",
-                                  message.body.size(), hosts_, link_->max_payload));
+        auto* connection = link_->connection.get();
+        if (natsConnection_IsClosed(connection))
+            return unreachable(fmt::format("the connection to {} is gone", hosts_));
+        const auto status = natsConnection_PublishMsg(connection, made->get());
+        if (status == NATS_OK) return std::nullopt;
+        if (status == NATS_MAX_PAYLOAD) return too_large(message.body.size(), hosts_, link_->max_payload);
+        return connection_lost(hosts_, natsStatus_GetText(status));  // some of it may have gone out
     }
 
     std::optional<Flight> take(std::uint64_t id) {
@@ -265,17 +236,14 @@ private:
     }
 
     Outcome late_outcome(const Flight& flight, const std::string& violation) const {
-        const std::string topic = shorten(one_line(flight.job.message->topic), 128);
-        if (flight.unclaimed) return jetstream_is_off(flight.job.message->topic);
-        if (violation.find(fmt::format("\"{}\"", flight.job.message->topic)) != std::string::npos) {
-            return ending(OutcomeKind::permanent, "NOT_PERMITTED",
-                          fmt::format("NATS at {} does not let this user publish to subject '{}'", hosts_, topic));
+        const auto& topic = flight.job.message->topic;
+        if (flight.unclaimed) {
+            Outcome outcome = jetstream_is_off(topic);
+            outcome.not_attempted = false;  // perhaps we may not even ask: it must not be tried for ever
+            return outcome;
         }
-        return ending(
-            OutcomeKind::ambiguous, "ACK_TIMEOUT",
-            fmt::format("NATS at {} did not acknowledge within {} s; is there a stream that has subject '{}', "
-                        "and may this user read its answers?",
-                        hosts_, to_seconds(options_.timeout), topic));
+        const bool forbidden = violation.find(fmt::format("\"{}\"", topic)) != std::string::npos;
+        return forbidden ? not_permitted(hosts_, topic) : not_acknowledged(hosts_, options_.timeout, topic);
     }
 
     void connect() {
@@ -323,7 +291,7 @@ private:
     void close_link() {
         if (!link_) return;
         natsConnection_Close(link_->connection.get());
-        {
+        {  // libnats calls on_end() when its thread has returned from us; until then we must stay
             std::unique_lock lock(mutex_);
             changed_.wait(lock, [this] { return lost_; });
         }
@@ -342,10 +310,7 @@ private:
         }
         for (const auto& flight : lost) {
             flight.job.report(flight.unclaimed ? jetstream_is_off(flight.job.message->topic)
-                                               : ending(OutcomeKind::ambiguous, "CONNECTION_LOST",
-                                                        fmt::format("the connection to NATS at {} was lost before the "
-                                                                    "acknowledgement came",
-                                                                    hosts_)));
+                                               : connection_lost(hosts_, "no acknowledgement came before"));
         }
     }
 
@@ -359,9 +324,7 @@ private:
             waiting.swap(queue_);
         }
         for (const auto& flight : under_way) {
-            flight.job.report(flight.unclaimed ? never_sent()
-                                               : ending(OutcomeKind::ambiguous, kStopped,
-                                                        "the sink was stopped before the acknowledgement came"));
+            flight.job.report(flight.unclaimed ? never_sent() : stopped_under_way());
         }
         for (const auto& job : waiting) job.report(never_sent());
     }
