@@ -6,7 +6,7 @@
 do $$
 begin
     if to_regclass($name$${schema}.outbox$name$) is not null then
-        raise notice 'there is a table ${schema}.outbox already: it is left as it is';
+        raise notice 'there is a table % already: it is left as it is', $name$${schema}.outbox$name$;
         return;
     end if;
 
