@@ -31,11 +31,13 @@ begin
     -- The rest of an aggregate whose first event had to wait.
     create index outbox_open_aggregate on ${schema}.outbox (aggregate_id, id)
         where not published and dead_at is null;
-    -- What failed and waits: by aggregate, because what comes after it waits as well, and by time.
+    -- What failed and waits: by aggregate, because what comes after it waits as well, and by time. The last condition
+    -- always holds; it keeps the planner from looking aggregates up in the index by time.
     create index outbox_waiting_aggregate on ${schema}.outbox (aggregate_id, id)
         where retry_count > 0 and not published and dead_at is null;
     create index outbox_waiting_due on ${schema}.outbox (coalesce(next_attempt_at, '-infinity'::timestamptz), id)
-        where retry_count > 0 and not published and dead_at is null;
+        where retry_count > 0 and not published and dead_at is null
+            and coalesce(next_attempt_at, '-infinity'::timestamptz) is not null;
     -- What was given up, and what `on_dead: block` keeps behind it.
     create index outbox_dead on ${schema}.outbox (aggregate_id, id) where dead_at is not null;
 end

@@ -47,7 +47,7 @@ void expect_no_sort(const json::object& root) {
 
 class EventPlan : public ::testing::Test {
 protected:
-    void SetUp() override {
+    void fill() {
         store_.execute("alter table outbox set (autovacuum_enabled = off)");
         const std::string insert =
             "insert into outbox (aggregate_id, event_type, payload, published, published_at) select 'a' || n % " +
@@ -151,7 +151,23 @@ protected:
     std::unique_ptr<EventOutbox> outbox_ = must(store_.database().event_outbox(table()));
 };
 
+/// A plan is made once a connection, often while there is nothing yet.
+TEST_F(EventPlan, IsTheSameForAnEmptyTable) {
+    const EventStatements sql = statements();
+    Params forward;
+    forward.int32(kLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
+    for (const bool analyzed : {false, true}) {
+        if (analyzed) store_.execute("analyze outbox");
+        const auto root = plan(sql.of_all.forward, forward);
+        for (const char* index : {"outbox_open", "outbox_waiting_aggregate", "outbox_dead"}) {
+            expect_by_index(root, index, 0, 100);
+        }
+        expect_no_sort(root);
+    }
+}
+
 TEST_F(EventPlan, TouchesOnlyWhatItReturns) {
+    fill();
     {
         SCOPED_TRACE("without statistics");
         expect_good_plans();
