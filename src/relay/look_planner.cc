@@ -16,15 +16,16 @@ std::optional<store::RowId> id_of(const std::optional<Position>& position) {
 LookPlanner::LookPlanner(Duration busy_poll, Duration idle_poll)
     : busy_poll_(busy_poll), idle_poll_(std::max(busy_poll, idle_poll)), wait_(busy_poll) {}
 
+/// Never two pages without a look that goes forward in between.
 bool LookPlanner::sweep_is_due(Instant now) const {
-    return highest_.has_value() && !unordered_ && now >= next_sweep_;
+    return highest_.has_value() && !unordered_ && !look_.up_to && now >= next_sweep_;
 }
 
 LookPlanner::Look LookPlanner::plan(Instant now) {
     valid_ = true;
+    const bool sweep = sweep_is_due(now);
     look_ = Look{};
-    while (marks_.size() > 1 && now - marks_[1].at >= kLateWindow) marks_.pop_front();
-    if (sweep_is_due(now)) {
+    if (sweep) {
         look_.sweep = true;
         look_.sees_rows_again = true;
         if (!sweep_from_) sweep_up_to_ = highest_;
@@ -33,14 +34,13 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
         if (sweep_from_ || backlog_ || continue_) look_.up_to = id_of(sweep_up_to_);
         return look_;
     }
-    if (continue_ || backlog_ || unordered_) {
+    if (continue_) {
         look_.after = id_of(continue_);
-        look_.sees_rows_again = unordered_ && !continue_;
         return look_;
     }
-    const bool old_enough = !marks_.empty() && now - marks_.front().at >= kLateWindow;
-    if (old_enough) look_.after = marks_.front().highest.row_id;
-    look_.sees_rows_again = true;
+    pass_began_ = now;
+    look_.after = unordered_ ? std::nullopt : id_of(safe_);
+    look_.sees_rows_again = highest_ && (unordered_ || !safe_ || safe_->before(*highest_));
     return look_;
 }
 
@@ -58,7 +58,8 @@ void LookPlanner::looked(const Found& found) {
         } else {
             forward_cost_ = found.ended - found.began;
         }
-        if (!look_.up_to) advance(found);
+        const bool no_step = found.full && !found.last;  // there was no room for even one
+        if (!look_.up_to && !no_step) advance(found);
     }
     pace(found);
 }
@@ -71,23 +72,49 @@ void LookPlanner::advance(const Found& found) {
         // A look that went back and found only what was known goes on behind that.
         const bool go_on = more && (backlog_ || unordered_ || !found.anything_new);
         continue_ = go_on ? found.last : std::nullopt;
+    } else {
+        pass_began_ = found.began;
     }
+    make_safe(found);
     if (highest_ && (marks_.empty() || found.ended - marks_.back().at >= kMarkInterval)) {
         marks_.push_back({found.ended, *highest_});
     }
 }
 
+void LookPlanner::make_safe(const Found& found) {
+    if (!look_.sweep && backlog_) {
+        safe_ = found.last;
+        return;
+    }
+    while (marks_.size() > 1 && pass_began_ - marks_[1].at >= kLateWindow) marks_.pop_front();
+    if (marks_.empty() || pass_began_ - marks_.front().at < kLateWindow) return;
+    Position safe = marks_.front().highest;
+    if (found.cut && !found.last) return;
+    if ((found.full || found.cut) && found.last->before(safe)) safe = *found.last;
+    if (!safe_ || safe_->before(safe)) safe_ = std::move(safe);
+}
+
 void LookPlanner::advance_sweep(const Found& found) {
     const Duration cost = found.ended - found.began;
     const Duration extra = look_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
-    next_sweep_ = found.ended + extra * (kSweepShare - 1);
+    pay_for_sweep(extra, found.ended);
     const bool more = found.full && !found.cut && found.last && sweep_up_to_ && found.last->before(*sweep_up_to_);
     sweep_from_ = more ? found.last : std::nullopt;
     if (!more && look_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
 }
 
+/// One page that happened to be slow says little: the cheaper one of two counts.
+void LookPlanner::pay_for_sweep(Duration cost, Instant ended) {
+    next_sweep_ = ended + std::min(cost, std::exchange(sweep_cost_, cost)) * (kSweepShare - 1);
+}
+
 void LookPlanner::pace(const Found& found) {
-    const bool rows_left = found.full && !found.cut && !look_.up_to;
+    if (look_.up_to) {  // it took the place of a look that went forward
+        if (found.anything_new) wait_ = busy_poll_;
+        next_look_ = found.ended;
+        return;
+    }
+    const bool rows_left = found.full && !found.cut;
     const bool busy = found.anything_new || (rows_left && !look_.sweep);
     wait_ = busy ? busy_poll_ : std::min(wait_ * 2, idle_poll_);
     const bool at_once = rows_left || (found.more_to_ask && found.anything_new);
@@ -97,7 +124,10 @@ void LookPlanner::pace(const Found& found) {
 
 void LookPlanner::failed(Instant began, Instant ended, Random& random) {
     valid_ = false;
-    if (look_.sweep) next_sweep_ = ended + std::max((ended - began) * kSweepShare, kBetweenSweeps);
+    if (look_.sweep) {
+        pay_for_sweep(ended - began, ended);
+        next_sweep_ = std::max(next_sweep_, ended + kBetweenSweeps);
+    }
     error_wait_ = error_wait_ == Duration::zero() ? Duration(std::chrono::milliseconds(50))
                                                   : std::min(error_wait_ * 2, kLongestErrorWait);
     next_look_ = ended + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
@@ -107,6 +137,7 @@ void LookPlanner::failed(Instant began, Instant ended, Random& random) {
 void LookPlanner::start_over() {
     valid_ = false;
     highest_.reset();
+    safe_.reset();
     continue_.reset();
     backlog_ = true;
     marks_.clear();

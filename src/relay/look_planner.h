@@ -2,11 +2,11 @@
 //
 // *From where?* Looks go forward: behind the last row of the look before. Two things can then lie behind the position:
 //
-//   - Writers commit out of the order of their ids. Near the end of the table a look therefore begins a little further
-//     back: behind the highest row that was seen kLateWindow ago. A row that became visible since then is found
-//     together with, and so before, whatever its writer's next transaction wrote to the same aggregate. Rows in hand
-//     are recognised. Only where the rows are old (a backlog: a whole batch, all written longer than kBacklogAge ago)
-//     does a look begin right behind the last one.
+//   - Writers commit out of the order of their ids. Near the end of the table looks therefore begin further back, at a
+//     *safe* position: all up to there was seen by a look that began kLateWindow after something was first seen there.
+//     A row that became visible since then is found together with, and so before, whatever its writer's next
+//     transaction wrote to the same aggregate. Rows in hand are recognised. Only where the rows are old (a backlog: a
+//     whole batch, all written longer than kBacklogAge ago) does a look begin right behind the last one.
 //   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows:
 //   where
 //     the position is near the end and a look from the beginning costs about the same, each look does; otherwise in
@@ -101,7 +101,9 @@ private:
     };
     [[nodiscard]] bool sweep_is_due(Instant now) const;
     void advance(const Found& found);
+    void make_safe(const Found& found);
     void advance_sweep(const Found& found);
+    void pay_for_sweep(Duration cost, Instant ended);
     void pace(const Found& found);
 
     const Duration busy_poll_;
@@ -112,7 +114,9 @@ private:
     bool valid_ = false;  // no start_over() since it began
 
     std::optional<Position> highest_;   // seen by going forward
-    std::optional<Position> continue_;  // where the next look goes on; none: kLateWindow back
+    std::optional<Position> safe_;      // none: the beginning
+    std::optional<Position> continue_;  // within a pass from safe_ that needs several looks
+    Instant pass_began_{};
     bool backlog_ = true;
     bool unordered_ = false;  // ids are uuids
     std::deque<Mark> marks_;  // oldest first
@@ -120,7 +124,8 @@ private:
     std::optional<Position> sweep_from_;  // within a sweep of several pages
     std::optional<Position> sweep_up_to_;
     Instant next_sweep_{};
-    Duration forward_cost_{};  // of a look that was no sweep
+    Duration sweep_cost_{};    // of the last page, beyond that of a look that must be anyway
+    Duration forward_cost_{};  // of the last look that was no sweep
 
     Duration wait_;
     Duration error_wait_{};

@@ -65,7 +65,11 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     const std::size_t held_before = keeper_.held();
     const ShardKeeper::Change change = keeper_.tended(began, *answer);
     drop_shards(change.lost);
-    for (const std::int32_t shard : change.leaving) book_.drop_queued(shard);
+    for (const std::int32_t shard : change.leaving) {
+        book_.drop_queued(shard);
+        distrust_look(
+            shard);  // even if the shard is wanted again before that look has ended: what was dropped is not in it
+    }
     if (change.gained) planner_.start_over();
     if (!change.lost.empty() || !change.leaving.empty() || keeper_.held() != held_before) {
         log_.info("shards of the lane changed hands", {{"lane", options_.name},
@@ -77,8 +81,14 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     tell();
 }
 
+/// What the look under way brings of this shard is not taken.
+void RelayCore::distrust_look(std::int32_t shard) {
+    std::erase_if(asked_, [&](const store::ShardLease& lease) { return lease.shard == shard; });
+}
+
 void RelayCore::drop_shards(std::span<const std::int32_t> lost) {
     for (const std::int32_t shard : lost) {
+        distrust_look(shard);
         book_.drop_shard(shard);
         totals_.conflicts += settles_.drop_shard(shard);
     }
@@ -94,6 +104,7 @@ void RelayCore::end_release(Instant now, std::span<const store::ShardLease> leas
     if (!answer) database_failed(now, "release", answer.error(), leases.size());
     for (const store::ShardLease& lease : leases) {
         keeper_.released(lease);
+        distrust_look(lease.shard);
         book_.drop_shard(lease.shard);
     }
 }

@@ -112,6 +112,7 @@ private:
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool nothing_to_wait_for() const { return book_.at_sink() == 0 && !book_.anything_to_send(); }
     void drop_shards(std::span<const std::int32_t> lost);
+    void distrust_look(std::int32_t shard);
     void take(std::vector<store::EventRow>& rows, LookPlanner::Found& found);
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);

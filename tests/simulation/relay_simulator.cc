@@ -1,0 +1,292 @@
+#include "relay_simulator.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "relay_world.h"
+
+namespace deliverd::simulation {
+
+namespace {
+
+constexpr Duration kFaultyPhase = std::chrono::seconds(40);
+constexpr Duration kLongestRun = std::chrono::minutes(60);
+constexpr Duration kTick = std::chrono::milliseconds(100);
+constexpr std::uint64_t kMostSteps = 2'000'000;  // a run that is not over by then is stuck
+constexpr std::size_t kMostRelays = 4;
+constexpr Duration kUsualTransaction = std::chrono::milliseconds(60);  // shorter than LookPlanner::kLateWindow
+constexpr Duration kLongTransaction = std::chrono::seconds(8);
+
+class Run {
+public:
+    Run(std::uint64_t seed, const RelayFaults& faults, const RelaySabotage& sabotage) : world_(seed, faults) {
+        SeededRandom& random = world_.random;
+        options_.batch_size = static_cast<std::int32_t>(1 + random.below(12));
+        options_.parallelism = static_cast<std::int32_t>(1 + random.below(12));
+        options_.lease = std::chrono::seconds(1 + random.below(6));
+        options_.retry = RetryPolicy{.base_seconds = 0.02 + random.unit() * 2,
+                                     .cap_seconds = 6,
+                                     .jitter = 0.2,
+                                     .dead_at_failures = static_cast<std::int32_t>(2 + random.below(12))};
+        options_.settle_patience = std::chrono::hours(10);
+        options_.block_behind_dead = random.below(4) == 0;
+        options_.strict_order = random.below(4) == 0;
+        options_.topic = *TopicTemplate::parse("events");
+        world_.lease = options_.lease;
+        relay::FakeEvents::Options table;
+        table.block_behind_dead = options_.block_behind_dead;
+        table.strict_order = options_.strict_order;
+        table.keeps_back_behind_due = random.below(2) == 0;
+        table.without_fence = sabotage.without_fence;
+        world_.table = std::make_unique<relay::FakeEvents>(table, [this] { return world_.elapsed; });
+        const std::uint64_t aggregates = 1 + random.below(30);
+        for (std::uint64_t i = 0; i < aggregates; ++i) plan_writer("a" + std::to_string(i), 1 + random.below(15));
+        for (std::uint64_t i = 1 + random.below(kMostRelays); i > 0; --i) add_relay();
+        tick();
+    }
+
+    RelayReport run() {
+        while (!at_rest_ && ++steps_ < kMostSteps && world_.elapsed < kLongestRun && world_.run_next()) {
+        }
+        if (!at_rest_) world_.violation("stuck: events are still open after all faults ended");
+        while (world_.elapsed < rest_at_ + options_.lease * 4 && world_.run_next()) {
+        }
+        check();
+        return std::move(world_.report);
+    }
+
+private:
+    void add_relay() {
+        relay::RelayOptions options = options_;
+        options.owner = "relay-" + std::to_string(++relays_made_);
+        relays_.push_back(std::make_unique<SimulatedRelay>(world_, relays_made_, options));
+        relays_.back()->pump();
+    }
+
+    // --- writers -----------------------------------------------------------------------------------------------
+
+    /// One transaction after the other of this aggregate; with strict_order also several at once.
+    void plan_writer(const std::string& aggregate, std::uint64_t events) {
+        const bool together = world_.random.below(3) == 0;
+        writing_ += events;
+        if (!options_.strict_order) {
+            return world_.after(together ? Duration::zero() : world_.up_to(kFaultyPhase / 2),
+                                [this, aggregate, events] { write(aggregate, events); });
+        }
+        for (std::uint64_t i = 0; i < events; ++i) {
+            world_.after(world_.up_to(kFaultyPhase / 2), [this, aggregate] { write(aggregate, 1); });
+        }
+    }
+
+    void write(const std::string& aggregate, std::uint64_t left) {
+        if (left == 0) return;
+        const std::int64_t id = world_.table->begin(aggregate);
+        const bool is_long = world_.random.below(25) == 0;
+        const bool rolled_back = world_.random.below(10) == 0;
+        if (is_long) ++world_.report.late_rows;
+        world_.after(world_.up_to(is_long ? kLongTransaction : kUsualTransaction), [=, this] {
+            if (rolled_back) {
+                world_.table->roll_back(id);
+                --writing_;
+            } else {
+                commit(id);
+            }
+            const Duration quick = world_.random.below(2) == 0 ? world_.up_to(std::chrono::milliseconds(5))
+                                                               : world_.up_to(std::chrono::seconds(2));
+            world_.after(quick, [=, this] { go_on(aggregate, left - 1, is_long ? id : 0); });
+        });
+    }
+
+    /// The order of what a long transaction wrote and what comes right after it is not promised: the next event is
+    /// written when the long transaction's was found. It must be found, whatever lies behind it.
+    void go_on(const std::string& aggregate, std::uint64_t left, std::int64_t behind) {
+        const auto row = world_.table->rows().find(behind);
+        const bool waits = row != world_.table->rows().end() && row->second.open() && row->second.failures == 0 &&
+                           !(options_.block_behind_dead && behind_dead(behind, row->second));
+        if (!waits) return write(aggregate, left);
+        world_.after(kTick, [=, this] { go_on(aggregate, left, behind); });
+    }
+
+    void commit(std::int64_t id) {
+        world_.note("commit", static_cast<std::uint64_t>(id));
+        world_.table->commit(id);
+        --writing_;
+        ++world_.report.events;
+        for (const auto& relay : relays_) {
+            if (world_.random.below(2) == 0) relay->wake();
+        }
+    }
+
+    // --- what befalls relays -------------------------------------------------------------------------------------
+
+    void tick() {
+        if (world_.elapsed > kFaultyPhase) world_.faults_on = false;
+        at_rest_ = at_rest_ || at_rest();
+        std::erase_if(relays_, [](const auto& relay) { return relay->gone(); });
+        if (relays_.empty()) add_relay();
+        const auto index = static_cast<std::size_t>(world_.random.below(relays_.size()));
+        if (world_.happens(world_.faults.crash)) {
+            ++world_.report.crashes;
+            world_.note("crash", relays_[index]->number());
+            world_.faulty_relays[relays_[index]->number()] = true;
+            crashed_.insert(relays_[index]->number());
+            relays_.erase(relays_.begin() + static_cast<std::ptrdiff_t>(index));
+            add_relay();
+        } else if (world_.happens(world_.faults.pause)) {
+            relays_[index]->pause(world_.up_to(options_.lease * 3));
+        } else if (world_.happens(world_.faults.join) && relays_.size() < kMostRelays) {
+            add_relay();
+        } else if (world_.happens(world_.faults.drain) && relays_.size() > 1) {
+            relays_[index]->drain();
+            relays_[index]->pump();
+        }
+        world_.after(kTick, [this] { tick(); });
+    }
+
+    /// Everything is written and has ended, or waits behind a dead one for good.
+    [[nodiscard]] bool at_rest() {
+        if (writing_ > 0 || world_.elapsed < kFaultyPhase) return false;
+        for (const auto& [id, row] : world_.table->rows()) {
+            if (row.open() && !(options_.block_behind_dead && behind_dead(id, row))) return false;
+        }
+        rest_at_ = world_.elapsed;
+        return true;
+    }
+
+    [[nodiscard]] bool behind_dead(std::int64_t id, const relay::FakeEvents::Row& row) const {
+        return std::any_of(world_.table->rows().begin(), world_.table->rows().lower_bound(id), [&](const auto& other) {
+            return other.second.dead && other.second.aggregate == row.aggregate;
+        });
+    }
+
+    // --- what must hold ------------------------------------------------------------------------------------------
+
+    void check();
+    void check_order();
+    void check_repetitions();
+    void check_shares();
+
+    RelayWorld world_;
+    relay::RelayOptions options_;
+    std::vector<std::unique_ptr<SimulatedRelay>> relays_;
+    std::set<std::uint64_t> crashed_;
+    std::uint64_t relays_made_ = 0;
+    std::uint64_t writing_ = 0;
+    std::uint64_t steps_ = 0;
+    bool at_rest_ = false;
+    Duration rest_at_{};
+};
+
+void Run::check() {
+    for (const auto& [id, row] : world_.table->rows()) {
+        const std::string name = "event " + std::to_string(id) + ": ";
+        if (row.published && world_.arrived[id] == 0) world_.violation(name + "lost: published, but never arrived");
+        if (row.dead) ++world_.report.dead;
+        world_.report.retried += static_cast<std::uint64_t>(row.failures);
+    }
+    for (const auto& [id, times] : world_.arrived) {
+        if (!world_.table->rows().contains(id)) world_.violation("an event arrived that was rolled back");
+    }
+    for (const relay::FakeEvents::Applied& applied : world_.table->applied) {
+        if (applied.fenced_off) world_.violation("event " + std::to_string(applied.id) + " settled without its shard");
+    }
+    world_.report.fenced = world_.table->fenced;
+    check_order();
+    check_repetitions();
+    check_shares();
+}
+
+void Run::check_order() {
+    for (const auto& [aggregate, arrivals] : world_.first_arrivals) {
+        std::int64_t highest = 0;
+        std::int64_t dead_and_gone = 0;  // the first that is dead and never arrived
+        for (const auto& [id, row] : world_.table->rows()) {
+            if (row.aggregate != aggregate || !row.dead || world_.arrived.contains(id)) continue;
+            dead_and_gone = id;
+            break;
+        }
+        for (const std::int64_t id : arrivals) {
+            if (options_.block_behind_dead && dead_and_gone > 0 && id > dead_and_gone) {
+                world_.violation("event " + std::to_string(id) + " arrived behind a dead one that blocks");
+            }
+            if (world_.table->rows().at(id).dead) continue;  // its order no longer matters
+            if (id < highest) {
+                world_.violation("event " + std::to_string(id) + " of " + aggregate + " arrived after " +
+                                 std::to_string(highest));
+            }
+            highest = std::max(highest, id);
+        }
+    }
+}
+
+/// An attempt that arrived, or will, is followed by another only if nobody could know that it did.
+void Run::check_repetitions() {
+    for (const auto& [id, attempts] : world_.attempts) {
+        for (std::size_t i = 0; i + 1 < attempts.size(); ++i) {
+            const Attempt& earlier = attempts[i];
+            if (!earlier.arrives || earlier.ambiguous) continue;
+            const Attempt& next = attempts[i + 1];
+            const bool same_tenure = earlier.relay == next.relay && earlier.token == next.token;
+            if (same_tenure || !world_.faulty_relays[earlier.relay]) {
+                world_.violation("event " + std::to_string(id) + " was sent again by " +
+                                 (same_tenure ? "the same relay" : "another relay") + " without a reason");
+            }
+        }
+    }
+}
+
+void Run::check_shares() {
+    std::map<std::string, std::size_t> held;
+    for (const auto& relay : relays_) {
+        if (!relay->gone()) held[relay->owner()];
+    }
+    for (const auto& [number, shard] : world_.table->shards()) ++held[shard.owner];
+    std::size_t least = SIZE_MAX;
+    std::size_t most = 0;
+    for (const auto& [owner, shards] : held) {
+        least = std::min(least, shards);
+        most = std::max(most, shards);
+    }
+    if (most > least + 1) world_.violation("the shards are not shared evenly in the end");
+}
+
+}  // namespace
+
+RelayFaults RelayFaults::from_seed(std::uint64_t seed) {
+    SeededRandom random(seed ^ 0x8E1A7);
+    const auto chance = [&random](double highest) {
+        return random.below(3) == 0 ? 0.0 : highest * random.unit() * random.unit();
+    };
+    RelayFaults faults;
+    faults.crash = chance(0.05);
+    faults.pause = chance(0.05);
+    faults.join = chance(0.05);
+    faults.drain = chance(0.05);
+    faults.call_fails = chance(0.3);
+    faults.answer_lost = chance(0.3);
+    faults.slow_call = chance(0.1);
+    faults.send_fails = chance(0.5);
+    faults.send_refused = chance(0.2);
+    faults.send_ambiguous = chance(0.3);
+    faults.send_not_tried = chance(0.05);
+    faults.slow_send = chance(0.2);
+    return faults;
+}
+
+RelayFaults RelayFaults::of_sends() {
+    RelayFaults faults;
+    faults.join = 0.01;
+    faults.drain = 0.01;
+    faults.send_fails = 0.2;
+    faults.send_refused = 0.03;
+    faults.send_not_tried = 0.01;
+    faults.slow_send = 0.05;
+    return faults;
+}
+
+RelayReport simulate_relays(std::uint64_t seed, const RelayFaults& faults, const RelaySabotage& sabotage) {
+    return Run(seed, faults, sabotage).run();
+}
+
+}  // namespace deliverd::simulation

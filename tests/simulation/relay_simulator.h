@@ -1,0 +1,60 @@
+// Runs the relay's core against a simulated event table, receiver and clock, with faults, from one seed.
+//
+// Nothing in it waits: time moves from one event to the next (a writer commits, a database call takes effect, its
+// answer arrives, a message reaches the receiver, a relay dies, …), and all are drawn from the seed, so that a seed
+// replays a run exactly. After the faults have ended everything must come to rest, and the run is checked against what
+// deliverd promises.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace deliverd::simulation {
+
+/// Chances are per opportunity: a call of the database, a send, or a tenth of a second of a relay's life.
+struct RelayFaults {
+    double crash = 0;           // a relay vanishes; what it sent still arrives; another takes its place
+    double pause = 0;           // a relay stands still, longer than its lease
+    double join = 0;            // one more relay
+    double drain = 0;           // one relay fewer, in good order
+    double call_fails = 0;      // a database call fails before it did anything
+    double answer_lost = 0;     // … took effect, or will in a moment, and nobody knows
+    double slow_call = 0;       // … takes up to two leases
+    double send_fails = 0;      // retryable
+    double send_refused = 0;    // permanent
+    double send_ambiguous = 0;  // no answer; the receiver may have it, or get it later
+    double send_not_tried = 0;  // nothing can be sent for a while
+    double slow_send = 0;       // takes up to three leases
+
+    [[nodiscard]] static RelayFaults from_seed(std::uint64_t seed);
+    /// None but failing sends: nothing may arrive twice.
+    [[nodiscard]] static RelayFaults of_sends();
+};
+
+struct RelayReport {
+    std::uint64_t seed = 0;
+    std::vector<std::string> violations;  // empty: every promise was kept
+    std::uint64_t trace = 0;              // digest of every step: equal seeds give equal traces
+    std::uint64_t events = 0;
+    std::uint64_t sends = 0;
+    std::uint64_t repeated = 0;  // arrivals of what had arrived before
+    std::uint64_t dead = 0;
+    std::uint64_t retried = 0;
+    std::uint64_t crashes = 0;
+    std::uint64_t pauses = 0;
+    std::uint64_t fenced = 0;
+    std::uint64_t released = 0;  // shards given back
+    std::uint64_t put_off = 0;
+    std::uint64_t late_rows = 0;  // committed long after their id was given
+};
+
+/// A store or a relay that breaks its promise, to see that the simulator notices.
+struct RelaySabotage {
+    bool without_fence = false;
+};
+
+[[nodiscard]] RelayReport simulate_relays(std::uint64_t seed, const RelayFaults& faults,
+                                          const RelaySabotage& sabotage = {});
+
+}  // namespace deliverd::simulation
