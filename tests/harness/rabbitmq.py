@@ -207,6 +207,11 @@ class RabbitServer:
     def pause(self):
         """Stands still with its connections open: as a machine that hangs."""
         self._process.send_signal(signal.SIGSTOP)
+        wait_for(self._stands_still, STOP_DEADLINE_SECONDS, "every thread of RabbitMQ to stand still")
+
+    def _stands_still(self):
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
 
     def resume(self):
         self._process.send_signal(signal.SIGCONT)

@@ -10,10 +10,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <exception>
 #include <fstream>
-#include <system_error>
 
 #include "base/text.h"
 #include "sink/rabbitmq/connection.h"
@@ -148,7 +146,6 @@ Result<void> RabbitmqConnection::connect(Instant deadline) {
     const auto socket = make_socket();
     if (!socket) return Failure(socket.error());
     timeval left = left_until(deadline);
-    errno = 0;
     const int status = amqp_socket_open_noblock(*socket, target_.url.host.c_str(), target_.url.port, &left);
     if (status == AMQP_STATUS_OK) {
         fd_ = amqp_get_sockfd(state_.get());
@@ -158,9 +155,8 @@ Result<void> RabbitmqConnection::connect(Instant deadline) {
     if (!certificate_problem_.empty()) {
         return unreachable(target_.url, fmt::format("its TLS certificate is not accepted ({})", certificate_problem_));
     }
-    if (status == AMQP_STATUS_SOCKET_ERROR && errno != 0) {
-        return unreachable(target_.url, std::generic_category().message(errno));
-    }
+    if (status == AMQP_STATUS_SOCKET_ERROR)
+        return unreachable(target_.url, "the connection is refused, or no way leads there");
     return unreachable(target_.url,
                        status == AMQP_STATUS_TIMEOUT ? "no connection in time" : amqp_error_string2(status));
 }

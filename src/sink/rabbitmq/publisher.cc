@@ -48,7 +48,7 @@ void RabbitmqPublisher::work() {
     publish();
     if (connection_) read();
     if (connection_) expire();
-    if (!connection_) more_to_do_ = true;
+    if (!connection_ || (!socket_full_ && may_publish())) more_to_do_ = true;  // a confirm may have made room
 }
 
 void RabbitmqPublisher::connect() {

@@ -28,7 +28,7 @@ TEST_F(RabbitmqLogin, CheckSaysWhatIsWrong) {
     options_.url = at("guest:guest", "no%2Fsuch");
     EXPECT_THAT(check_message(), HasSubstr("virtual host 'no/such'"));
     options_.url = "amqp://127.0.0.1:1/";
-    EXPECT_THAT(check_message(), AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("Connection refused")));
+    EXPECT_THAT(check_message(), AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("refused")));
     options_.url = "amqp://no-such-host.invalid/";
     EXPECT_THAT(check_message(), HasSubstr("no-such-host.invalid"));
 }

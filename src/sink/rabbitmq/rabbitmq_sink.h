@@ -8,6 +8,9 @@
 // confirmed nevertheless. docs/delivery.md has the table of outcomes. While the server cannot be reached nothing is
 // tried: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink reconnects by itself, with
 // backoff.
+//
+// check() and the sink's thread wait for a connection at most connect_timeout, besides what looking up the host's name
+// takes; stop() waits that long beyond its patience at worst, where it meets the connecting itself.
 #pragma once
 
 #include <cstddef>
