@@ -119,6 +119,13 @@ TEST(EventsConfig, TwoLanesMayNotRelayOneTable) {
     EXPECT_THAT(loaded.problems, ElementsAre(HasSubstr("d.yaml:3: lanes.b.outbox")));
 }
 
+TEST(EventsConfig, RefusesHeadersThatSayWhatAnEventIs) {
+    for (const std::string name : {"Webhook-Id", "ce-type", "X-Event-Type"}) {
+        EXPECT_THAT(load("sink: { type: http, url: \"http://h/\", headers: { " + name + ": x } }").problems,
+                    ElementsAre(HasSubstr("deliverd sets " + name + " itself")));
+    }
+}
+
 TEST(EventsConfig, SignsAndBreaksAsToldWhenItPosts) {
     const LoadedConfig loaded = load(
         "sink: { type: http, url: \"http://h/\", format: cloudevents, secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw "

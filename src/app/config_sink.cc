@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -32,6 +33,14 @@ std::vector<std::string> listed(std::string_view text) {
 bool equal_names(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+/// Headers that say what an event is. Those of its metadata are not known beforehand.
+bool names_an_event(std::string_view name) {
+    constexpr std::array<std::string_view, 6> kNames{"webhook-id",     "webhook-timestamp", "webhook-signature",
+                                                     "x-aggregate-id", "x-event-type",      "x-created-at"};
+    return std::ranges::any_of(kNames, [&](std::string_view known) { return equal_names(name, known); }) ||
+           (name.size() > 3 && equal_names(name.substr(0, 3), "ce-"));
 }
 
 class SinkBuilder {
@@ -150,6 +159,7 @@ private:
     [[nodiscard]] bool is_set_by_us(std::string_view name) const {
         if (equal_names(name, "Idempotency-Key") || equal_names(name, "Content-Type")) return true;
         if (equal_names(name, "X-Trace-Id")) return values_.outbox_of(path_) == "orders";
+        if (is_events_ && names_an_event(name)) return true;
         const bool has_token = values_.has(path_ + ".token") || !text("token_file").empty();
         return has_token && equal_names(name, "Authorization");
     }
