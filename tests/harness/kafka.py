@@ -193,8 +193,14 @@ class KafkaServer:
         return self.start()
 
     def pause(self):
-        """Connections stay open and nobody answers."""
+        """Connections stay open and nobody answers, from when this returns."""
         self._process.send_signal(signal.SIGSTOP)
+        wait_for(self._stands_still, STOP_DEADLINE_SECONDS, "every thread of Kafka to stand still")
+
+    def _stands_still(self):
+        states = [path.read_text().rpartition(")")[2].split()[0]
+                  for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
+        return all(state == "T" for state in states)
 
     def resume(self):
         self._process.send_signal(signal.SIGCONT)

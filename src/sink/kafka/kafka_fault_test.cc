@@ -16,36 +16,7 @@ namespace deliverd::sink {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AnyOf;
 using testing::HasSubstr;
-using testing::Not;
-
-/// Keeps what was logged.
-class TextLog final : public Log {
-public:
-    void write(LogLevel, std::string_view event, Fields fields) override {
-        const std::lock_guard lock(mutex_);
-        text_.append(event);
-        for (const auto& field : fields) {
-            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_.append(" ").append(*value);
-        }
-        text_.append("\n");
-        ++lines_;
-    }
-    std::string text() {
-        const std::lock_guard lock(mutex_);
-        return text_;
-    }
-    int lines() {
-        const std::lock_guard lock(mutex_);
-        return lines_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::string text_;
-    int lines_ = 0;
-};
 
 class KafkaFault : public testing::Test {
 protected:
@@ -54,15 +25,6 @@ protected:
         auto made = make_kafka_sink(std::move(options), log_);
         if (!made) throw std::runtime_error(made.error().message);
         return std::move(*made);
-    }
-
-    /// Sends `message` again and again until its outcome's code is `code`.
-    static Outcome send_until(Sink& sink, const Message& message, std::string_view code) {
-        const auto end = std::chrono::steady_clock::now() + kTestPatience;
-        while (true) {
-            auto outcome = send_one(sink, message);
-            if (outcome.code == code || std::chrono::steady_clock::now() > end) return outcome;
-        }
     }
 
     TextLog log_;
@@ -339,64 +301,6 @@ TEST_F(KafkaFault, WhatTheUserMayNotWriteIsSaid) {
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, "NOT_AUTHORIZED");
     EXPECT_THAT(outcome.detail, HasSubstr(topic));
-}
-
-KafkaSinkOptions sasl(const std::string& password) {
-    KafkaSinkOptions options;
-    options.librdkafka = {{"security.protocol", "sasl_plaintext"},
-                          {"sasl.mechanism", "PLAIN"},
-                          {"sasl.username", "deliverd"},
-                          {"sasl.password", password}};
-    return options;
-}
-
-TEST_F(KafkaFault, Sasl) {
-    DELIVERD_NEEDS_REAL_KAFKA();
-    const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SASL_BROKERS");
-    const auto topic = fresh_topic();
-    create_topic(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), topic, 1);
-    const auto right = sink_to(brokers, sasl("kafka-secret"));
-    EXPECT_TRUE(right->check(20s));
-    EXPECT_EQ(send_one(*right, test_event(1, topic)).kind, OutcomeKind::delivered);
-
-    const auto wrong = sink_to(brokers, sasl("Wr0ngPassword"));
-    const auto checked = wrong->check(20s);
-    ASSERT_FALSE(checked);
-    EXPECT_THAT(checked.error().message, HasSubstr("uthentication"));
-    const auto outcome = send_until(*wrong, test_event(2, topic), kBrokerUnreachable);
-    EXPECT_TRUE(outcome.not_attempted);
-    EXPECT_THAT(outcome.detail, HasSubstr("uthentication"));
-    for (const auto& text : {checked.error().message, outcome.detail, log_.text()}) {
-        EXPECT_THAT(text, Not(HasSubstr("Wr0ngPassword")));
-    }
-
-    const auto none = sink_to(brokers);  // speaks no SASL at all
-    const auto plain = none->check(20s);
-    ASSERT_FALSE(plain);
-    EXPECT_THAT(plain.error().message, AnyOf(HasSubstr("SASL"), HasSubstr("security.protocol")));
-}
-
-TEST_F(KafkaFault, Tls) {
-    DELIVERD_NEEDS_REAL_KAFKA();
-    const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SSL_BROKERS");
-    KafkaSinkOptions right;
-    right.librdkafka = {{"security.protocol", "ssl"},
-                        {"ssl.ca.location", from_environment("DELIVERD_TEST_KAFKA_CA_FILE")}};
-    EXPECT_TRUE(sink_to(brokers, right)->check(20s));
-
-    KafkaSinkOptions stranger;
-    stranger.librdkafka = {{"security.protocol", "ssl"}};
-    const auto unknown = sink_to(brokers, stranger)->check(20s);
-    ASSERT_FALSE(unknown);
-    EXPECT_THAT(unknown.error().message, HasSubstr("certificate"));
-
-    const auto plain = sink_to(brokers)->check(20s);
-    ASSERT_FALSE(plain);
-    EXPECT_THAT(plain.error().message, HasSubstr("security.protocol"));
-
-    const auto tls_to_plain = sink_to(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), right)->check(20s);
-    ASSERT_FALSE(tls_to_plain);
-    EXPECT_THAT(tls_to_plain.error().message, HasSubstr("SSL"));
 }
 
 }  // namespace

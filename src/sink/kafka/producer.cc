@@ -118,13 +118,14 @@ rd_kafka_resp_err_t Producer::produce(const Message& message, void* opaque) {
     rd_kafka_topic_t* topic = topic_of(message.topic);
     if (topic == nullptr) return rd_kafka_last_error();
     Headers headers = headers_of(message, attributes_);
+    rd_kafka_headers_t* given = headers.release();
     // librdkafka only reads the bytes: it copies them.
     auto* body = const_cast<char*>(message.body.data());
     const rd_kafka_resp_err_t error = rd_kafka_producev(
         kafka_.get(), RD_KAFKA_V_RKT(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
         RD_KAFKA_V_KEY(message.key.data(), message.key.size()), RD_KAFKA_V_VALUE(body, message.body.size()),
-        RD_KAFKA_V_HEADERS(headers.get()), RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
-    if (error == RD_KAFKA_RESP_ERR_NO_ERROR) static_cast<void>(headers.release());  // the message's now
+        RD_KAFKA_V_HEADERS(given), RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) headers.reset(given);  // not taken
     return error;
 }
 

@@ -202,12 +202,13 @@ Result<Conf> make_conf(const KafkaSinkOptions& options, Batching batching) {
 
 Result<rd_kafka_t*> new_producer(Conf conf, const KafkaSinkOptions& options) {
     std::array<char, 512> problem{};
-    rd_kafka_t* kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), problem.data(), problem.size());
+    rd_kafka_conf_t* given = conf.release();
+    rd_kafka_t* kafka = rd_kafka_new(RD_KAFKA_PRODUCER, given, problem.data(), problem.size());
     if (kafka == nullptr) {
+        conf.reset(given);  // not taken
         return permanent("bad_argument", fmt::format("librdkafka refuses the kafka sink's settings: {}",
                                                      Secrets(options).hidden(problem.data(), kMaxDetailBytes)));
     }
-    static_cast<void>(conf.release());  // the producer's now
     return kafka;
 }
 

@@ -1,4 +1,4 @@
-// For tests: outcomes as they come in, and waiting for them.
+// For tests: outcomes and log lines as they come in, and waiting for them.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,10 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "base/log.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -53,6 +55,33 @@ private:
     std::size_t count_ = 0;
 };
 
+/// Keeps what was logged.
+class TextLog final : public Log {
+public:
+    void write(LogLevel, std::string_view event, Fields fields) override {
+        const std::lock_guard lock(mutex_);
+        text_.append(event);
+        for (const auto& field : fields) {
+            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_.append(" ").append(*value);
+        }
+        text_.append("\n");
+        ++lines_;
+    }
+    std::string text() {
+        const std::lock_guard lock(mutex_);
+        return text_;
+    }
+    int lines() {
+        const std::lock_guard lock(mutex_);
+        return lines_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::string text_;
+    int lines_ = 0;
+};
+
 inline Message test_event(std::int64_t id, std::string topic, std::string body = "{}") {
     Message message;
     message.id = id;
@@ -76,6 +105,15 @@ inline Outcome send_one(Sink& sink, const Message& message) {
         return Outcome{OutcomeKind::retryable, "TEST: no outcome came", {}, {}, {}};
     }
     return collector.of(message.id).front();
+}
+
+/// Sends `message` again and again until its outcome's code is `code`.
+inline Outcome send_until(Sink& sink, const Message& message, std::string_view code) {
+    const auto end = std::chrono::steady_clock::now() + kTestPatience;
+    while (true) {
+        auto outcome = send_one(sink, message);
+        if (outcome.code == code || std::chrono::steady_clock::now() > end) return outcome;
+    }
 }
 
 inline std::vector<const Message*> pointers(const std::vector<Message>& messages) {
