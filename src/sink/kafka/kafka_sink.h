@@ -4,8 +4,14 @@
 // EventFormat::cloudevents, cloudevents_attributes() with prefix `ce_` and `content-type`. Topics are made by the
 // broker or not at all.
 //
-// Every delivery report becomes one outcome: docs/delivery.md has the table. While no broker can be reached nothing is
-// tried: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink looks for the brokers by itself.
+// Every delivery report becomes one outcome, its receipt "topic[partition]@offset": docs/delivery.md has the table.
+// Ambiguous is what was sent and neither confirmed nor refused; what timed out unsent is retryable. While no broker can
+// be reached nothing is tried: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink looks for
+// the brokers by itself. A batch refused for its size is sent again message by message, each with a timeout of its own.
+//
+// Threads: librdkafka's, one that takes its reports and one that looks after it; send() copies the messages into
+// librdkafka's queue and never waits for the network. stop() also waits for librdkafka's threads to end: as long as a
+// name being resolved, at worst.
 #pragma once
 
 #include <memory>
@@ -27,7 +33,8 @@ struct KafkaSinkOptions {
     Duration linger = std::chrono::milliseconds(1);  // how long a batch may wait to fill
     std::string compression = "none";                // none, gzip, snappy, lz4, zstd
     std::string client_id = "deliverd";
-    /// librdkafka's own settings (SASL, TLS, …), over the above. Values may be secrets: never logged.
+    /// librdkafka's own settings (SASL, TLS, …), over the above and over the sink's other defaults, of which
+    /// `partitioner` murmur2 (as Java's producers) is one. Values may be secrets: never logged.
     std::vector<std::pair<std::string, std::string>> librdkafka;
 };
 
