@@ -1,18 +1,23 @@
 """The harness itself: a test bench that lies is worse than none."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pika
+import pika.exceptions
 import psycopg
 import pytest
 
+from harness.rabbitmq import RabbitServer
 from harness.receiver import Answer, answers
 from harness.waiting import wait_for
 
@@ -87,7 +92,7 @@ def test_server_keeps_what_was_committed_across_an_immediate_restart(own_server)
 def test_with_servers_passes_the_status_on_and_leaves_nothing():
     script = ("import os, psycopg, sys; c = psycopg.connect(os.environ['DELIVERD_TEST_POSTGRES_URL']);"
               "print(c.execute('SHOW data_directory').fetchone()[0]); sys.exit(7)")
-    done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--", sys.executable, "-c", script],
+    done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable, "-c", script],
                           cwd=TESTS, capture_output=True, text=True, timeout=60)
     assert done.returncode == 7, done.stderr
     folder = Path(done.stdout.strip())
@@ -98,7 +103,7 @@ def test_a_killed_run_takes_its_server_with_it():
     script = ("import os, psycopg, signal; url = os.environ['DELIVERD_TEST_POSTGRES_URL'];"
               "folder = psycopg.connect(url).execute('SHOW data_directory').fetchone()[0];"
               "print(url.split(':')[2].split('/')[0], folder, flush=True); signal.pause()")
-    run = subprocess.Popen([sys.executable, "-m", "harness.with_servers", "--", sys.executable, "-c", script],
+    run = subprocess.Popen([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable, "-c", script],
                            cwd=TESTS, stdout=subprocess.PIPE, text=True)
     port, folder = run.stdout.readline().split()
     run.kill()
@@ -112,3 +117,57 @@ def test_a_killed_run_takes_its_server_with_it():
     wait_for(refused, 15, "the server of a killed run to end")
     wait_for(lambda: not (Path(folder) / "postmaster.pid").exists(), 15, "its last file to go")
     shutil.rmtree(Path(folder).parent)
+
+
+def test_rabbitmq_keeps_what_is_durable_across_a_kill_and_leaves_nothing():
+    with RabbitServer() as server:
+        vhost = server.create_vhost()
+
+        def channel():
+            connection = pika.BlockingConnection(pika.URLParameters(server.url(vhost)))
+            return connection, connection.channel()
+
+        connection, first = channel()
+        first.queue_declare("kept", durable=True)
+        first.confirm_delivery()
+        first.basic_publish("", "kept", b"42", pika.BasicProperties(delivery_mode=2), mandatory=True)
+        server.pause()
+        server.resume()
+        server.kill9()
+        server.start()
+        connection, second = channel()
+        assert second.basic_get("kept", auto_ack=True)[2] == b"42"
+        connection.close()
+        server.drop_vhost(vhost)
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            channel()
+    assert not server.folder.exists()
+    assert _processes_with(str(server.folder)) == []
+
+
+def test_a_killed_run_takes_its_rabbitmq_with_it():
+    run = subprocess.Popen([sys.executable, "-m", "harness.rabbitmq"], cwd=TESTS, stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True)
+    url = json.loads(run.stdout.readline())["url"]
+    mark = f"deliverd{pika.URLParameters(url).port}@"
+    folder = next(folder for folder in Path(tempfile.gettempdir()).glob("deliverd-rabbit-*/mnesia/*")
+                  if folder.name.startswith(mark)).parents[1]
+    assert len(_processes_with(str(folder))) >= 2  # the server and its epmd
+    run.kill()
+    run.wait(10)
+    run.stdin.close()
+    run.stdout.close()
+    wait_for(lambda: not _processes_with(str(folder)), 15, "server and epmd of a killed run to end")
+    shutil.rmtree(folder)
+
+
+def _processes_with(folder):
+    """Those that live in `folder`."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if os.readlink(link).startswith(folder):
+                found.append(link.parent.name)
+        except OSError:  # it ended meanwhile
+            pass
+    return found
