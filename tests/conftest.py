@@ -3,10 +3,12 @@
 import pytest
 
 from harness.kafka import KafkaServer, available_or_skip
+from harness.nats import NatsServer
 from harness.orders import Broker
 from harness.postgres import PostgresServer
 from harness.process import Programs
 from harness.proxy import Proxy
+from harness.rabbitmq import RabbitServer
 from harness.receiver import Receiver
 from harness.stores import PostgresStore, SqliteStore
 
@@ -63,6 +65,19 @@ def kafka():
     """A Kafka broker that makes no topics by itself: kafka.create_topic(name)."""
     available_or_skip()
     with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq():
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats():
+    """A NATS server with JetStream."""
+    with NatsServer() as server:
         yield server
 
 

@@ -1,0 +1,88 @@
+"""Relays and their broker killed, stopped and started while events are written: when, and which, a seed says."""
+
+import time
+
+from harness.events import Disturbance, open_events
+from harness.waiting import wait_for
+
+LONGEST_ABSENCE_SECONDS = 3  # of a killed relay; longer than a lease, so that others take over
+
+
+class Chaos:
+    """Blows fall at points of progress, so that their number does not depend on how fast the machine is.
+
+    `server` has kill9() and start(), or is None. The relays are Relays, with leases of `lease_seconds`.
+    """
+
+    def __init__(self, rng, store, writers, relays, server, lease_seconds, deadline_seconds):
+        self._rng, self._store, self._writers, self._relays = rng, store, writers, relays
+        self._server, self._lease = server, lease_seconds
+        self._end = time.monotonic() + deadline_seconds
+        self._later = {}  # slot → (when, what to do): the relay is away until then
+        self.disturbances = []
+
+    def run(self, kills, outages, pauses):
+        blows = ["kill"] * kills + ["outage"] * outages + ["pause"] * pauses
+        self._rng.shuffle(blows)
+        points = sorted(self._rng.uniform(0.02, 0.95) for _ in blows)
+        for point, blow in zip(points, blows):
+            self._wait_for_progress(int(point * self._writers.total))
+            getattr(self, "_" + blow)()
+        self._wait_for_progress(self._writers.total)
+        self._wait(lambda: not self._later, "the last relay to be back")
+
+    def _wait_for_progress(self, count):
+        self._wait(lambda: self._published() >= count, f"{count} events to be published")
+
+    def _published(self):
+        self._writers.done()
+        written = self._writers.written
+        self._writers.published = written - open_events(self._store)
+        return self._writers.published
+
+    def _wait(self, condition, what):
+        def reached():
+            self._bring_back()
+            return condition()
+
+        wait_for(reached, self._end - time.monotonic(), lambda: f"{what}; {self._writers.written} were written, "
+                 f"{open_events(self._store)} are open; so far {[d.what for d in self.disturbances]}")
+
+    def _bring_back(self):
+        for slot, (when, back) in list(self._later.items()):
+            if time.monotonic() >= when:
+                del self._later[slot]
+                back()
+
+    def _someone(self):
+        """A relay that is there; None while all are away."""
+        there = [slot for slot in range(len(self._relays.slots)) if slot not in self._later]
+        return self._rng.choice(there) if there else None
+
+    def _kill(self):
+        slot = self._someone()
+        if slot is None:
+            return self._wait(lambda: self._someone() is not None, "a relay to be back") or self._kill()
+        self._relays.kill(slot)
+        back = time.monotonic() + self._rng.choice([0, self._rng.uniform(0, LONGEST_ABSENCE_SECONDS)])
+        self._later[slot] = (back, lambda: self._relays.start(slot))
+
+    def _pause(self):
+        slot = self._someone()
+        if slot is None:
+            return
+        paused_at = time.time()
+        self._relays.pause(slot)
+        back = time.monotonic() + self._lease * self._rng.uniform(1.2, 2)
+        self._later[slot] = (back, lambda: self._relays.resume(slot, paused_at))
+
+    def _outage(self):
+        began = time.time()
+        self._server.kill9()
+        killed_meanwhile = self._rng.random() < 0.5
+        until = time.monotonic() + self._rng.uniform(0, 2)
+        self._wait(lambda: time.monotonic() >= until, "the outage to end")
+        if killed_meanwhile:
+            self._kill()
+        self._server.start()
+        self.disturbances.append(Disturbance("the broker was away", began, time.time()))
