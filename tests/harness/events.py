@@ -235,7 +235,8 @@ def open_events(store):
 
 
 def shards_by_owner(store):
-    rows = store.query("SELECT owner, count(*) AS n FROM deliverd.shards WHERE owner IS NOT NULL GROUP BY owner")
+    table = "deliverd.shards" if store.kind == "postgres" else "deliverd_shards"
+    rows = store.query(f"SELECT owner, count(*) AS n FROM {table} WHERE owner IS NOT NULL GROUP BY owner")
     return {row["owner"]: row["n"] for row in rows}
 
 
