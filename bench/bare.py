@@ -48,23 +48,42 @@ WHERE id = ANY ($1::bigint[]) AND status = 'sending' AND locked_by = 'bare'
 """
 ORDERS = (CLAIM_ORDERS, SETTLE_ORDERS)
 
+# What the relay needs of a row, behind the last one read; in order there is nothing to claim.
+READ_EVENTS = b"""
+SELECT id, aggregate_id, event_type, payload, event_id, metadata, created_at, now(), retry_count
+FROM outbox WHERE NOT published AND dead_at IS NULL AND id > $2
+ORDER BY id LIMIT $1
+"""
+PUBLISH_EVENTS = b"""
+UPDATE outbox SET published = true, published_at = now() WHERE id = ANY ($1::bigint[]) AND NOT published
+"""
+EVENTS = (READ_EVENTS, PUBLISH_EVENTS)
 
-def drain(url, batch_size, statements=MEMORIES):
+
+def drain_events(url, batch_size):
+    """As drain(), with the id of the last row as the position of the next read."""
+    return drain(url, batch_size, EVENTS, by_position=True)
+
+
+def drain(url, batch_size, statements=MEMORIES, by_position=False):
     """Works off every row that is due; answers (rows, seconds)."""
     with psycopg.connect(url, autocommit=True) as connection:
         wire = connection.pgconn
         for name, sql in zip((b"claim", b"ack"), statements):
             _check(wire, wire.prepare(name, sql), ExecStatus.COMMAND_OK)
         limit = [str(batch_size).encode()]
+        position = [b"0"] if by_position else []
         rows = 0
         start = time.perf_counter()
         while True:
-            claimed = wire.exec_prepared(b"claim", limit, result_format=1)
+            claimed = wire.exec_prepared(b"claim", limit + position, result_format=1)
             _check(wire, claimed, ExecStatus.TUPLES_OK)
             count = claimed.ntuples
             if count == 0:
                 return rows, time.perf_counter() - start
             ids = b",".join(b"%d" % int.from_bytes(claimed.get_value(at, 0), "big") for at in range(count))
+            if by_position:
+                position = [ids.rpartition(b",")[2]]
             acked = wire.exec_prepared(b"ack", [b"{" + ids + b"}"])
             _check(wire, acked, ExecStatus.COMMAND_OK)
             if acked.command_tuples != count:

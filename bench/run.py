@@ -6,7 +6,8 @@
   3. the same with a transaction held open all the time, and with a million settled rows beside it;
   4. an idle `serve`: resident memory, CPU, transactions a second;
   5. orders posted to `serve` beside pgbench writing the same rows (bench/intake.py), and on SQLite;
-  6. orders sent to a local receiver (bench/worker.py).
+  6. orders sent to a local receiver (bench/worker.py);
+  7. events relayed to a real Kafka beside bare SQL, and what changes that rate (bench/events.py).
 
 Prints a table and writes build/bench.json. Exit status 1 when something failed, not when a figure is missed.
 """
@@ -28,6 +29,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 import psycopg  # noqa: E402
 
 import bare  # noqa: E402
+import events  # noqa: E402
 import intake  # noqa: E402
 import machine  # noqa: E402
 import tables  # noqa: E402
@@ -38,6 +40,7 @@ from harness.process import Programs, build_dir, program  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
 from harness.web import get  # noqa: E402
 
+PARTS = ("memories", "orders", "events")
 BATCH_SIZE = 500
 PAYLOAD_BYTES = 200
 LANE_DEADLINE_SECONDS = 900
@@ -183,6 +186,9 @@ class Bench:
             "worker": worker.measure(self.server, self.template, self.programs, self.folder, self.options.orders, say),
         }
 
+    def events(self):
+        return events.Events(self.server, self.template, self.programs, self.folder, self.options, say).measure()
+
     def _transactions(self, name):
         return self.server.query("postgres", "SELECT xact_commit + xact_rollback AS n FROM pg_stat_database"
                                              " WHERE datname = %s", name)[0]["n"]
@@ -195,7 +201,7 @@ def say(text):
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything: does it run at all?")
-    parser.add_argument("--only", choices=("memories", "orders"), help="one half of it")
+    parser.add_argument("--only", choices=PARTS, help="one part of it")
     parser.add_argument("--rows", type=int, help="memories a run works off (200000)")
     parser.add_argument("--repeats", type=int, help="runs of each with memories, in turn (3)")
     parser.add_argument("--settled", type=int, help="settled rows in the run with a history (1000000)")
@@ -203,13 +209,26 @@ def parse(arguments):
     parser.add_argument("--seconds", type=int, help="how long orders are posted in each run (10)")
     parser.add_argument("--pairs", type=int, help="runs of pgbench and deliverd, in turn (5)")
     parser.add_argument("--orders", type=int, help="orders sent in each run of the worker (20000)")
+    parser.add_argument("--parts", nargs="+", metavar="PART", choices=events.PARTS,
+                        help="of the events: " + ", ".join(events.PARTS))
+    parser.add_argument("--events", type=int, help="events in the backlog (1000000)")
+    parser.add_argument("--event-repeats", type=int, help="runs of each with events, in turn (3)")
+    parser.add_argument("--big-backlog", type=int, help="events in the larger backlog (5000000)")
+    parser.add_argument("--published", type=int, help="published events beside the backlog (5000000)")
+    parser.add_argument("--failing-events", type=int, help="events of which some aggregates fail (300000)")
+    parser.add_argument("--other-events", type=int, help="events to each of the other sinks (50000)")
+    parser.add_argument("--rate", type=int, help="events a second from commit to consumer (1000)")
+    parser.add_argument("--latency-seconds", type=int, help="how long (20)")
     parser.add_argument("--data-folder", help="where the server's temporary folder is made")
     parser.add_argument("--output", type=Path, default=build_dir() / "bench.json")
     options = parser.parse_args(arguments)
     full = {"rows": 200_000, "repeats": 3, "settled": 1_000_000, "idle_seconds": 20, "seconds": 10, "pairs": 5,
-            "orders": 20_000}
+            "orders": 20_000, "events": 1_000_000, "event_repeats": 3, "big_backlog": 5_000_000,
+            "published": 5_000_000, "failing_events": 300_000, "other_events": 50_000, "rate": 1000,
+            "latency_seconds": 20}
     quick = {"rows": 20_000, "repeats": 1, "settled": 100_000, "idle_seconds": 5, "seconds": 2, "pairs": 1,
-             "orders": 2_000}
+             "orders": 2_000, "events": 200_000, "event_repeats": 1, "big_backlog": 0, "published": 500_000,
+             "failing_events": 100_000, "other_events": 20_000, "rate": 1000, "latency_seconds": 8}
     for name, value in (quick if options.quick else full).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -228,9 +247,9 @@ def main(arguments):
             "load_average_before": os.getloadavg()[0],
             "wanted": tables.WANTED,
         }
-        for half in ("memories", "orders"):
-            if options.only in (None, half):
-                report[half] = getattr(bench, half)()
+        for part in PARTS:
+            if options.only in (None, part):
+                report[part] = getattr(bench, part)()
     print("\n".join(tables.lines(report)))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -1,6 +1,8 @@
 """What a process uses, as the kernel counts it."""
 
+import os
 import threading
+import time
 from pathlib import Path
 
 
@@ -46,3 +48,42 @@ class Watch:
     def stop(self):
         self._ended.set()
         self._thread.join(5)
+
+
+def _ticks(pid):
+    """Clock ticks of a process and of its children that have ended; and who started it."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])), int(fields[1])
+
+
+def _tree_ticks(pid):
+    """With the children that live, one level deep: a postmaster and its backends."""
+    total = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            ticks, parent = _ticks(entry.name)
+        except OSError:
+            continue
+        if int(entry.name) == pid or parent == pid:
+            total += ticks
+    return total
+
+
+def _busy_ticks():
+    fields = list(map(int, Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:]))
+    return sum(fields) - fields[3] - fields[4]
+
+
+class Cores:
+    """How many cores PostgreSQL, Kafka and the whole machine keep busy, from here to stop()."""
+
+    def __init__(self, postgres_pid, kafka_pid=None):
+        self._pids = {"postgresql": postgres_pid} | ({"kafka": kafka_pid} if kafka_pid else {})
+        self._begin, self._at = self._now(), time.monotonic()
+
+    def _now(self):
+        return {name: _tree_ticks(pid) for name, pid in self._pids.items()} | {"machine": _busy_ticks()}
+
+    def stop(self):
+        span = (time.monotonic() - self._at) * os.sysconf("SC_CLK_TCK")
+        return {name: round((ticks - self._begin[name]) / span, 2) for name, ticks in self._now().items()}

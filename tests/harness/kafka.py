@@ -117,6 +117,10 @@ class KafkaServer:
             raise
 
     @property
+    def pid(self):
+        return self._process.pid
+
+    @property
     def brokers(self):
         return f"127.0.0.1:{self.port}"
 

@@ -91,6 +91,11 @@ class PostgresServer:
                        stdout=subprocess.DEVNULL)
 
     @property
+    def pid(self):
+        """Of the postmaster."""
+        return self._process.pid
+
+    @property
     def log_path(self):
         return self.folder / "server.log"
 
