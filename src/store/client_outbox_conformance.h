@@ -173,7 +173,7 @@ TEST_P(ClientOutboxConformance, StatisticsCountEveryRowOnce) {
     EXPECT_EQ(stats.max_retries, 0);
     const std::vector<std::int64_t> ids{add(), add(), add(), add(), add(), add()};
     must(outbox().mark_published(ids[0]));
-    for (const std::size_t dead : {1, 2}) kill(ids[dead]);
+    for (const std::size_t dead : {1U, 2U}) kill(ids[dead]);
     set(ids[1], "retry_count = 7, created_at = " + store_->time_expression(-7200));
     set(ids[3], "created_at = " + store_->time_expression(-3600));
     stats = must(outbox().stats());
@@ -331,7 +331,7 @@ TEST_P(AuditedEvents, EveryChangeLeavesALine) {
                                               "events_deleted"};
     for (int i = 0; i < 4; ++i) EXPECT_EQ(line(i, "reason"), reasons[static_cast<std::size_t>(i)]);
     EXPECT_EQ(line(0, "outbox_id"), std::to_string(id));
-    EXPECT_EQ(line(0, "status_to"), "unpublished");
+    EXPECT_EQ(line(0, "status_to"), "pending");
     EXPECT_EQ(line(1, "retry_count"), "1");
     EXPECT_EQ(line(1, "last_error"), "503");
     EXPECT_EQ(line(2, "status_to"), "published");

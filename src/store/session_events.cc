@@ -8,7 +8,7 @@
 namespace deliverd::store {
 namespace {
 
-constexpr const char* kOpen = "unpublished";
+constexpr const char* kOpen = "pending";
 constexpr const char* kPublished = "published";
 
 std::optional<std::string> text_or_none(std::string_view text) {

@@ -197,16 +197,16 @@ Result<void> SqliteEventOutbox::forget_failure(Handle& handle, const RowId& row_
 Result<void> SqliteEventOutbox::audit(Handle& handle, std::string_view owner, const EventSettlement& settlement) {
     auto statement = handle.prepared(
         "insert into outbox_audit (outbox, outbox_id, reason, status_from, status_to, retry_count, last_error, worker,"
-        " actor, detail) values ('events', ?1, ?2, 'unpublished', ?3, ?4, ?5, ?6, ?6, ?7)");
+        " actor, idempotency_key) values ('events', ?1, ?2, 'pending', ?3, ?4, ?5, ?6, ?6, ?7)");
     if (!statement) return Failure(std::move(statement.error()));
     const Settlement& how = settlement.settlement;
     const std::optional<std::int64_t> number = sequence_of(settlement.row_id);
-    const std::string detail = "lane " + table_.lane + (number ? "" : ", row " + settlement.row_id);
+    const std::optional<std::string> other_id = number ? std::nullopt : std::optional<std::string>(settlement.row_id);
     const std::optional<std::string> note = settle_note(how);
     (*statement)->bind(1, number.value_or(0)).bind(2, settle_reason(how.kind));
-    (*statement)->bind(3, std::string_view(how.kind == SettleKind::dead ? "dead" : "unpublished"));
+    (*statement)->bind(3, std::string_view(how.kind == SettleKind::dead ? "dead" : "pending"));
     (*statement)->bind(4, std::int64_t{how.failures_before} + 1).bind(5, note).bind(6, owner);
-    return (*statement)->bind(7, std::string_view(detail)).run();
+    return (*statement)->bind(7, other_id).run();
 }
 
 Result<ShardShare> SqliteEventOutbox::tend(std::string_view owner, Duration lease) {

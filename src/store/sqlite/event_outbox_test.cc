@@ -158,8 +158,8 @@ TEST_F(ForeignEvents, IdsMayBeUuids) {
     };
     EXPECT_EQ(settle(batch.rows[1], SettleKind::sent), EventSettled::applied);
     EXPECT_EQ(settle(batch.rows[0], SettleKind::retry), EventSettled::applied);
-    EXPECT_EQ(store_.value("select detail from outbox_audit where outbox = 'events' and outbox_id = 0"),
-              "lane events, row 0a000000-0000-4000-8000-000000000000");
+    EXPECT_EQ(store_.value("select idempotency_key from outbox_audit where outbox = 'events' and outbox_id = 0"),
+              "0a000000-0000-4000-8000-000000000000");
     batch = must(theirs->read(everything()));
     ASSERT_THAT(row_ids(batch), ElementsAre(HasSubstr("0a0")));
     EXPECT_EQ(batch.rows[0].origin, EventOrigin::due);
