@@ -124,8 +124,8 @@ private:
     std::optional<Position> sweep_from_;  // within a sweep of several pages
     std::optional<Position> sweep_up_to_;
     Instant next_sweep_{};
-    Duration sweep_cost_{};    // of the last page, beyond that of a look that must be anyway
-    Duration forward_cost_{};  // of the last look that was no sweep
+    Duration sweep_cost_ = Duration::max();  // of the last page, beyond that of a look that must be anyway
+    Duration forward_cost_{};                // of the last look that was no sweep
 
     Duration wait_;
     Duration error_wait_{};

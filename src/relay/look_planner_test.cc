@@ -1,0 +1,147 @@
+#include "relay/look_planner.h"
+
+#include <gtest/gtest.h>
+
+namespace deliverd::relay {
+namespace {
+
+constexpr Duration kBusy = std::chrono::milliseconds(2);
+constexpr Duration kIdle = std::chrono::seconds(1);
+constexpr Duration kMillisecond = std::chrono::milliseconds(1);
+
+class LookPlannerTest : public ::testing::Test {
+protected:
+    /// A look at `now_` that takes `cost_` and ends behind row `last` (0: it found none).
+    LookPlanner::Look look(std::int64_t last, bool full = false, double age_seconds = 0.01, bool anything_new = true) {
+        const LookPlanner::Look look = planner_.plan(now_);
+        LookPlanner::Found found;
+        found.began = now_;
+        now_ += look.sweep ? sweep_cost_ : cost_;
+        found.ended = now_;
+        if (last > 0) found.last = Position{last, std::to_string(last)};
+        found.full = full;
+        found.youngest_seconds = age_seconds;
+        found.anything_new = anything_new && last > 0;
+        planner_.looked(found);
+        return look;
+    }
+
+    LookPlanner planner_{kBusy, kIdle};
+    Instant now_ = Instant(std::chrono::hours(1));
+    Duration cost_ = kMillisecond;
+    Duration sweep_cost_ = std::chrono::milliseconds(50);  // dear: sweeps are rare
+};
+
+TEST_F(LookPlannerTest, GoesThroughABacklogWithoutLookingBack) {
+    EXPECT_EQ(look(500, true, 60).after, std::nullopt);
+    look(100, true, 60);  // the first sweep
+    EXPECT_EQ(look(1000, true, 60).after, "500");
+    EXPECT_EQ(planner_.next_look(), now_) << "a full batch";
+    EXPECT_EQ(look(1500, true, 60).after, "1000");
+}
+
+TEST_F(LookPlannerTest, NearTheEndItBeginsWhereItIsSafe) {
+    look(10);
+    now_ += LookPlanner::kLateWindow;
+    look(10);  // a sweep: from the beginning
+    now_ += LookPlanner::kMarkInterval;
+    look(20);
+    EXPECT_EQ(look(21).after, "10") << "20 was seen a moment ago";
+    now_ += LookPlanner::kLateWindow;
+    EXPECT_EQ(look(22).after, "10") << "this look is the first that makes 20 safe";
+    EXPECT_EQ(look(23).after, "20");
+}
+
+TEST_F(LookPlannerTest, ALookThatFailedMakesNothingSafe) {
+    look(10);
+    look(10);
+    now_ += LookPlanner::kLateWindow;
+    look(10);
+    look(20);
+    SeededRandom random(1);
+    now_ += LookPlanner::kLateWindow;
+    (void)planner_.plan(now_);
+    planner_.failed(now_, now_, random);
+    now_ += LookPlanner::kLateWindow;
+    EXPECT_EQ(look(30).after, "10");
+}
+
+TEST_F(LookPlannerTest, SweepsTakeATwentiethOfTheTime) {
+    std::int64_t last = 0;
+    Duration swept{};
+    const Instant began = now_;
+    while (now_ < began + std::chrono::seconds(60)) {
+        const Instant before = now_;
+        if (look(last += 500, true, 60).sweep) swept += now_ - before;
+        last += 500;
+    }
+    EXPECT_GT(swept, Duration::zero());
+    EXPECT_LE(swept * LookPlanner::kSweepShare, std::chrono::seconds(61));
+}
+
+TEST_F(LookPlannerTest, WhereItCostsNothingEachLookNearTheEndBeginsAtTheBeginning) {
+    sweep_cost_ = cost_;
+    look(10);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(look(10 + i).after, std::nullopt);
+}
+
+TEST_F(LookPlannerTest, ASweepEndsWhereThePositionWasWhenItBegan) {
+    look(500, true, 60);
+    const LookPlanner::Look first = look(200, true, 60);
+    EXPECT_TRUE(first.sweep);
+    EXPECT_EQ(first.up_to, "500");
+    look(1000, true, 60);
+    LookPlanner::Look next;
+    for (std::int64_t last = 1500; !next.sweep; last += 500) next = look(last, true, 60);
+    EXPECT_EQ(next.after, "200");
+    EXPECT_EQ(next.up_to, "500");
+}
+
+TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
+    look(10);
+    EXPECT_EQ(planner_.next_look(), now_ + kBusy);
+    for (int i = 0; i < 20; ++i) look(0);
+    EXPECT_EQ(planner_.next_look(), now_ + kIdle);
+    EXPECT_TRUE(planner_.quiet());
+    planner_.look_again(now_);
+    EXPECT_EQ(planner_.next_look(), now_);
+    EXPECT_TRUE(planner_.quiet());
+    planner_.wake(now_);
+    EXPECT_FALSE(planner_.quiet());
+    look(0);
+    EXPECT_EQ(planner_.next_look(), now_ + 2 * kBusy);
+}
+
+TEST_F(LookPlannerTest, LooksWhenARetryComesDue) {
+    for (int i = 0; i < 20; ++i) look(0);
+    const Instant due = now_ + std::chrono::milliseconds(30);
+    planner_.due_at(due);
+    EXPECT_EQ(planner_.next_look(), due);
+    now_ = due;
+    look(0);
+    EXPECT_EQ(planner_.next_look(), now_ + kIdle);
+}
+
+TEST_F(LookPlannerTest, ALookFromBeforeAGainSaysNothingAboutThePosition) {
+    look(500, true, 60);
+    look(500, true, 60);
+    (void)planner_.plan(now_);
+    planner_.start_over();
+    planner_.looked(
+        {.began = now_, .ended = now_, .last = Position{1000, "1000"}, .full = true, .youngest_seconds = 60});
+    EXPECT_EQ(look(100).after, std::nullopt);
+}
+
+TEST_F(LookPlannerTest, WithoutAnOrderEachPassBeginsAnew) {
+    const auto found = [&](const std::string& last, bool full) {
+        LookPlanner::Look look = planner_.plan(now_);
+        planner_.looked({.began = now_, .ended = now_, .last = Position{0, last}, .full = full, .anything_new = true});
+        return look;
+    };
+    found("aaa", true);
+    EXPECT_EQ(found("bbb", false).after, "aaa");
+    EXPECT_EQ(found("bbb", false).after, std::nullopt);
+}
+
+}  // namespace
+}  // namespace deliverd::relay

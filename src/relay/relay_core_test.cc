@@ -1,0 +1,206 @@
+#include "relay/relay_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "relay/testing/fake_events.h"
+
+namespace deliverd::relay {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// A core by hand, on a table in memory that stands still between the calls.
+class RelayCoreTest : public ::testing::Test {
+protected:
+    RelayCoreTest() { make(RelayOptions{}); }
+
+    void make(RelayOptions options) {
+        options.owner = "r";
+        options.topic = *TopicTemplate::parse("t.{event_type}");
+        options.retry.jitter = 0;
+        core_.emplace(options, 1, observer_, log_);
+    }
+    void tend(std::vector<store::ShardLease> held, std::int32_t share) {
+        core_->tended(now_, now_, store::ShardShare{std::move(held), 1, share});
+    }
+    /// Takes what the table gives, as one look.
+    void look() {
+        now_ += std::chrono::seconds(1);
+        std::optional<store::EventRead> request = core_->begin_look(now_);
+        ASSERT_TRUE(request.has_value());
+        core_->end_look(now_, now_, table_.read(*request));
+    }
+    std::vector<std::int64_t> send() {
+        core_->send(now_, batch_);
+        std::vector<std::int64_t> ids;
+        for (const Message* message : batch_) {
+            ids.push_back(message->id);
+            messages_[message->id] = message;
+        }
+        return ids;
+    }
+    void answer(std::int64_t id, Outcome outcome) {
+        Answer answer{messages_.at(id), std::move(outcome), now_};
+        core_->outcomes(now_, {&answer, 1});
+    }
+    void settle() {
+        now_ += std::chrono::seconds(1);
+        const auto settlements = core_->begin_settle(now_);
+        core_->end_settle(now_, table_.settle("r", settlements));
+    }
+    static Outcome delivered() { return {.kind = OutcomeKind::delivered}; }
+
+    Instant now_ = Instant(std::chrono::hours(1));
+    FakeEvents table_{{.shards = 2}, [this] { return now_.time_since_epoch(); }};
+    lane::Observer observer_;
+    NullLog log_;
+    std::optional<RelayCore> core_;
+    std::vector<const Message*> batch_;
+    std::map<std::int64_t, const Message*> messages_;
+};
+
+TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
+    table_.add("a");
+    EXPECT_FALSE(core_->begin_look(now_).has_value());
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(6)));
+    look();
+    now_ += std::chrono::seconds(4);
+    EXPECT_THAT(send(), IsEmpty()) << "two thirds of the lease have passed";
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(6)));
+    EXPECT_THAT(send(), ElementsAre(1));
+    EXPECT_EQ(batch_.front()->topic, "t.happened");
+}
+
+TEST_F(RelayCoreTest, WhatALookBringsOfAShardThatWasGivenUpMeanwhileIsNotTaken) {
+    const auto both = *table_.tend("r", std::chrono::hours(1));
+    core_->tended(now_, now_, both);
+    const std::optional<store::EventRead> request = core_->begin_look(now_);
+    for (const char* aggregate : {"a", "b", "c", "d"}) table_.add(aggregate);
+    const auto batch = table_.read(*request);
+    tend(both.held, 0);  // both are too many …
+    tend(both.held, 2);  // … and wanted again, before the look has ended
+    core_->end_look(now_, now_, batch);
+    EXPECT_THAT(send(), IsEmpty());
+    look();
+    EXPECT_THAT(send(), ElementsAre(1, 2, 3, 4)) << "read again from the beginning";
+}
+
+TEST_F(RelayCoreTest, AFencedSettleEndsTheShard) {
+    for (const char* aggregate : {"a", "a"}) table_.add(aggregate);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    send();
+    (void)table_.leave("r");
+    (void)table_.tend("other", std::chrono::hours(1));
+    answer(1, delivered());
+    settle();
+    EXPECT_EQ(core_->totals().conflicts, 1U);
+    EXPECT_THAT(send(), IsEmpty()) << "the rest of that shard is another's";
+    EXPECT_EQ(core_->next_tend(), now_);
+    EXPECT_EQ(table_.rows().at(1).published, false);
+}
+
+TEST_F(RelayCoreTest, AConflictAfterATryInDoubtIsThatTry) {
+    table_.add("a");
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    send();
+    answer(1, delivered());
+    const auto settlements = core_->begin_settle(now_);
+    ASSERT_TRUE(table_.settle("r", settlements).has_value());
+    core_->end_settle(now_, ambiguous("db_error", "the answer was lost"));
+    settle();
+    EXPECT_EQ(core_->totals().sent, 1U);
+    EXPECT_EQ(core_->totals().conflicts, 0U);
+    EXPECT_EQ(core_->unfinished(), 0U);
+}
+
+TEST_F(RelayCoreTest, WhatCouldNotBeTriedIsNotCountedAndEverythingPauses) {
+    for (const char* aggregate : {"a", "b"}) table_.add(aggregate);
+    RelayOptions narrow;
+    narrow.parallelism = 1;
+    narrow.lease = std::chrono::hours(1);
+    make(narrow);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, {.kind = OutcomeKind::retryable, .retry_after = std::chrono::seconds(7), .not_attempted = true});
+    EXPECT_THAT(send(), IsEmpty());
+    EXPECT_TRUE(core_->paused(now_ + std::chrono::milliseconds(6999)));
+    now_ += std::chrono::seconds(7);
+    EXPECT_THAT(send(), ElementsAre(1)) << "first again";
+    answer(1, delivered());
+    EXPECT_EQ(core_->totals().put_off, 1U);
+    settle();
+    EXPECT_EQ(table_.rows().at(1).failures, 0);
+}
+
+TEST_F(RelayCoreTest, AFailingAggregateWaitsAndGoesOnInOrder) {
+    RelayOptions options;
+    options.lease = std::chrono::hours(1);
+    make(options);
+    for (const char* aggregate : {"a", "b", "a", "b"}) table_.add(aggregate);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    EXPECT_THAT(send(), ElementsAre(1, 2));
+    answer(1, {.kind = OutcomeKind::retryable, .code = "DOWN"});
+    answer(2, delivered());
+    EXPECT_THAT(send(), ElementsAre(4));
+    answer(4, delivered());
+    settle();
+    table_.add("a");
+    look();  // a second later: it is due
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, delivered());
+    EXPECT_THAT(send(), IsEmpty());
+    settle();
+    look();
+    EXPECT_THAT(send(), ElementsAre(3));
+    answer(3, delivered());
+    EXPECT_THAT(send(), ElementsAre(5));
+}
+
+TEST_F(RelayCoreTest, StrictOrderWaitsForOlderTransactions) {
+    FakeEvents::Options strict;
+    strict.shards = 2;
+    strict.strict_order = true;
+    FakeEvents table(strict, [this] { return now_.time_since_epoch(); });
+    RelayOptions options;
+    options.strict_order = true;
+    options.lease = std::chrono::hours(1);
+    make(options);
+    core_->tended(now_, now_, table.tend("r", std::chrono::hours(1)));
+    const auto look_there = [&] {
+        now_ += std::chrono::seconds(1);
+        core_->end_look(now_, now_, table.read(*core_->begin_look(now_)));
+    };
+    table.add("a");
+    const std::int64_t open = table.begin("b");
+    table.add("c");
+    look_there();
+    EXPECT_THAT(send(), ElementsAre(1));
+    table.commit(open);
+    look_there();
+    EXPECT_THAT(send(), ElementsAre(2, 3));
+}
+
+TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {
+    RelayOptions options;
+    options.lease = std::chrono::hours(1);
+    options.batch_size = 10;
+    options.parallelism = 5;
+    options.held_bytes = 1000;
+    make(options);
+    table_.body = std::string(400, 'x');
+    for (int i = 0; i < 100; ++i) table_.add("a" + std::to_string(i));
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();  // nothing is known of their size yet
+    EXPECT_EQ(core_->book().rows(), 10U);
+    now_ += std::chrono::seconds(1);
+    EXPECT_FALSE(core_->begin_look(now_).has_value());
+}
+
+}  // namespace
+}  // namespace deliverd::relay

@@ -1,0 +1,128 @@
+#include "relay/settle_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace deliverd::relay {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+constexpr Instant kStart = Instant(std::chrono::hours(1));
+constexpr Duration kLinger = std::chrono::milliseconds(5);
+constexpr Duration kPatience = std::chrono::minutes(1);
+constexpr Duration kLongEnough = std::chrono::seconds(10);  // longer than any wait between tries
+
+class SettleQueueTest : public ::testing::Test {
+protected:
+    void add(const std::string& id, std::int32_t shard = 0, Instant now = kStart) {
+        store::EventSettlement settlement;
+        settlement.row_id = id;
+        settlement.lease = {shard, 1};
+        queue_.add(std::move(settlement), now);
+    }
+    std::vector<std::string> begin(Instant now = kStart) {
+        std::vector<std::string> ids;
+        for (const auto& settlement : queue_.begin(now)) ids.push_back(settlement.row_id);
+        return ids;
+    }
+    SettleQueue::Ended fail(ErrorClass error_class, Instant now = kStart) {
+        const Error error{error_class, "db_error", "away"};
+        return queue_.end(&error, now, random_);
+    }
+    static std::vector<std::string> ids(const std::vector<SettleItem>& items) {
+        std::vector<std::string> ids;
+        for (const SettleItem& item : items) ids.push_back(item.settlement.row_id);
+        return ids;
+    }
+
+    SeededRandom random_{1};
+    SettleQueue queue_{{.batch = 3, .most = 6, .linger = kLinger, .patience = kPatience}};
+};
+
+TEST_F(SettleQueueTest, WaitsForABatchOrALittleWhileOrUntilNothingElseCanCome) {
+    EXPECT_FALSE(queue_.due(kStart, true));
+    add("1");
+    EXPECT_FALSE(queue_.due(kStart, false));
+    EXPECT_TRUE(queue_.due(kStart, true));
+    EXPECT_EQ(queue_.due_at(), kStart + kLinger);
+    EXPECT_TRUE(queue_.due(kStart + kLinger, false));
+    add("2");
+    add("3");
+    EXPECT_TRUE(queue_.due(kStart, false));
+    for (const char* id : {"4", "5", "6", "7"}) add(id);
+    EXPECT_THAT(begin(), ElementsAre("1", "2", "3", "4", "5", "6"));
+    EXPECT_FALSE(queue_.due(kStart + kPatience, true)) << "one at a time";
+    EXPECT_THAT(ids(queue_.end(nullptr, kStart, random_).answered), ElementsAre("1", "2", "3", "4", "5", "6"));
+    EXPECT_EQ(queue_.size(), 1U);
+}
+
+TEST_F(SettleQueueTest, AFailedCallIsRepeatedAsItWasAfterAWait) {
+    add("1");
+    add("2");
+    begin();
+    EXPECT_THAT(fail(ErrorClass::ambiguous).given_up, IsEmpty());
+    add("3");
+    EXPECT_FALSE(queue_.due(kStart, true));
+    EXPECT_GT(queue_.due_at(), kStart);
+    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1", "2"));
+    const auto ended = queue_.end(nullptr, kStart + kLongEnough, random_);
+    EXPECT_TRUE(ended.answered.front().in_doubt);
+    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("3"));
+    EXPECT_FALSE(queue_.end(nullptr, kStart + kLongEnough, random_).answered.front().in_doubt);
+}
+
+TEST_F(SettleQueueTest, WhatIsRefusedForGoodGoesOneByOneAndDoesNotHoldUpTheOthers) {
+    for (const char* id : {"1", "2", "3"}) add(id);
+    begin();
+    fail(ErrorClass::permanent);
+    EXPECT_THAT(begin(), ElementsAre("1"));
+    fail(ErrorClass::permanent);
+    EXPECT_THAT(begin(), ElementsAre("2"));
+    EXPECT_THAT(ids(queue_.end(nullptr, kStart, random_).answered), ElementsAre("2"));
+    EXPECT_THAT(begin(), ElementsAre("3"));
+    queue_.end(nullptr, kStart, random_);
+    EXPECT_THAT(begin(), IsEmpty());
+    EXPECT_TRUE(queue_.due(kStart + kLongEnough, false));
+    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1"));
+}
+
+TEST_F(SettleQueueTest, SaysWhenEverythingIsRefused) {
+    for (int i = 0; i < SettleQueue::kRefusedInARow; ++i) {
+        EXPECT_FALSE(queue_.refused());
+        add(std::to_string(i));
+        begin();
+        fail(ErrorClass::permanent);
+    }
+    EXPECT_TRUE(queue_.refused());
+    begin(kStart + kLongEnough);
+    queue_.end(nullptr, kStart + kLongEnough, random_);
+    EXPECT_FALSE(queue_.refused());
+}
+
+TEST_F(SettleQueueTest, PatienceEnds) {
+    add("1");
+    add("2");
+    Instant now = kStart;
+    std::vector<std::string> given_up;
+    while (given_up.empty() && now < kStart + 2 * kPatience) {
+        now += kLongEnough;
+        begin(now);
+        given_up = ids(fail(ErrorClass::retryable, now).given_up);
+    }
+    EXPECT_THAT(given_up, ElementsAre("1", "2"));
+    EXPECT_GE(now, kStart + kPatience);
+    EXPECT_EQ(queue_.size(), 0U);
+}
+
+TEST_F(SettleQueueTest, AShardThatIsLostTakesItsSettlementsWithIt) {
+    for (const char* id : {"1", "2", "3"}) add(id, id[0] == '2' ? 5 : 0);
+    begin();
+    fail(ErrorClass::retryable);
+    add("4");
+    EXPECT_EQ(queue_.drop_shard(5), 1U);
+    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1", "3")) << "still as one call";
+}
+
+}  // namespace
+}  // namespace deliverd::relay
