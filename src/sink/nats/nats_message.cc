@@ -69,6 +69,10 @@ Result<void> check_subject(std::string_view subject) {
 Attributes nats_headers(const Message& message, const EventAttributesOptions& options) {
     Attributes out;
     if (options.format == EventFormat::cloudevents) {
+        // The NATS binding has it among the attributes, unlike the others.
+        if (!message.content_type.empty()) {
+            out.emplace_back("ce-datacontenttype", percent_encoded(message.content_type));
+        }
         for (auto& [name, value] : cloudevents_attributes(message, options.source)) {
             out.emplace_back("ce-" + name, percent_encoded(value));
         }

@@ -76,9 +76,9 @@ TEST(NatsHeaders, InCloudEventsHaveThePrefixAndAreEncoded) {
     const EventAttributesOptions options{EventFormat::cloudevents, "/shop"};
     EXPECT_THAT(
         nats_headers(message, options),
-        ElementsAre(Pair("ce-specversion", "1.0"), Pair("ce-id", message.message_id), Pair("ce-source", "/shop"),
-                    Pair("ce-type", "OrderCreated"), Pair("ce-time", message.created_at),
-                    Pair("ce-subject", "Euro%20%E2%82%AC%20%F0%9F%98%80"),
+        ElementsAre(Pair("ce-datacontenttype", "application/json"), Pair("ce-specversion", "1.0"),
+                    Pair("ce-id", message.message_id), Pair("ce-source", "/shop"), Pair("ce-type", "OrderCreated"),
+                    Pair("ce-time", message.created_at), Pair("ce-subject", "Euro%20%E2%82%AC%20%F0%9F%98%80"),
                     Pair("ce-partitionkey", "Euro%20%E2%82%AC%20%F0%9F%98%80"), Pair("ce-correlationid", "c%201")));
 }
 
