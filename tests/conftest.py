@@ -74,11 +74,25 @@ def rabbitmq():
         yield server
 
 
+@pytest.fixture
+def rabbit(rabbitmq):
+    """The URL of a virtual host of the test's own."""
+    vhost = rabbitmq.create_vhost()
+    yield rabbitmq.url(vhost)
+    rabbitmq.drop_vhost(vhost)
+
+
 @pytest.fixture(scope="session")
 def nats():
     """A NATS server with JetStream."""
     with NatsServer() as server:
         yield server
+
+
+@pytest.fixture
+def nats_server(nats):
+    """The same, for files that need the name for the client's module."""
+    return nats
 
 
 @pytest.fixture
