@@ -4,11 +4,12 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace deliverd::store::postgres {
 
-[[nodiscard]] inline std::optional<std::int64_t> parse_number(std::string_view text) {
+[[nodiscard]] inline std::optional<std::int64_t> parse_number(const std::string& text) {
     std::int64_t number = 0;
     const char* end = text.data() + text.size();
     const auto [stop, fault] = std::from_chars(text.data(), end, number);
