@@ -110,11 +110,13 @@ protected:
             follow.int64_array(std::vector<std::int64_t>{0, kPublished + 1000}).int32(3);
             expect_by_index(plan(sql.of_all.follow, follow), "outbox_open_aggregate", 3, 6 * kPagesPerRead);
         }
-        const Params sent = settlements();
+        Params sent = settlements();
+        sent.int32(kLimit);
         expect_by_index(plan(sql.settle_sent, sent), "outbox_open", 1, kLimit * kPagesPerWrite);
         Params failed = settlements();
         failed.text_array(std::vector<std::optional<std::string>>(kLimit, "no"));
         failed.float64_array(std::vector<double>(kLimit, 1)).int32_array(std::vector<std::int32_t>(kLimit, 0));
+        failed.int32(kLimit);
         expect_by_index(plan(sql.settle_failed, failed), "outbox_open", 1, kLimit * kPagesPerWrite * 2);
         Params lag;
         lag.int64(0);
@@ -159,7 +161,7 @@ TEST_F(EventPlan, IsTheSameForAnEmptyTable) {
     for (const bool analyzed : {false, true}) {
         if (analyzed) store_.execute("analyze outbox");
         const auto root = plan(sql.of_all.forward, forward);
-        for (const char* index : {"outbox_open", "outbox_waiting_aggregate", "outbox_dead"}) {
+        for (const char* index : {"outbox_open", "outbox_waiting_due", "outbox_waiting_aggregate", "outbox_dead"}) {
             expect_by_index(root, index, 0, 100);
         }
         expect_no_sort(root);

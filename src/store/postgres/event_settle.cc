@@ -80,6 +80,7 @@ public:
         }
         out.int32_array(leases).int32_array(failures);
         if (of_failed) add_reasons(out);
+        out.int32(static_cast<std::int32_t>(leases.size()));
         return out;
     }
 
@@ -122,48 +123,40 @@ private:
     std::vector<std::int64_t> tokens_;
 };
 
-/// What the settling statements answered.
-struct Settled {
-    std::vector<std::int64_t> numbers;
-    std::vector<std::string_view> uuids;  // in the results
-    std::vector<std::int32_t> held;       // numbers of leases
-
-    void add(const PGresult* result, IdKind ids) {
+/// What a settling statement answered.
+class Settled {
+public:
+    Settled(const PGresult* result, IdKind ids) {
         for (int row = 0; row < PQntuples(result); ++row) {
-            if (null_at(result, row, 0)) {
-                held.push_back(int32_at(result, row, 1));
-            } else if (ids == IdKind::number) {
-                numbers.push_back(int64_at(result, row, 0));
+            if (!null_at(result, row, 0)) {
+                if (ids == IdKind::number) {
+                    numbers_.push_back(int64_at(result, row, 0));
+                } else {
+                    uuids_.push_back(text_at(result, row, 0));
+                }
+            } else if (const std::int32_t lease = int32_at(result, row, 1); lease == 0) {
+                all_ = true;
             } else {
-                uuids.push_back(text_at(result, row, 0));
+                held_.push_back(lease);
             }
         }
+        std::ranges::sort(numbers_);
+        std::ranges::sort(uuids_);
     }
-    void sort() {
-        std::ranges::sort(numbers);
-        std::ranges::sort(uuids);
+    [[nodiscard]] EventSettled of(const Entry& entry) const {
+        const bool applied = all_ || (entry.uuid.empty() ? std::ranges::binary_search(numbers_, entry.number)
+                                                         : std::ranges::binary_search(uuids_, entry.uuid));
+        if (applied) return EventSettled::applied;
+        const bool held = std::ranges::find(held_, entry.lease) != held_.end();
+        return held ? EventSettled::conflict : EventSettled::fenced;
     }
-    [[nodiscard]] bool applied(const Entry& entry) const {
-        return entry.uuid.empty() ? std::ranges::binary_search(numbers, entry.number)
-                                  : std::ranges::binary_search(uuids, entry.uuid);
-    }
-};
 
-std::vector<EventSettled> answers_of(std::size_t count, const std::vector<Entry>& entries, Settled& settled) {
-    if (settled.numbers.size() + settled.uuids.size() == count) {
-        return std::vector<EventSettled>(count, EventSettled::applied);
-    }
-    settled.sort();
-    // What is not among the entries is a second settlement of its row.
-    std::vector<EventSettled> answers(count, EventSettled::conflict);
-    for (const Entry& entry : entries) {
-        const bool held = std::ranges::find(settled.held, entry.lease) != settled.held.end();
-        answers[entry.index] = settled.applied(entry) ? EventSettled::applied
-                               : held                 ? EventSettled::conflict
-                                                      : EventSettled::fenced;
-    }
-    return answers;
-}
+private:
+    bool all_ = false;
+    std::vector<std::int64_t> numbers_;
+    std::vector<std::string_view> uuids_;  // in the result
+    std::vector<std::int32_t> held_;       // numbers of leases
+};
 
 }  // namespace
 
@@ -184,9 +177,14 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     auto results = connection.run(steps, Effect::write, connection.statement_deadline());
     if (!results) return Failure(std::move(results.error()));
 
-    Settled settled;
-    for (const PgResult& result : *results) settled.add(result.get(), sql.ids);
-    return answers_of(settlements.size(), batch->entries(), settled);
+    const Settled of_sent(results->front().get(), sql.ids);
+    const Settled of_failed(results->back().get(), sql.ids);
+    // What is not among the entries is a second settlement of its row.
+    std::vector<EventSettled> answers(settlements.size(), EventSettled::conflict);
+    for (const Entry& entry : batch->entries()) {
+        answers[entry.index] = (failed(settlements[entry.index]) ? of_failed : of_sent).of(entry);
+    }
+    return answers;
 }
 
 }  // namespace deliverd::store::postgres

@@ -86,6 +86,14 @@ public:
                "::text and f.dead_at is " + (dead ? "not null" : "null") + " and " + which + " and " +
                unpublished("w") + " limit 1) is null";
     }
+    /// Nothing waits at all: asked once a statement, and mostly so. By the index of due times, which nothing else fits.
+    [[nodiscard]] string none_at_all(const string& lane) const {
+        if (own()) {
+            return "(select 1 from " + name_ + " w where " + retry_count("w") + " > 0 and " + open("w", lane) +
+                   " and " + due_at("w") + " <= 'infinity' order by " + due_at("w") + " limit 1) is null";
+        }
+        return "(select 1 from " + string(kFailures) + " f where f.lane = " + lane + " limit 1) is null";
+    }
     /// `and` what keeps rows behind a dead one, where that is wanted.
     [[nodiscard]] string behind_no_dead(const string& lane) const {
         if (!table_.block_behind_dead) return "";
@@ -145,7 +153,8 @@ string forward_sql(const Fragments& on, bool some_shards) {
     string sql = "select " + on.selected("0") + " from " + on.table() + " o where " +
                  (on.own() ? on.open("o", tail.lane) : on.unpublished("o")) + " and " + on.fresh("o", tail.lane);
     if (on.numbers()) sql += " and " + on.id("o") + " > $2::bigint and " + on.id("o") + " <= $3::bigint";
-    sql += tail.in_shards + " and " + on.none(false, on.before_it(), tail.lane) + on.behind_no_dead(tail.lane);
+    sql += tail.in_shards + " and (" + on.none_at_all(tail.lane) + " or " + on.none(false, on.before_it(), tail.lane) +
+           ")" + on.behind_no_dead(tail.lane);
     return sql + " order by " + on.order("o") + " limit $1::int";
 }
 
@@ -194,9 +203,11 @@ with held as materialized (
         for share) s
 ))";
 
-string settled_ids(const Fragments& on) {
-    return string(" select d.id::") + (on.numbers() ? "bigint" : "text") +
-           ", null::int from done d union all select null, h.lease from held h";
+/// Which of them applied is told only when not all did.
+string settled_ids(const Fragments& on, int expected) {
+    const string all = "(select count(*) from done) = " + number(expected) + "::int";
+    return string(" select d.id::") + (on.numbers() ? "bigint" : "text") + ", null::int from done d where not " + all +
+           " union all select null, h.lease from held h where not " + all + " union all select null, 0 where " + all;
 }
 
 string ids_param(const Fragments& on) {
@@ -225,7 +236,7 @@ string settle_sent_sql(const Fragments& on, const EventTable& table) {
         sql += ", cleared as (delete from " + string(kFailures) +
                " f using done d where f.lane = $1::text and f.row_id = d.id::text and d.failures > 0)";
     }
-    return sql + settled_ids(on);
+    return sql + settled_ids(on, 8);
 }
 
 string settle_failed_sql(const Fragments& on, const EventTable& table, std::string_view audit_schema) {
@@ -261,7 +272,7 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
            (on.numbers() ? "d.id, null" : "0, d.id::text") +
            ", case d.dead when 1 then 'outbox_flush_dead' else 'outbox_flush_retry' end, 'pending',"
            " case d.dead when 1 then 'dead' else 'pending' end, d.retry_count, d.note, $2::text, $2::text from done d)";
-    return sql + settled_ids(on);
+    return sql + settled_ids(on, 11);
 }
 
 /// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place.
