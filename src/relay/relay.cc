@@ -10,6 +10,7 @@
 
 #include "base/failpoint.h"
 #include "lane/shared.h"
+#include "relay/inbox.h"
 #include "relay/relay_core.h"
 
 namespace deliverd::relay {
@@ -20,40 +21,6 @@ using lane::Signal;
 
 constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // for what came in as patience ended
 constexpr Duration kStopCheck = std::chrono::milliseconds(50);
-
-/// Where the sink's threads leave outcomes. One poke for all that come while the sender is busy.
-class Inbox final : public sink::OutcomeReceiver {
-public:
-    Inbox(const Clock& clock, Signal& signal) : clock_(clock), signal_(signal) {}
-
-    void on_outcome(const Message& message, Outcome outcome) override {
-        const Instant now = clock_.now();
-        bool first = false;
-        {
-            const std::lock_guard lock(mutex_);
-            first = answers_.empty();
-            answers_.push_back({&message, std::move(outcome), now});
-        }
-        if (first) signal_.poke();
-    }
-
-    /// Swaps what came into `answers`, which is emptied first.
-    void take(std::vector<Answer>& answers) {
-        answers.clear();
-        const std::lock_guard lock(mutex_);
-        answers_.swap(answers);
-    }
-    [[nodiscard]] bool empty() const {
-        const std::lock_guard lock(mutex_);
-        return answers_.empty();
-    }
-
-private:
-    const Clock& clock_;
-    Signal& signal_;
-    mutable std::mutex mutex_;
-    std::vector<Answer> answers_;  // at most `parallelism`
-};
 
 }  // namespace
 
@@ -366,8 +333,8 @@ void Relay::Impl::stop(Duration patience) {
         const std::lock_guard lock(mutex);
         core.drain();
     }
-    listener.reset();
     finish(read_thread, read_exit, read_signal);
+    listener.reset();
     wait_for_sink(deadline);
     const Instant now = clock.now();
     last_instant = std::max(deadline, now + kLastSettleGrace).time_since_epoch();
