@@ -260,6 +260,16 @@ def check_table(store, expected):
     return rows
 
 
+def _told(store, arrivals, aggregate):
+    """What is known of an aggregate, for the one who has to find out."""
+    came = "".join(f"\n{arrival}" for arrival in arrivals if arrival.aggregate == aggregate)
+    rows = store.query("SELECT id, payload, published_at, retry_count, last_error FROM outbox WHERE aggregate_id = ?"
+                       " ORDER BY id", aggregate)
+    trail = store.query("SELECT * FROM outbox_audit WHERE outbox_id IN (SELECT id FROM outbox WHERE aggregate_id = ?)",
+                        aggregate)
+    return f"{aggregate}:{came}\n" + "\n".join(map(str, rows + trail))
+
+
 def check_arrivals(store, arrivals, expected):
     """Complete, in order, and once each for a consumer that keeps message ids. Answers the doubles: pairs of first and
     repeated Arrival."""
@@ -271,8 +281,8 @@ def check_arrivals(store, arrivals, expected):
         else:
             first[arrival.message_id] = arrival
             order[arrival.aggregate].append(arrival.n)
-    wrong = {name: numbers for name, numbers in order.items() if numbers != sorted(numbers)}
-    assert not wrong, f"{len(wrong)} aggregates are out of order, such as {next(iter(wrong.items()))}"
+    wrong = [name for name, numbers in order.items() if numbers != sorted(numbers)]
+    assert not wrong, f"{len(wrong)} aggregates are out of order, such as {_told(store, arrivals, wrong[0])}"
     missing = {(row["aggregate_id"], row["n"]) for row in rows if str(row["event_id"]) not in first}
     assert not missing, f"{len(missing)} events are lost, such as {sorted(missing)[:5]}"
     assert order == {name: list(range(1, count + 1)) for name, count in expected.items() if count}
