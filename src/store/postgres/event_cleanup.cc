@@ -132,9 +132,9 @@ std::vector<Finding> findings_of(const EventShape& shape, const TablePlace& plac
     if (!fit) return {finding("event table", false, fit.error().message)};
     std::vector<Finding> findings = {finding("event table", true, name + " is there, with its columns")};
     std::string grants;
-    if (!shape.schema_usable) grants += "grant usage on schema " + quoted(place.schema) + " to this user; ";
+    if (!shape.schema_usable) grants += "grant usage on schema " + quoted(place.schema) + " to " + shape.role + "; ";
     if (!shape.missing_grants.empty()) {
-        grants += "grant " + shape.missing_grants + " on " + place.quoted_name() + " to this user; ";
+        grants += "grant " + shape.missing_grants + " on " + place.quoted_name() + " to " + shape.role + "; ";
     }
     findings.push_back(grants.empty()
                            ? finding("event privileges", true, "the user may do all that is needed on " + name)

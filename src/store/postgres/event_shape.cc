@@ -17,7 +17,7 @@ const Statement kShape{
     " case when t.typtype = 'd' then '' else t.typname::text end, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
     " has_schema_privilege(n.oid, 'usage'),"
     " (select string_agg(w.name, ', ') from unnest(array['select', 'insert', 'update', 'delete']) as w (name)"
-    "  where not has_table_privilege(c.oid, w.name))"
+    "  where not has_table_privilege(c.oid, w.name)), quote_ident(current_user)"
     " from pg_catalog.pg_class c"
     " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
     " left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid"
@@ -66,6 +66,7 @@ Result<EventShape> read_shape(Connection& connection, const TablePlace& place, c
         shape.range_partitioned = text_at(rows, row, 1) == "r";
         shape.schema_usable = bool_at(rows, row, 6);
         shape.missing_grants = optional_text_at(rows, row, 7).value_or("");
+        shape.role = text_at(rows, row, 8);
         if (null_at(rows, row, 2)) continue;
         shape.columns[std::string(text_at(rows, row, 2))] =
             ColumnShape{std::string(text_at(rows, row, 3)), std::string(text_at(rows, row, 4)), bool_at(rows, row, 5)};

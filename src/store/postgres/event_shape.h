@@ -25,6 +25,7 @@ struct EventShape {
     bool range_partitioned = false;
     std::string kind;            // pg_class.relkind
     std::string missing_grants;  // "select, update" that this user lacks on the table
+    std::string role;            // this user, as it is spelt in SQL
     bool schema_usable = true;
     std::map<std::string, ColumnShape, std::less<>> columns;  // those of EventColumns that are there
 
