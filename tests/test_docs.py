@@ -14,7 +14,8 @@ from harness.web import get
 COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("config",), ("doctor",), ("bench",),
             ("orders",), *[("orders", name) for name in ("submit", "show", "list")],
             *[("lease", name) for name in ("enqueue", "claim", "ack", "fail", "dead", "renew", "dedup", "show")],
-            ("config", "check"), ("config", "show")]
+            ("config", "check"), ("config", "show"),
+            ("outbox",), *[("outbox", name) for name in ("add", "list", "show", "stats", "mark", "retry-count", "cleanup")]]
 
 
 def test_the_readme_from_configuration_to_delivery(programs, empty_database, receiver, tmp_path):
