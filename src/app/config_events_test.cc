@@ -114,9 +114,11 @@ TEST(EventsConfig, RefusesWhatBelongsToAnotherLaneOrSink) {
 TEST(EventsConfig, TwoLanesMayNotRelayOneTable) {
     const std::string yaml =
         "lanes:\n  a: { outbox: events, sink: { type: console } }\n  b: { outbox: events, sink: { type: console } }\n"
-        "  c: { outbox: events, table: other, sink: { type: console } }\n";
+        "  c: { outbox: events, table: other, sink: { type: console } }\n"
+        "  d: { outbox: events, table: Main.Other, sink: { type: console } }\n";
     const LoadedConfig loaded = load_config_text(yaml, "d.yaml", {}, [](const std::string&) { return std::nullopt; });
-    EXPECT_THAT(loaded.problems, ElementsAre(HasSubstr("d.yaml:3: lanes.b.outbox")));
+    EXPECT_THAT(loaded.problems,
+                ElementsAre(HasSubstr("d.yaml:3: lanes.b.outbox"), HasSubstr("d.yaml:5: lanes.d.outbox")));
 }
 
 TEST(EventsConfig, RefusesHeadersThatSayWhatAnEventIs) {

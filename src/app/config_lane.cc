@@ -46,13 +46,27 @@ private:
             const std::string path = "lanes." + name + ".outbox";
             if (!values_.has(path)) continue;
             std::string table = "outbox " + values_.text(path);
-            if (values_.text(path) == "events") table += ", table " + values_.text("lanes." + name + ".table");
+            if (values_.text(path) == "events") table += ", table " + whole_name("lanes." + name + ".table");
             const auto [first, fresh] = lane_of.emplace(std::move(table), name);
             if (fresh) continue;
             problem(path, fmt::format("{}: lane \"{}\" has {} already, and the two would take each other's "
                                       "messages; keep one of them",
                                       path, first->second, first->first));
         }
+    }
+
+    /// However it is spelt: SQLite's names have no capitals, and both databases have a schema for names without one.
+    [[nodiscard]] std::string whole_name(const std::string& path) const {
+        std::string table = values_.text(path);
+        const std::string url = values_.text("database.url");
+        const bool sqlite = !values_.has("database.host") && url.starts_with("sqlite:");
+        const std::string schema = sqlite ? "main" : values_.text("database.schema");
+        if (table.find('.') == std::string::npos) table.insert(0, schema + ".");
+        if (sqlite) {
+            std::ranges::transform(table, table.begin(),
+                                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+        }
+        return table;
     }
 
     LaneConfig lane(const std::string& name) {

@@ -103,7 +103,9 @@ Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const
         auto outbox = database.event_outbox(config.events.table);
         if (!outbox) return tl::unexpected(outbox.error());
         relay::RelayOptions options = config.events.relay;
-        options.owner = std::move(worker_id);
+        // What a person chose with --worker-id may be used twice, and two that are called the same would share the
+        // shards.
+        options.owner = fmt::format("{}-{:08x}", worker_id, SystemRandom().next() >> 32U);
         return std::make_unique<LaneUnit>(std::move(options), std::move(*outbox), std::move(*sink), observer, log);
     }
     lane::LaneOptions options = config.options;

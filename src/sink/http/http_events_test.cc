@@ -245,6 +245,20 @@ TEST_F(HttpEvents, RefusalsDoNotPauseAReceiver) {
     EXPECT_EQ(requests(), 8);
 }
 
+TEST_F(HttpEvents, AMessageThatFailedBeforeSaysNothingOfItsReceiver) {
+    auto wanted = options();
+    wanted.breaker_failures = 2;
+    const auto http = sink(wanted);
+    answer_with(500);
+    Message again = event();
+    again.failures = 1;
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(send_one(*http, again).code, "BROKER_5XX");
+    EXPECT_EQ(send_one(*http, event()).code, "BROKER_5XX");
+    EXPECT_EQ(send_one(*http, again).code, "BROKER_5XX");  // nor does it end the row
+    EXPECT_EQ(send_one(*http, event()).code, "BROKER_5XX");
+    EXPECT_EQ(send_one(*http, again).code, "DESTINATION_PAUSED");
+}
+
 TEST_F(HttpEvents, WithoutABreakerNothingIsPaused) {
     const auto http = sink(options());
     answer_with(500);

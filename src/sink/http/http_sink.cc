@@ -205,7 +205,11 @@ private:
         return outcome;
     }
 
-    void tell_breaker(Breaker::Permit permit, const Outcome& outcome) {
+    /// A 5xx to a message that failed before says as much about the message: a few bad ones, tried again and again,
+    /// must not stop the others.
+    void tell_breaker(Breaker::Permit permit, const Outcome& outcome, const Message& message) {
+        const bool says_little = outcome.code == kBroker5xx && message.failures > 0;
+        if (says_little && permit == Breaker::Permit::normal) return;
         const bool failed = outcome.code == kNetworkTimeout || outcome.code == kBroker5xx;
         switch (breaker_.ended(permit, !failed, clock_.now())) {
             case Breaker::Change::opened:
@@ -233,7 +237,7 @@ private:
             curl_easy_getinfo(done->easy_handle, CURLINFO_PRIVATE, &self);
             auto* transfer = static_cast<Transfer*>(self);
             Outcome outcome = transfer->outcome(code, clock_.wall_now());
-            tell_breaker(active_.at(transfer), outcome);
+            tell_breaker(active_.at(transfer), outcome, transfer->message());
             retire(transfer).report(std::move(outcome));
             any = true;
         }

@@ -165,7 +165,9 @@ void RabbitmqPublisher::settle(const Confirmed& confirmed) {
     const auto settle_job = [&](const RabbitmqJob& job, bool returned) {
         if (!suspects_.empty()) suspects_.erase(job.message->message_id);
         if (!confirmed.ack) {
-            report(job, OutcomeKind::retryable, "NACKED",
+            // Behind the default exchange there is one queue; behind another, one that had room may have it.
+            const bool one_queue = target_.options.exchange.empty();
+            report(job, one_queue ? OutcomeKind::retryable : OutcomeKind::ambiguous, "NACKED",
                    "RabbitMQ could not take the message (basic.nack): a queue is full, or failed");
         } else if (returned) {
             report(job, OutcomeKind::retryable, "UNROUTABLE",

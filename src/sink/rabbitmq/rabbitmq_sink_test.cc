@@ -112,6 +112,19 @@ TEST_F(RabbitmqSinkTest, AQueueThatIsFullRefusesAndThatIsRetryable) {
     client_.delete_queue(full);
 }
 
+TEST_F(RabbitmqSinkTest, ANackOfAnExchangeIsAmbiguousBecauseAnotherQueueMayHaveIt) {
+    const auto full = fresh_name("full");
+    client_.declare_queue(full, 1);
+    client_.bind(full, exchange_, "order.#");
+    const auto rabbit = sink();
+    EXPECT_EQ(send_one(*rabbit, event(1, "order.created")).kind, OutcomeKind::delivered);
+    const auto outcome = send_one(*rabbit, event(2, "order.created"));
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(outcome.code, "NACKED");
+    EXPECT_EQ(client_.take_all(queue_).size(), 2U);  // the other queue has both
+    client_.delete_queue(full);
+}
+
 TEST_F(RabbitmqSinkTest, AMissingExchangeIsSaidAndTheNextMessageGoesOnceItIsThere) {
     options_.exchange = fresh_name("missing");
     EXPECT_THAT(check_message(), AllOf(HasSubstr(options_.exchange), HasSubstr("create it")));

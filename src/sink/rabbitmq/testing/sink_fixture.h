@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "sink/http/testing/collector.h"
 #include "sink/rabbitmq/rabbitmq_sink.h"
 #include "sink/rabbitmq/testing/rabbit.h"
+#include "sink/testing/collector.h"
 
 namespace deliverd::sink {
 
