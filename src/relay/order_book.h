@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -160,7 +161,7 @@ public:
     [[nodiscard]] std::size_t aggregates() const { return aggregates_.size(); }
 
 private:
-    using Rows = std::unordered_map<store::RowId, Held>;
+    using Rows = std::pmr::unordered_map<store::RowId, Held>;
     struct Resolution {  // of an aggregate's failure, when the look under way has ended
         Aggregate* aggregate;
         Recorded recorded;
@@ -182,10 +183,12 @@ private:
     void forget_aggregates(Matches matches);
 
     const OrderBookLimits limits_;
-    Rows held_;
-    std::unordered_map<const Message*, Held*> at_sink_;  // those of orphans_ included
+    // Rows come and go by the thousand, from one thread to another: their nodes are kept and used again.
+    std::pmr::unsynchronized_pool_resource memory_;
+    Rows held_{&memory_};
+    std::pmr::unordered_map<const Message*, Held*> at_sink_{&memory_};  // those of orphans_ included
     std::unordered_map<const Message*, Rows::node_type> orphans_;
-    std::unordered_map<std::string, Aggregate> aggregates_;
+    std::pmr::unordered_map<std::string, Aggregate> aggregates_{&memory_};
     std::deque<Aggregate*> ready_;      // their first row may go
     std::deque<Aggregate*> to_follow_;  // with a gap, and little in hand
     bool looking_ = false;

@@ -64,11 +64,17 @@ const std::vector<store::EventSettlement>& SettleQueue::begin(Instant now) {
     if (under_way() || now < next_try_) return request_;
     take_batch(now);
     request_.reserve(batch_.size());
-    for (const SettleItem& item : batch_) request_.push_back(item.settlement);
+    for (SettleItem& item : batch_) request_.push_back(std::move(item.settlement));
     return request_;
 }
 
+void SettleQueue::take_back() {
+    for (std::size_t i = 0; i < request_.size(); ++i) batch_[i].settlement = std::move(request_[i]);
+    request_.clear();
+}
+
 SettleQueue::Ended SettleQueue::end(const Error* error, Instant now, Random& random) {
+    take_back();
     Ended ended;
     if (error == nullptr) {
         failed_calls_ = 0;
@@ -113,6 +119,7 @@ void SettleQueue::try_again(Ended& ended, bool alone, Instant now, Random& rando
 }
 
 std::vector<SettleItem> SettleQueue::take_all() {
+    take_back();
     std::vector<SettleItem> items = std::exchange(batch_, {});
     std::move(waiting_.begin(), waiting_.end(), std::back_inserter(items));
     std::move(alone_.begin(), alone_.end(), std::back_inserter(items));

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory_resource>
 #include <vector>
 
 #include "base/clock.h"
@@ -70,12 +71,14 @@ public:
 
 private:
     void take_batch(Instant now);
+    void take_back();  // the settlements out of request_
     void try_again(Ended& ended, bool alone, Instant now, Random& random);
 
     const SettleQueueOptions options_;
-    std::deque<SettleItem> waiting_;
+    std::pmr::unsynchronized_pool_resource memory_;  // an item is a deque's whole block: no malloc for each
+    std::pmr::deque<SettleItem> waiting_{&memory_};
     std::deque<SettleItem> alone_;   // refused: one by one, about in order of retry_at
-    std::vector<SettleItem> batch_;  // under way
+    std::vector<SettleItem> batch_;  // under way; their settlements are in request_ until then
     std::vector<store::EventSettlement> request_;
     std::size_t again_ = 0;       // the first of waiting_, whose call failed: they go as they were
     std::size_t one_by_one_ = 0;  // the first of waiting_, whose call was refused
