@@ -86,7 +86,7 @@ def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp
     shaky = Shaky(rng)
     receiver.answer_with(shaky)
     sink = {"type": "http", "url": receiver.url, "breaker_failures": 0}
-    retry = {"base_seconds": 0.05, "cap_seconds": 0.5, "max": 100}
+    retry = {"base_seconds": 0.05, "cap_seconds": 1, "max": 100}
     relays = Relays(programs, events_config(tmp_path, postgres, sink, **FAST | {"parallelism": 30, "retry": retry}), 3)
     writers = Writers(postgres.url, rng, aggregates=100, events_each=30, ahead=500)
     chaos = Chaos(rng, postgres, writers, relays, None, LEASE_SECONDS, CHAOS_SECONDS)
@@ -126,7 +126,7 @@ def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, 
         return Answer(500, hold=wakes) if call.number <= aggregates else Answer(body={})
 
     receiver.answer_with(script)
-    sink = {"type": "http", "url": receiver.url, "timeout_ms": 30000}
+    sink = {"type": "http", "url": receiver.url, "timeout_ms": 30000, "breaker_failures": 0}
     config = events_config(tmp_path, store, sink, lease_seconds=LEASE_SECONDS, parallelism=aggregates)
     write_events(store, aggregates, events_each=3)
     sleeper = start_relay(programs, config, "sleeper")

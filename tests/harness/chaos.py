@@ -43,6 +43,7 @@ class Chaos:
     def _wait(self, condition, what):
         def reached():
             self._bring_back()
+            self._relays.check(away=self._later)
             return condition()
 
         wait_for(reached, self._end - time.monotonic(), lambda: f"{what}; {self._writers.written} were written, "

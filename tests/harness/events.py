@@ -207,6 +207,11 @@ class Relays:
         self.slots[slot].send(signal.SIGCONT)
         self.disturbances.append(Disturbance(f"relay {slot} paused", paused_at, time.time()))
 
+    def check(self, away=()):
+        """None ended by itself."""
+        for slot, relay in enumerate(self.slots):
+            assert slot in away or relay.alive(), f"it ended with {relay.status()}: {relay.stderr[-2000:]}"
+
     def stop(self):
         for relay in self.slots:
             relay.terminate()
