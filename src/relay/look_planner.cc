@@ -25,23 +25,75 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     valid_ = true;
     const bool sweep = sweep_is_due(now);
     look_ = Look{};
+    look_back_ = back_.has_value();
+    if (back_) {
+        begin_behind(back_->to);
+        return look_;
+    }
     if (sweep) {
         look_.sweep = true;
-        look_.sees_rows_again = true;
         if (!sweep_from_) sweep_up_to_ = highest_;
-        look_.after = id_of(sweep_from_);
+        begin_behind(sweep_from_);
+        look_.sees_rows_again = true;
         // From the beginning, near the end: what is new comes with it.
         if (sweep_from_ || backlog_ || continue_) look_.up_to = id_of(sweep_up_to_);
         return look_;
     }
     if (continue_) {
-        look_.after = id_of(continue_);
+        begin_behind(continue_);
+        look_.sees_rows_again = false;
         return look_;
     }
     pass_began_ = now;
-    look_.after = unordered_ ? std::nullopt : id_of(safe_);
-    look_.sees_rows_again = highest_ && (unordered_ || !safe_ || safe_->before(*highest_));
+    begin_behind(unordered_ ? std::nullopt : near_the_end(now));
     return look_;
+}
+
+void LookPlanner::begin_behind(std::optional<Position> position) {
+    look_.after = id_of(position);
+    look_.sees_rows_again = highest_ && (!position || position->before(*highest_));
+    look_from_ = std::move(position);
+}
+
+std::optional<Position> LookPlanner::near_the_end(Instant now) const {
+    const std::optional<Position>* from = &safe_;
+    for (const auto& [transaction, watched] : watched_) {
+        if (!*from) break;
+        if (now - watched.seen > kWatchedClosely) continue;
+        if (!watched.from || watched.from->before(**from)) from = &watched.from;
+    }
+    return *from;
+}
+
+bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, double youngest_seconds, Instant began,
+                           Instant ended) {
+    if (!valid_) return false;
+    // The pages of a sweep bring what was written before it began, in order.
+    if (!writers || look_.up_to) return true;
+    bool believed = true;
+    for (auto entry = watched_.begin(); entry != watched_.end();) {
+        const Watched& watched = entry->second;
+        const bool covered = !look_from_ || (watched.from && !watched.from->before(*look_from_));
+        const bool older = youngest_seconds > to_seconds(ended - watched.seen);
+        if (writers->has(entry->first) || (!covered && older)) {
+            ++entry;
+            continue;
+        }
+        if (!covered) {
+            go_back(watched.from, believed);
+            believed = false;
+        }
+        entry = watched_.erase(entry);
+    }
+    if (!believed) return false;
+    for (const std::uint64_t transaction : writers->transactions) {
+        watched_.try_emplace(transaction, Watched{highest_, began});
+    }
+    return true;
+}
+
+void LookPlanner::go_back(const std::optional<Position>& to, bool in_any_case) {
+    if (in_any_case || (back_->to && (!to || to->before(*back_->to)))) back_ = Back{to};
 }
 
 Instant LookPlanner::next_look() const {
@@ -55,7 +107,7 @@ void LookPlanner::looked(const Found& found) {
     if (std::exchange(valid_, false) && found.asked) {
         if (look_.sweep) {
             advance_sweep(found);
-        } else {
+        } else if (!look_back_) {
             forward_cost_ = found.ended - found.began;
         }
         const bool no_step = found.full && !found.last;  // there was no room for even one
@@ -65,8 +117,14 @@ void LookPlanner::looked(const Found& found) {
 }
 
 void LookPlanner::advance(const Found& found) {
-    if (found.last && (!highest_ || highest_->before(*found.last))) highest_ = found.last;
     const bool more = found.full && !found.cut;
+    if (more && !unordered_ && highest_ && found.last->before(*highest_)) {
+        back_ = Back{found.last};  // what lies between is not to be passed over
+        sweep_from_.reset();       // … and is swept with it
+        return;
+    }
+    back_.reset();
+    if (found.last && (!highest_ || highest_->before(*found.last))) highest_ = found.last;
     if (!look_.sweep) {
         backlog_ = more && (found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds);
         // A look that went back and found only what was known goes on behind that.
@@ -119,6 +177,7 @@ void LookPlanner::pace(const Found& found) {
     wait_ = busy ? busy_poll_ : std::min(wait_ * 2, idle_poll_);
     const bool at_once = rows_left || (found.more_to_ask && found.anything_new);
     next_look_ = at_once ? found.ended : found.ended + wait_;
+    if (back_) next_look_ = found.ended;
     if (sweep_from_) next_look_ = std::min(next_look_, std::max(next_sweep_, found.ended));
 }
 
@@ -143,6 +202,7 @@ void LookPlanner::start_over() {
     marks_.clear();
     sweep_from_.reset();
     sweep_up_to_.reset();
+    back_.reset();
     wait_ = busy_poll_;
     if (error_wait_ == Duration::zero()) next_look_ = Instant{};
 }

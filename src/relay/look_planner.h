@@ -14,6 +14,13 @@
 //     page was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of
 //     the time.
 //
+// Neither is enough for the order of an aggregate: its writer may have taken longer than kLateWindow to commit one
+// event and then written the next, which lies before the position, while the first one lies behind it. So the
+// transactions that were open when the position passed are *watched*, where the store tells them. When one has ended,
+// what a look brings is believed only if it began before anything that transaction can have written, or if all of it
+// was written before the transaction was first seen; otherwise the look is thrown away and the reading goes *back* to
+// there.
+//
 // Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
 //
 // *When?* At once after a batch that was full; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
@@ -23,6 +30,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <queue>
 #include <vector>
@@ -55,6 +63,9 @@ public:
     static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
     static constexpr Duration kSleepFrom = std::chrono::milliseconds(50);
     static constexpr std::size_t kMostDueTimes = 10'000;
+    /// Looks begin before what a transaction can have written while it is younger than this. An older one is not worth
+    /// walking over the same rows again and again: the reading goes back once, when it has ended.
+    static constexpr Duration kWatchedClosely = std::chrono::seconds(1);
 
     LookPlanner(Duration busy_poll, Duration idle_poll);
 
@@ -66,6 +77,11 @@ public:
     };
     [[nodiscard]] Look plan(Instant now);
     [[nodiscard]] Instant next_look() const;
+
+    /// Whether the forward rows of the look under way may be taken. `youngest_seconds`: the least age of one of them.
+    /// False: they must be thrown away, and Found::asked is false.
+    [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, double youngest_seconds,
+                                Instant began, Instant ended);
 
     /// What a look found.
     struct Found {
@@ -100,6 +116,9 @@ private:
         Position highest;
     };
     [[nodiscard]] bool sweep_is_due(Instant now) const;
+    [[nodiscard]] std::optional<Position> near_the_end(Instant now) const;
+    void begin_behind(std::optional<Position> position);
+    void go_back(const std::optional<Position>& to, bool in_any_case);
     void advance(const Found& found);
     void make_safe(const Found& found);
     void advance_sweep(const Found& found);
@@ -109,8 +128,18 @@ private:
     const Duration busy_poll_;
     const Duration idle_poll_;
 
+    struct Watched {
+        std::optional<Position> from;  // it wrote nothing up to there; none: from the beginning
+        Instant seen;                  // when the look began that first saw it
+    };
+    struct Back {
+        std::optional<Position> to;  // none: the beginning
+    };
+
     // The look under way.
     Look look_;
+    std::optional<Position> look_from_;  // look_.after
+    bool look_back_ = false;
     bool valid_ = false;  // no start_over() since it began
 
     std::optional<Position> highest_;   // seen by going forward
@@ -120,6 +149,10 @@ private:
     bool backlog_ = true;
     bool unordered_ = false;  // ids are uuids
     std::deque<Mark> marks_;  // oldest first
+
+    // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
+    std::map<std::uint64_t, Watched> watched_;
+    std::optional<Back> back_;  // where the next look begins, until one has come to highest_ again
 
     std::optional<Position> sweep_from_;  // within a sweep of several pages
     std::optional<Position> sweep_up_to_;

@@ -22,14 +22,21 @@ protected:
         found.full = full;
         found.youngest_seconds = age_seconds;
         found.anything_new = anything_new && last > 0;
+        if (open_) believed_ = planner_.believes(store::OpenWriters{*open_}, age_seconds, found.began, now_);
+        found.asked = believed_;
         planner_.looked(found);
         return look;
+    }
+    void look_for(Duration span, std::int64_t last) {
+        for (const Instant end = now_ + span; now_ < end; now_ += LookPlanner::kMarkInterval) look(last);
     }
 
     LookPlanner planner_{kBusy, kIdle};
     Instant now_ = Instant(std::chrono::hours(1));
     Duration cost_ = kMillisecond;
     Duration sweep_cost_ = std::chrono::milliseconds(50);  // dear: sweeps are rare
+    std::optional<std::vector<std::uint64_t>> open_;       // transactions that a look sees open
+    bool believed_ = true;
 };
 
 TEST_F(LookPlannerTest, GoesThroughABacklogWithoutLookingBack) {
@@ -130,6 +137,57 @@ TEST_F(LookPlannerTest, ALookFromBeforeAGainSaysNothingAboutThePosition) {
     planner_.looked(
         {.began = now_, .ended = now_, .last = Position{1000, "1000"}, .full = true, .youngest_seconds = 60});
     EXPECT_EQ(look(100).after, std::nullopt);
+}
+
+TEST_F(LookPlannerTest, BeginsBeforeWhatAYoungTransactionCanHaveWritten) {
+    open_.emplace();
+    look_for(std::chrono::seconds(5), 10);
+    open_ = {7};
+    look(20);
+    look_for(LookPlanner::kWatchedClosely / 2, 30);
+    open_.emplace();
+    EXPECT_EQ(look(40).after, "10") << "7 wrote behind 10, wherever the safe position is";
+    EXPECT_TRUE(believed_);
+    look_for(2 * LookPlanner::kLateWindow, 40);
+    EXPECT_EQ(look(41).after, "40") << "7 is forgotten";
+}
+
+TEST_F(LookPlannerTest, GoesBackWhenATransactionEndsThatWasOpenForLong) {
+    open_.emplace();
+    look_for(std::chrono::seconds(5), 10);
+    open_ = {7, 8};
+    look(20);
+    look_for(2 * LookPlanner::kWatchedClosely, 30);
+    EXPECT_EQ(look(30).after, "30") << "not worth going back to as long as it is open";
+    open_ = {8};
+    look(40);
+    EXPECT_FALSE(believed_) << "what 7 wrote may come before 40";
+    EXPECT_EQ(planner_.next_look(), now_);
+    EXPECT_EQ(look(25, true).after, "10");
+    EXPECT_TRUE(believed_);
+    EXPECT_EQ(look(40).after, "25") << "and on without a gap until it is where it was";
+    look_for(2 * LookPlanner::kLateWindow, 40);
+    EXPECT_EQ(look(41).after, "40");
+    EXPECT_TRUE(believed_);
+}
+
+TEST_F(LookPlannerTest, WhatWasWrittenBeforeATransactionWasSeenIsBelieved) {
+    open_ = {7};
+    look(500, true, 60);
+    open_.emplace();
+    while (look(1000, true, 60).sweep) EXPECT_TRUE(believed_);
+    EXPECT_TRUE(believed_) << "its writer did not wait for 7";
+    while (look(1500, true, 0.0001).sweep) EXPECT_TRUE(believed_);
+    EXPECT_FALSE(believed_);
+    EXPECT_EQ(look(500, true, 60).after, std::nullopt);
+    EXPECT_TRUE(believed_);
+}
+
+TEST_F(LookPlannerTest, NothingOfALookFromBeforeAGainIsBelieved) {
+    look(10);
+    (void)planner_.plan(now_);
+    planner_.start_over();
+    EXPECT_FALSE(planner_.believes(std::nullopt, 60, now_, now_));
 }
 
 TEST_F(LookPlannerTest, WithoutAnOrderEachPassBeginsAnew) {

@@ -176,7 +176,7 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     LookPlanner::Found found;
     found.began = began;
     found.ended = now;
-    found.asked = asked_rows_ > 0;
+    found.asked = asked_rows_ > 0 && believed(began, now, *answer);
     taken_ = 0;
     take(answer->rows, found);
     found.anything_new = taken_ > 0;
@@ -186,6 +186,18 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     totals_.claimed += taken_;
     observer_.on_claimed(taken_);
     tell();
+}
+
+/// False: the forward rows were thrown away, because earlier ones of the same aggregates may lie behind the position.
+bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
+    const auto forward = std::find_if(batch.rows.begin(), batch.rows.end(),
+                                      [](const EventRow& row) { return row.origin == EventOrigin::forward; });
+    double youngest_seconds = forward == batch.rows.end() ? 0 : forward->age_seconds;
+    std::for_each(forward, batch.rows.end(),
+                  [&](const EventRow& row) { youngest_seconds = std::min(youngest_seconds, row.age_seconds); });
+    if (planner_.believes(batch.writers, youngest_seconds, began, now)) return true;
+    batch.rows.erase(forward, batch.rows.end());
+    return false;
 }
 
 /// Due rows come first: after them it is known whether the others can be trusted (order_book.h).

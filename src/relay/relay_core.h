@@ -113,6 +113,7 @@ private:
     [[nodiscard]] bool nothing_to_wait_for() const { return book_.at_sink() == 0 && !book_.anything_to_send(); }
     void drop_shards(std::span<const std::int32_t> lost);
     void distrust_look(std::int32_t shard);
+    bool believed(Instant began, Instant now, store::EventBatch& batch);
     void take(std::vector<store::EventRow>& rows, LookPlanner::Found& found);
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);

@@ -15,6 +15,7 @@
 // Threads, blocking and failure: as in store/outbox.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -101,8 +102,21 @@ struct EventRead {
     std::int32_t follow_limit = 0;     // rows of each
 };
 
+/// The writing transactions that had not ended when a look was taken. What they wrote it did not show, and may have ids
+/// below those it did.
+struct OpenWriters {
+    std::vector<std::uint64_t> transactions;  // in order of their numbers, which are never used again
+
+    [[nodiscard]] bool has(std::uint64_t transaction) const {
+        return std::binary_search(transactions.begin(), transactions.end(), transaction);
+    }
+};
+
 struct EventBatch {
     std::vector<EventRow> rows;  // due ones first, then follow, then forward; each part in id order
+    /// As of the same moment as the rows. None where ids become visible in their order, where they have no order, and
+    /// with strict_order.
+    std::optional<OpenWriters> writers{};
 };
 
 struct ShardLease {

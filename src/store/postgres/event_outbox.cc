@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -41,6 +42,34 @@ Result<std::int64_t> position(const char* name, const std::optional<RowId>& id, 
     const auto number = parse_number(*id);
     if (!number) return permanent("bad_argument", std::string(name) + " is not an id of this table");
     return *number;
+}
+
+/// All that follows sees the table as of one moment.
+Step one_moment() {
+    static const Statement kOneMoment{"one_moment", "set transaction_isolation = 'repeatable read'"};
+    static const Params kNone;
+    return Step{&kOneMoment, &kNone};
+}
+
+/// "xmin:xmax:xip,…": numbers that do not go round.
+Step open_writers() {
+    static const Statement kOpen{"open_writers", "select pg_current_snapshot()::text"};
+    static const Params kNone;
+    return Step{&kOpen, &kNone};
+}
+
+OpenWriters parse_writers(std::string_view snapshot) {
+    OpenWriters writers;
+    snapshot.remove_prefix(std::min(snapshot.size(), snapshot.rfind(':') + 1));
+    while (!snapshot.empty()) {
+        std::uint64_t number = 0;
+        const auto read = std::from_chars(snapshot.data(), snapshot.data() + snapshot.size(), number);
+        writers.transactions.push_back(number);
+        snapshot.remove_prefix(static_cast<std::size_t>(read.ptr - snapshot.data()));
+        snapshot.remove_prefix(std::min<std::size_t>(snapshot.size(), 1));
+    }
+    std::ranges::sort(writers.transactions);
+    return writers;
 }
 
 /// Limit [, after, up to].
@@ -144,16 +173,24 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
     EventBatch batch;
     if (parts.empty()) return batch;
     for (Params& each : params) add_tail(each, **known, request, all);
+    const bool watched = request.limit > 0 && (*known)->sql.ids == IdKind::number && !table_.strict_order;
     std::vector<Step> steps;
     for (const Part& part : parts) steps.push_back(part.step);
+    if (watched) {
+        steps.push_back(open_writers());
+        steps.insert(steps.begin(), one_moment());
+    }
     auto results = (*connection)->run(steps, Effect::read, (*connection)->statement_deadline());
     if (!results) {
         forget_if_changed(results.error());
         return Failure(std::move(results.error()));
     }
+    const std::size_t first = watched ? 1 : 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        append_event_rows(batch.rows, (*results)[i].get(), parts[i].origin, parts[i].origin == EventOrigin::forward);
+        const EventOrigin origin = parts[i].origin;
+        append_event_rows(batch.rows, (*results)[first + i].get(), origin, origin == EventOrigin::forward);
     }
+    if (watched) batch.writers = parse_writers(text_at(results->back().get(), 0, 0));
     return batch;
 }
 
