@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, CallersTransaction, ::testing::Values(kClient
 INSTANTIATE_TEST_SUITE_P(Postgres, AuditedEvents, ::testing::Values(kStore));
 
 /// The functions know the schema: nothing depends on the caller's search_path.
-TEST(PostgresEvents, TheTableIsFoundInItsSchema) {
+TEST(PostgresClientEvents, TheTableIsFoundInItsSchema) {
     const postgres::TestDatabase server;
     NullLog log;
     PostgresOptions options = server.options();
@@ -46,7 +46,7 @@ TEST(PostgresEvents, TheTableIsFoundInItsSchema) {
     EXPECT_EQ(must(must(database->events("cli:ann"))->add({"a", "T", "{}"})), id + 1);
 }
 
-TEST(PostgresEvents, AForeignTableIsLeftAsItIs) {
+TEST(PostgresClientEvents, AForeignTableIsLeftAsItIs) {
     postgres::PostgresTestStore store(false);
     store.execute("create table outbox (number bigserial primary key, what text)");
     must(store.database().migrate(false));
@@ -60,14 +60,14 @@ TEST(PostgresEvents, AForeignTableIsLeftAsItIs) {
 }
 
 /// What only the server finds: a number no `numeric` holds.
-TEST(PostgresEvents, WhatTheServerRefusesIsABadArgumentToo) {
+TEST(PostgresClientEvents, WhatTheServerRefusesIsABadArgumentToo) {
     postgres::PostgresTestStore store(true);
     PostgresCaller caller(store.server().conninfo());
     expect_refused(caller.outbox().add({"a", "T", "1e999999"}), "numeric");
     expect_refused(must(store.database().events("cli:ann"))->add({"a", "T", "1e999999"}), "numeric");
 }
 
-TEST(PostgresEvents, ALostConnectionIsAmbiguousForAChange) {
+TEST(PostgresClientEvents, ALostConnectionIsAmbiguousForAChange) {
     postgres::PostgresTestStore store(true);
     PostgresCaller caller(store.server().conninfo());
     const int pid =
