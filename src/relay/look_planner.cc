@@ -39,7 +39,7 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
         if (sweep_from_ || backlog_ || continue_) look_.up_to = id_of(sweep_up_to_);
         return look_;
     }
-    if (continue_) {
+    if (continue_ && !unordered_) {
         begin_behind(continue_);
         look_.sees_rows_again = false;
         return look_;
@@ -173,9 +173,11 @@ void LookPlanner::pace(const Found& found) {
         return;
     }
     const bool rows_left = found.full && !found.cut;
-    const bool busy = found.anything_new || (rows_left && !look_.sweep);
+    const bool busy = found.anything_new || (rows_left && !look_.sweep && !unordered_);
     wait_ = busy ? busy_poll_ : std::min(wait_ * 2, idle_poll_);
-    const bool at_once = rows_left || (found.more_to_ask && found.anything_new);
+    // Without an order each look begins anew, and a full one that brought nothing new brings the same again.
+    const bool more_behind = rows_left && (!unordered_ || found.anything_new);
+    const bool at_once = more_behind || (found.more_to_ask && found.anything_new);
     next_look_ = at_once ? found.ended : found.ended + wait_;
     if (back_) next_look_ = found.ended;
     if (sweep_from_) next_look_ = std::min(next_look_, std::max(next_sweep_, found.ended));
