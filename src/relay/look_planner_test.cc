@@ -190,15 +190,19 @@ TEST_F(LookPlannerTest, NothingOfALookFromBeforeAGainIsBelieved) {
     EXPECT_FALSE(planner_.believes(std::nullopt, 60, now_, now_));
 }
 
-TEST_F(LookPlannerTest, WithoutAnOrderEachPassBeginsAnew) {
-    const auto found = [&](const std::string& last, bool full) {
+TEST_F(LookPlannerTest, WithoutAnOrderEachLookBeginsAnew) {
+    const auto found = [&](const std::string& last, bool full, bool anything_new) {
         LookPlanner::Look look = planner_.plan(now_);
-        planner_.looked({.began = now_, .ended = now_, .last = Position{0, last}, .full = full, .anything_new = true});
+        planner_.looked(
+            {.began = now_, .ended = now_, .last = Position{0, last}, .full = full, .anything_new = anything_new});
         return look;
     };
-    found("aaa", true);
-    EXPECT_EQ(found("bbb", false).after, "aaa");
-    EXPECT_EQ(found("bbb", false).after, std::nullopt);
+    found("aaa", true, true);
+    EXPECT_EQ(planner_.next_look(), now_);  // there may be more
+    const LookPlanner::Look again = found("bbb", true, false);
+    EXPECT_EQ(again.after, std::nullopt);
+    EXPECT_TRUE(again.sees_rows_again);     // room for those in hand as well
+    EXPECT_GT(planner_.next_look(), now_);  // the same again would only spin
 }
 
 }  // namespace

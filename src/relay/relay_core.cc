@@ -126,9 +126,13 @@ std::size_t RelayCore::room() const {
     if (settles_.refused()) return 1;
     // How large rows are is known only from those read before: the first batch may be too large.
     if (rows > 0 && book_.bytes() + typical_bytes_ > options_.held_bytes) return 0;
+    return std::min({in_hand_limit() - rows, rows_by_bytes(), static_cast<std::size_t>(options_.batch_size)});
+}
+
+/// How many more rows of the usual size held_bytes allows, one at least.
+std::size_t RelayCore::rows_by_bytes() const {
     const std::size_t left = options_.held_bytes - std::min(book_.bytes(), options_.held_bytes);
-    const std::size_t by_bytes = std::max<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1);
-    return std::min({in_hand_limit() - rows, by_bytes, static_cast<std::size_t>(options_.batch_size)});
+    return std::max<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1);
 }
 
 bool RelayCore::can_look(Instant now) const {
@@ -159,11 +163,12 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     request.up_to = look.up_to;
     asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
     // Those in hand come again with each look: they must not take the room of others.
-    asked_due_ = static_cast<std::size_t>(options_.batch_size) + book_.failed_before();
+    const std::size_t fitting = rows_by_bytes();
+    asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
     request.limit = static_cast<std::int32_t>(asked_rows_);
     request.due_limit = static_cast<std::int32_t>(asked_due_);
     request.follow_limit = static_cast<std::int32_t>(page_of(options_));
-    request.follow = book_.begin_look(kMostFollowed);
+    request.follow = book_.begin_look(std::clamp<std::size_t>(fitting / page_of(options_), 1, kMostFollowed));
     return request;
 }
 
@@ -306,7 +311,7 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     if (!delivered) observer_.on_failure(message, outcome);
     adjust_rate(now, outcome, held.began);
     if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
-    if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return book_.put_back(held);
+    if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return put_back(held);
     if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
         ++totals_.abandoned;
         book_.failed(held);
@@ -324,9 +329,16 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     }
 }
 
+/// Of a shard that is to be given back nothing is sent any more, this row neither: it is the next owner's.
+void RelayCore::put_back(Held& held) {
+    const std::int32_t shard = held.row.shard;
+    book_.put_back(held);
+    if (!keeper_.active_token(shard)) book_.drop_queued(shard);
+}
+
 /// What is wrong is wrong for all: the row stays first in its aggregate, uncounted, and nothing is sent for a while.
 void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
-    book_.put_back(held);
+    put_back(held);
     ++totals_.put_off;
     if (!paused(now)) {
         log_.error("nothing can be sent: waiting",

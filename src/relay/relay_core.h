@@ -110,6 +110,7 @@ public:
 private:
     [[nodiscard]] std::size_t in_hand_limit() const;
     [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] std::size_t rows_by_bytes() const;
     [[nodiscard]] bool nothing_to_wait_for() const { return book_.at_sink() == 0 && !book_.anything_to_send(); }
     void drop_shards(std::span<const std::int32_t> lost);
     void distrust_look(std::int32_t shard);
@@ -118,6 +119,7 @@ private:
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);
     void finish(Instant now, Held& held, Answer& answer);
+    void put_back(Held& held);
     void put_off(Instant now, Held& held, const Outcome& outcome);
     void adjust_rate(Instant now, const Outcome& outcome, Instant began);
     void log_failure(Instant now, const Message& message, const Outcome& outcome, const store::Settlement& settlement);
