@@ -93,13 +93,13 @@ struct EventFollow {
 };
 
 struct EventRead {
-    std::vector<std::int32_t> shards;  // only rows of these
-    std::optional<RowId> after;        // forward: behind this row; none: from the beginning
-    std::optional<RowId> up_to;        // forward: not behind this row
-    std::int32_t limit = 0;            // forward rows; 0: none are read
-    std::int32_t due_limit = 0;        // due rows
-    std::vector<EventFollow> follow;   // each of an aggregate in `shards`
-    std::int32_t follow_limit = 0;     // rows of each
+    std::vector<std::int32_t> shards{};  // only rows of these
+    std::optional<RowId> after{};        // forward: behind this row; none: from the beginning
+    std::optional<RowId> up_to{};        // forward: not behind this row
+    std::int32_t limit = 0;              // forward rows; 0: none are read
+    std::int32_t due_limit = 0;          // due rows
+    std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
+    std::int32_t follow_limit = 0;       // rows of each
 };
 
 /// The writing transactions that had not ended when a look was taken. What they wrote it did not show, and may have ids
