@@ -20,9 +20,16 @@ Instant RelayCore::next_settle(Instant now) const {
 }
 
 void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>& answer) {
-    const SettleQueue::Ended ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
+    SettleQueue::Ended ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
     if (!answer) database_failed(now, "settle", answer.error(), settles_.size() + ended.given_up.size());
-    for (std::size_t i = 0; i < ended.answered.size(); ++i) record(now, ended.answered[i], (*answer)[i]);
+    for (std::size_t i = 0; i < ended.answered.size(); ++i) {
+        SettleItem& item = ended.answered[i];
+        if ((*answer)[i] != EventSettled::locked) {
+            record(now, item, (*answer)[i]);
+        } else if (!settles_.keep_locked(item, now, random_)) {
+            ended.given_up.push_back(std::move(item));
+        }
+    }
     give_up(ended.given_up);
     if (book_.follow_wanted()) planner_.wake(now);
     tell();

@@ -10,10 +10,15 @@ namespace {
 
 constexpr Duration kFirstRetryWait = std::chrono::milliseconds(10);
 constexpr Duration kLongestRetryWait = std::chrono::seconds(5);
+constexpr Duration kLongestLockWait = std::chrono::seconds(1);
 
-Duration wait_after(std::int32_t tries, Random& random) {
-    const Duration longest = std::min(kFirstRetryWait * (1 << std::clamp(tries - 1, 0, 10)), kLongestRetryWait);
+Duration wait_after(std::int32_t tries, Random& random, Duration most = kLongestRetryWait) {
+    const Duration longest = std::min(kFirstRetryWait * (1 << std::clamp(tries - 1, 0, 10)), most);
     return from_seconds(to_seconds(longest) * random.between(0.75, 1.0));
+}
+
+bool time_has_come(const std::deque<SettleItem>& items, Instant now) {
+    return !items.empty() && now >= items.front().retry_at;
 }
 
 }  // namespace
@@ -26,12 +31,12 @@ std::size_t SettleQueue::drop_shard(std::int32_t shard) {
     };
     again_ -= among(again_);
     one_by_one_ -= among(one_by_one_);
-    return std::erase_if(waiting_, of_shard) + std::erase_if(alone_, of_shard);
+    return std::erase_if(waiting_, of_shard) + std::erase_if(alone_, of_shard) + std::erase_if(locked_, of_shard);
 }
 
 bool SettleQueue::due(Instant now, bool idle) const {
     if (under_way() || now < next_try_) return false;
-    if (!alone_.empty() && now >= alone_.front().retry_at) return true;
+    if (time_has_come(alone_, now) || time_has_come(locked_, now)) return true;
     if (waiting_.empty()) return false;
     return idle || waiting_.size() >= options_.batch || again_ > 0 || one_by_one_ > 0 ||
            now - waiting_.front().queued_at >= options_.linger;
@@ -40,16 +45,22 @@ bool SettleQueue::due(Instant now, bool idle) const {
 Instant SettleQueue::due_at() const {
     if (under_way()) return Instant::max();
     Instant at = alone_.empty() ? Instant::max() : alone_.front().retry_at;
+    if (!locked_.empty()) at = std::min(at, locked_.front().retry_at);
     if (!waiting_.empty()) at = std::min(at, waiting_.front().queued_at + options_.linger);
     return at == Instant::max() ? at : std::max(at, next_try_);
 }
 
 void SettleQueue::take_batch(Instant now) {
-    if (!alone_.empty() && now >= alone_.front().retry_at && again_ == 0) {
+    if (again_ == 0 && time_has_come(alone_, now)) {
         batch_.push_back(std::move(alone_.front()));
         alone_.pop_front();
         return;
     }
+    while (again_ == 0 && time_has_come(locked_, now) && batch_.size() < options_.most) {
+        batch_.push_back(std::move(locked_.front()));
+        locked_.pop_front();
+    }
+    if (!batch_.empty()) return;
     const std::size_t most = one_by_one_ > 0 ? 1 : again_ > 0 ? again_ : options_.most;
     const std::size_t count = std::min(most, waiting_.size());
     const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -99,6 +110,15 @@ SettleQueue::Ended SettleQueue::end(const Error* error, Instant now, Random& ran
     return ended;
 }
 
+bool SettleQueue::keep_locked(SettleItem& item, Instant now, Random& random) {
+    if (item.tries++ == 0) item.first_try = now;
+    if (now - item.first_try >= options_.patience) return false;
+    item.settlement.met_lock = true;
+    item.retry_at = now + wait_after(item.tries, random, kLongestLockWait);
+    locked_.push_back(std::move(item));
+    return true;
+}
+
 void SettleQueue::try_again(Ended& ended, bool alone, Instant now, Random& random) {
     std::vector<SettleItem> batch = std::exchange(batch_, {});
     if (now - batch.front().first_try >= options_.patience) {
@@ -123,8 +143,10 @@ std::vector<SettleItem> SettleQueue::take_all() {
     std::vector<SettleItem> items = std::exchange(batch_, {});
     std::move(waiting_.begin(), waiting_.end(), std::back_inserter(items));
     std::move(alone_.begin(), alone_.end(), std::back_inserter(items));
+    std::move(locked_.begin(), locked_.end(), std::back_inserter(items));
     waiting_.clear();
     alone_.clear();
+    locked_.clear();
     again_ = one_by_one_ = 0;
     return items;
 }

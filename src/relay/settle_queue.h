@@ -6,7 +6,8 @@
 //
 // What the database does not take is tried again for `patience`, then given up:
 //   - the call failed: the same batch, after a growing wait, so that an ambiguous try is answered before anything else;
-//   - the call was refused for good: its rows one by one, so that the others pass; the refused ones wait on their own.
+//   - the call was refused for good: its rows one by one, so that the others pass; the refused ones wait on their own;
+//   - the row is locked by someone: it waits with others like it and is tried with them, so that the rest passes.
 #pragma once
 
 #include <cstddef>
@@ -61,11 +62,14 @@ public:
     };
     /// What a settle answered. `error` null: it was answered.
     Ended end(const Error* error, Instant now, Random& random);
+    /// An answered one whose row is locked by someone: kept to be tried again. False when patience has ended: it is the
+    /// caller's still.
+    [[nodiscard]] bool keep_locked(SettleItem& item, Instant now, Random& random);
 
     [[nodiscard]] bool under_way() const { return !batch_.empty(); }
     /// The last settles were all refused for good: whatever is sent now is sent in vain.
     [[nodiscard]] bool refused() const { return refused_in_a_row_ >= kRefusedInARow; }
-    [[nodiscard]] std::size_t size() const { return waiting_.size() + alone_.size() + batch_.size(); }
+    [[nodiscard]] std::size_t size() const { return waiting_.size() + alone_.size() + locked_.size() + batch_.size(); }
     /// Everything that is not recorded, for the end.
     std::vector<SettleItem> take_all();
 
@@ -78,6 +82,7 @@ private:
     std::pmr::unsynchronized_pool_resource memory_;  // an item is a deque's whole block: no malloc for each
     std::pmr::deque<SettleItem> waiting_{&memory_};
     std::deque<SettleItem> alone_;   // refused: one by one, about in order of retry_at
+    std::deque<SettleItem> locked_;  // all whose time has come at once, about in order of retry_at
     std::vector<SettleItem> batch_;  // under way; their settlements are in request_ until then
     std::vector<store::EventSettlement> request_;
     std::size_t again_ = 0;       // the first of waiting_, whose call failed: they go as they were

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace deliverd::relay {
 namespace {
 
@@ -98,6 +100,58 @@ TEST_F(SettleQueueTest, SaysWhenEverythingIsRefused) {
     begin(kStart + kLongEnough);
     queue_.end(nullptr, kStart + kLongEnough, random_);
     EXPECT_FALSE(queue_.refused());
+}
+
+TEST_F(SettleQueueTest, WhatIsLockedWaitsOnItsOwnAndTheOthersPass) {
+    const auto end = [&](const std::set<std::string>& locked, Instant now) {
+        auto ended = queue_.end(nullptr, now, random_);
+        std::vector<std::string> left;
+        for (SettleItem& item : ended.answered) {
+            if (!locked.contains(item.settlement.row_id) || !queue_.keep_locked(item, now, random_)) {
+                left.push_back(item.settlement.row_id);
+            }
+        }
+        return left;
+    };
+    for (const char* id : {"1", "2", "3"}) add(id, id[0] - '0');
+    begin();
+    EXPECT_THAT(end({"1", "3"}, kStart), ElementsAre("2"));
+    EXPECT_EQ(queue_.size(), 2U);
+    EXPECT_FALSE(queue_.due(kStart, true)) << "not at once";
+    EXPECT_GT(queue_.due_at(), kStart);
+    add("4");
+    EXPECT_THAT(begin(), ElementsAre("4")) << "nobody waits for them";
+    queue_.end(nullptr, kStart, random_);
+
+    Instant now = kStart;
+    std::vector<std::string> given_up;
+    while (given_up.empty() && queue_.size() > 0) {
+        const Instant next = queue_.due_at();
+        ASSERT_GT(next, now);
+        ASSERT_LE(next - now, std::chrono::seconds(1)) << "whoever has them may let go at any time";
+        now = next;
+        const auto& tried = queue_.begin(now);
+        ASSERT_FALSE(tried.empty());
+        for (const auto& one : tried) EXPECT_TRUE(one.met_lock) << "the store need not wait again";
+        given_up = end({"1", "3"}, now);
+    }
+    EXPECT_FALSE(given_up.empty());
+    EXPECT_GE(now, kStart + kPatience);
+}
+
+TEST_F(SettleQueueTest, ALockedRowGoesWithItsShardAndAtTheEnd) {
+    for (const char* id : {"1", "2"}) add(id, id[0] - '0');
+    begin();
+    auto ended = queue_.end(nullptr, kStart, random_);
+    for (SettleItem& item : ended.answered) EXPECT_TRUE(queue_.keep_locked(item, kStart, random_));
+    EXPECT_EQ(queue_.drop_shard(1), 1U);
+    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("2"));
+    fail(ErrorClass::retryable, kStart + kLongEnough);
+    EXPECT_THAT(begin(kStart + 2 * kLongEnough), ElementsAre("2")) << "a call that fails loses nothing";
+    ended = queue_.end(nullptr, kStart + 2 * kLongEnough, random_);
+    EXPECT_TRUE(queue_.keep_locked(ended.answered.front(), kStart + 2 * kLongEnough, random_));
+    EXPECT_THAT(ids(queue_.take_all()), ElementsAre("2"));
+    EXPECT_EQ(queue_.size(), 0U);
 }
 
 TEST_F(SettleQueueTest, PatienceEnds) {

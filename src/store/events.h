@@ -130,12 +130,14 @@ struct EventSettlement {
     std::string aggregate_id;
     ShardLease lease;
     Settlement settlement;  // its id is the row's number, or 0
+    bool met_lock = false;  // a try was answered `locked`: this one waits for no row's lock at all
 };
 
 enum class EventSettled {
     applied,
     fenced,    // the shard is no longer the owner's: nothing changed
     conflict,  // the row is gone, no longer open or has another count: nothing changed
+    locked,    // someone has the row locked at this moment: nothing changed, try again
 };
 
 /// What a relay holds of a lane, and its fair share.
@@ -161,7 +163,8 @@ public:
     virtual Result<EventBatch> read(const EventRead& request) = 0;
 
     /// One answer a settlement, in the same order; one transaction. Retries and deaths are in outbox_audit, successes
-    /// are not: the row itself says when.
+    /// are not: the row itself says when. A row that someone else has locked is waited for a moment at most, and keeps
+    /// none of the others.
     virtual Result<std::vector<EventSettled>> settle(std::string_view owner,
                                                      std::span<const EventSettlement> settlements) = 0;
 

@@ -150,6 +150,7 @@ Result<PgResult> Connection::run(const Step& step, Effect effect, Deadline deadl
 }
 
 Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect, Deadline deadline) {
+    refused_with_.clear();
     if (limit_.passed()) return Failure(too_late());
     std::vector<const Statement*> expected;
     if (!queue(steps, expected)) return Failure(lost(effect, false));
@@ -238,6 +239,7 @@ Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> 
     }
     if (PQstatus(connection_.get()) == CONNECTION_BAD) broken_ = true;
     if (failed) {
+        refused_with_ = failed->sqlstate;
         if (ends_session(failed->sqlstate)) broken_ = true;
         return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
     }

@@ -75,6 +75,8 @@ public:
     /// Nothing has come in while it lay idle. What does come is the server saying goodbye.
     [[nodiscard]] bool quiet() const;
     [[nodiscard]] bool in_transaction() const;
+    /// The SQLSTATE with which the server refused the last run(); empty when it did not.
+    [[nodiscard]] const std::string& refused_with() const { return refused_with_; }
     [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
     /// For statements that wait as long as the session's settings let them.
     [[nodiscard]] Deadline statement_deadline() const;
@@ -107,6 +109,7 @@ private:
     const WaitLimit& limit_;
     std::set<std::string, std::less<>> prepared_;
     bool broken_ = false;
+    std::string refused_with_;
 };
 
 /// "db:5432/app", without user or password.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
 #include "store/events.h"
@@ -16,7 +17,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class PostgresEvents : public ::testing::Test {
+class PostgresEventsAtWork : public ::testing::Test {
 protected:
     static constexpr std::int32_t kShards = 4;
 
@@ -65,22 +66,19 @@ protected:
         return must(outbox.settle(owner, std::span(&one, 1))).at(0);
     }
     std::string count(const std::string& from) { return store_.value("select count(*) from " + from); }
-    /// A backend of the store waits for a lock.
-    bool someone_waits(PlainConnection& other) {
-        return wait_until([&] {
-            return !other
-                        .column(
-                            "select pid from pg_stat_activity where application_name = 'deliverd' and datname ="
-                            " current_database() and wait_event_type = 'Lock'")
-                        .empty();
-        });
+    /// Backends of the store that wait for a lock; in a settle: the second of its tries, which waits for longer.
+    static constexpr const char* kWaiting =
+        " from pg_stat_activity where application_name = 'deliverd' and datname = current_database()"
+        " and wait_event_type = 'Lock' and query like '%skip locked%'";
+    static bool someone_waits(PlainConnection& other) {
+        return wait_until([&] { return !other.column(std::string("select pid") + kWaiting).empty(); });
     }
 
     PostgresTestStore store_{true};
     std::unique_ptr<EventOutbox> outbox_ = outbox(table());
 };
 
-TEST_F(PostgresEvents, ATakeoverThatIsUnderWayFencesTheSettleThatWaitsForIt) {
+TEST_F(PostgresEventsAtWork, ATakeoverThatIsUnderWayFencesTheSettleThatWaitsForIt) {
     add("a");
     const EventRow row = read(*outbox_).at(0);
     const ShardLease mine = lease(*outbox_, "r", row.shard);
@@ -104,17 +102,22 @@ TEST_F(PostgresEvents, ATakeoverThatIsUnderWayFencesTheSettleThatWaitsForIt) {
     }
 }
 
-TEST_F(PostgresEvents, ASettleThatIsUnderWayKeepsItsShardUntilItIsDone) {
+TEST_F(PostgresEventsAtWork, ASettleThatIsUnderWayKeepsItsShardUntilItIsDone) {
     add("a");
     const EventRow row = read(*outbox_).at(0);
     const ShardLease mine = lease(*outbox_, "r", row.shard);
     for (const char* leases : {"shards", "relays"}) {
         store_.execute(std::string("update deliverd.") + leases + " set expires_at = now() - interval '1 s'");
     }
-    store_.execute("begin; select 1 from outbox for update");  // holds the settle up in the middle
+    // Holds the settle up in the middle, when it has its shard and writes the row.
+    store_.execute(
+        "create function hold_up() returns trigger language plpgsql as"
+        " 'begin perform pg_advisory_xact_lock(7); return new; end';"
+        "create trigger hold_up before update on outbox for each row execute function hold_up()");
+    store_.execute("begin; select pg_advisory_xact_lock(7)");
     Result<std::vector<EventSettled>> answer = retryable("", "");
-    const EventSettlement sent = settlement(row, mine);
-    std::thread settling([&] { answer = outbox_->settle("r", std::span(&sent, 1)); });
+    const EventSettlement failed = settlement(row, mine, SettleKind::retry);
+    std::thread settling([&] { answer = outbox_->settle("r", std::span(&failed, 1)); });
     PlainConnection other(store_.server().conninfo());
     EXPECT_TRUE(someone_waits(other));
     const auto second = store_.open_again();
@@ -127,7 +130,75 @@ TEST_F(PostgresEvents, ASettleThatIsUnderWayKeepsItsShardUntilItIsDone) {
     EXPECT_EQ(must(theirs->tend("s", seconds(60))).held.size(), static_cast<std::size_t>(kShards));
 }
 
-TEST_F(PostgresEvents, StrictOrderHoldsBackWhatAnOlderTransactionMayPrecede) {
+/// Someone left a transaction open in which they looked at rows with `for update`.
+TEST_F(PostgresEventsAtWork, ALockedRowHoldsUpNeitherTheOthersNorTheHeartbeat) {
+    for (const char* aggregate : {"a", "b", "c", "d", "e"}) add(aggregate);
+    const auto rows = read(*outbox_);
+    std::map<std::int32_t, ShardLease> leases;
+    for (const ShardLease& held : must(outbox_->tend("r", seconds(60))).held) leases.emplace(held.shard, held);
+    std::vector<EventSettlement> batch;
+    for (const EventRow& row : rows) {
+        const bool last_two = row.sequence > 3;
+        batch.push_back(settlement(row, leases.at(row.shard), last_two ? SettleKind::retry : SettleKind::sent));
+    }
+    PlainConnection other(store_.server().conninfo());
+    other.column("begin");
+    other.column("select 1 from outbox where id in (2, 4) for update");
+    using enum EventSettled;
+    EXPECT_THAT(must(outbox_->settle("r", batch)), ElementsAre(applied, locked, applied, locked, applied));
+    must(outbox_->tend("r", seconds(60)));
+    EXPECT_EQ(count("outbox where published"), "2");
+    EXPECT_EQ(count("outbox_audit"), "1");
+
+    std::vector<EventSettlement> left = {batch[1], batch[3], batch[0]};
+    for (EventSettlement& one : left) one.met_lock = true;
+    EXPECT_THAT(must(outbox_->settle("r", left)), ElementsAre(locked, locked, conflict));
+    left[1].lease.token += 1;
+    EXPECT_THAT(must(outbox_->settle("r", left)), ElementsAre(locked, fenced, conflict));
+    other.column("rollback");
+    left[1].lease.token -= 1;
+    EXPECT_THAT(must(outbox_->settle("r", left)), ElementsAre(applied, applied, conflict));
+    EXPECT_EQ(count("outbox where published"), "3");
+    EXPECT_EQ(count("outbox where retry_count = 1"), "2");
+    EXPECT_EQ(count("outbox_audit"), "2");
+}
+
+TEST_F(PostgresEventsAtWork, ALockedRowOfOthersHoldsUpNobodyElse) {
+    store_.execute(
+        "create table theirs (id uuid primary key default gen_random_uuid(), aggregatetype text, aggregateid text not"
+        " null, type text, payload text);"
+        "insert into theirs (aggregateid) values ('a'), ('b'), ('c')");
+    EventTable foreign = table();
+    foreign.lane = "theirs";
+    foreign.table = "theirs";
+    foreign.columns = EventColumns::debezium();
+    const auto theirs = outbox(foreign);
+    for (const char* locking : {"select 1 from theirs where aggregateid = 'b' for update",
+                                "select 1 from deliverd.event_failures where aggregate_id = 'b' for update"}) {
+        std::vector<EventSettlement> batch;
+        std::vector<EventSettled> expected;
+        for (const EventRow& row : read(*theirs)) {
+            const auto kind = row.message.key == "a" ? SettleKind::sent : SettleKind::retry;
+            batch.push_back(settlement(row, lease(*theirs, "r", row.shard), kind));
+            expected.push_back(row.message.key == "b" ? EventSettled::locked : EventSettled::applied);
+        }
+        PlainConnection other(store_.server().conninfo());
+        other.column("begin");
+        other.column(locking);
+        // Only to know of the lock: a first failure of a row is written without touching it.
+        for (EventSettlement& one : batch) one.met_lock = true;
+        EXPECT_EQ(must(theirs->settle("r", batch)), expected) << locking;
+        other.column("rollback");
+        for (const EventSettlement& one : batch) {
+            if (one.aggregate_id != "b") continue;
+            EXPECT_EQ(settle(*theirs, "r", one), EventSettled::applied);
+        }
+        EXPECT_EQ(count("theirs"), "2");
+    }
+    EXPECT_EQ(count("deliverd.event_failures where retry_count = 2"), "2");
+}
+
+TEST_F(PostgresEventsAtWork, StrictOrderHoldsBackWhatAnOlderTransactionMayPrecede) {
     EventTable strict_table = table();
     strict_table.strict_order = true;
     const auto strict = outbox(strict_table);
@@ -150,7 +221,7 @@ TEST_F(PostgresEvents, StrictOrderHoldsBackWhatAnOlderTransactionMayPrecede) {
     for (const EventRow& row : rows) EXPECT_FALSE(row.held_back);
 }
 
-TEST_F(PostgresEvents, ARolledBackEventIsNeverRead) {
+TEST_F(PostgresEventsAtWork, ARolledBackEventIsNeverRead) {
     store_.execute("begin");
     add("a");
     EXPECT_TRUE(read(*outbox_).empty());
@@ -158,7 +229,7 @@ TEST_F(PostgresEvents, ARolledBackEventIsNeverRead) {
     EXPECT_TRUE(read(*outbox_).empty());
 }
 
-TEST_F(PostgresEvents, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe) {
+TEST_F(PostgresEventsAtWork, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe) {
     add("a");
     const EventRow row = read(*outbox_).at(0);
     const EventSettlement failed = settlement(row, lease(*outbox_, "r", row.shard), SettleKind::retry);
@@ -167,9 +238,7 @@ TEST_F(PostgresEvents, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe)
     std::thread settling([&] { answer = outbox_->settle("r", std::span(&failed, 1)); });
     PlainConnection other(store_.server().conninfo());
     EXPECT_TRUE(someone_waits(other));
-    other.column(
-        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'deliverd'"
-        " and datname = current_database() and wait_event_type = 'Lock'");
+    other.column(std::string("select pg_terminate_backend(pid)") + kWaiting);
     settling.join();
     store_.execute("rollback");
     ASSERT_FALSE(answer);
@@ -181,7 +250,7 @@ TEST_F(PostgresEvents, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe)
     EXPECT_EQ(count("outbox_audit"), "1");
 }
 
-TEST_F(PostgresEvents, RelaysATableWithUuids) {
+TEST_F(PostgresEventsAtWork, RelaysATableWithUuids) {
     store_.execute(
         "create schema shop; create table shop.events (id uuid primary key, aggregatetype varchar(255) not null,"
         " aggregateid varchar(255) not null, type varchar(255) not null, payload jsonb)");
@@ -217,7 +286,7 @@ TEST_F(PostgresEvents, RelaysATableWithUuids) {
     conformance::expect_refused(shop->settle("r", std::span(&wrong, 1)), "row_id");
 }
 
-TEST_F(PostgresEvents, GivesPayloadsOfEveryTypeAsTheirText) {
+TEST_F(PostgresEventsAtWork, GivesPayloadsOfEveryTypeAsTheirText) {
     for (const std::string type : {"jsonb", "json", "text", "bytea"}) {
         store_.execute("create table t_" + type +
                        " (id int primary key, aggregateid uuid, aggregatetype text,"
@@ -237,7 +306,7 @@ TEST_F(PostgresEvents, GivesPayloadsOfEveryTypeAsTheirText) {
     }
 }
 
-TEST_F(PostgresEvents, SaysWhichTablesCannotBeRelayed) {
+TEST_F(PostgresEventsAtWork, SaysWhichTablesCannotBeRelayed) {
     store_.execute("create table bad (id text, aggregateid text, aggregatetype text, type text, payload text)");
     EventTable foreign = table();
     foreign.table = "bad";
@@ -251,7 +320,7 @@ TEST_F(PostgresEvents, SaysWhichTablesCannotBeRelayed) {
     conformance::expect_refused(outbox(foreign)->read(request), "there is no table public.nowhere");
 }
 
-TEST_F(PostgresEvents, NoticesATableThatWasChangedWhileItRuns) {
+TEST_F(PostgresEventsAtWork, NoticesATableThatWasChangedWhileItRuns) {
     add("a");
     EXPECT_EQ(read(*outbox_).size(), 1U);
     store_.execute("alter table outbox alter column aggregate_id type text");
@@ -264,7 +333,7 @@ TEST_F(PostgresEvents, NoticesATableThatWasChangedWhileItRuns) {
     }));
 }
 
-class PostgresPartitions : public PostgresEvents {
+class PostgresPartitions : public PostgresEventsAtWork {
 protected:
     /// A partitioned outbox of someone's own, one partition for 100 ids.
     void SetUp() override {

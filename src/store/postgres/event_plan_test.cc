@@ -111,8 +111,8 @@ protected:
             expect_by_index(plan(sql.of_all.follow, follow), "outbox_open_aggregate", 3, 6 * kPagesPerRead);
         }
         const auto [sent, failed] = settlements(open_rows());
-        expect_by_index(plan(sql.settle_sent, sent), "outbox_pkey", 1, kLimit * kPagesPerWrite);
-        expect_by_index(plan(sql.settle_failed, failed), "outbox_pkey", 1, kLimit * kPagesPerWrite * 2);
+        expect_by_index(plan(sql.settle.sent, sent), "outbox_pkey", 1, kLimit * kPagesPerWrite);
+        expect_by_index(plan(sql.settle.failed, failed), "outbox_pkey", 1, kLimit * kPagesPerWrite * 2);
         Params lag;
         lag.int64(0);
         expect_by_index(plan(sql.lag, lag), "outbox_open", 10, 100);

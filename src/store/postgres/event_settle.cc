@@ -13,6 +13,8 @@
 namespace deliverd::store::postgres {
 namespace {
 
+constexpr std::string_view kLockNotAvailable = "55P03";
+
 bool failed(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::retry || settlement.settlement.kind == SettleKind::dead;
 }
@@ -129,34 +131,63 @@ public:
     Settled(const PGresult* result, IdKind ids) {
         for (int row = 0; row < PQntuples(result); ++row) {
             if (!null_at(result, row, 0)) {
-                if (ids == IdKind::number) {
-                    numbers_.push_back(int64_at(result, row, 0));
-                } else {
-                    uuids_.push_back(text_at(result, row, 0));
-                }
+                (null_at(result, row, 1) ? applied_ : locked_).add(result, row, ids);
             } else if (const std::int32_t lease = int32_at(result, row, 1); lease == 0) {
                 all_ = true;
             } else {
                 held_.push_back(lease);
             }
         }
-        std::ranges::sort(numbers_);
-        std::ranges::sort(uuids_);
+        applied_.sort();
+        locked_.sort();
     }
     [[nodiscard]] EventSettled of(const Entry& entry) const {
-        const bool applied = all_ || (entry.uuid.empty() ? std::ranges::binary_search(numbers_, entry.number)
-                                                         : std::ranges::binary_search(uuids_, entry.uuid));
-        if (applied) return EventSettled::applied;
+        if (all_ || applied_.has(entry)) return EventSettled::applied;
+        if (locked_.has(entry)) return EventSettled::locked;
         const bool held = std::ranges::find(held_, entry.lease) != held_.end();
         return held ? EventSettled::conflict : EventSettled::fenced;
     }
 
 private:
+    class Ids {
+    public:
+        void add(const PGresult* result, int row, IdKind ids) {
+            if (ids == IdKind::number) {
+                numbers_.push_back(int64_at(result, row, 0));
+            } else {
+                uuids_.push_back(text_at(result, row, 0));
+            }
+        }
+        void sort() {
+            std::ranges::sort(numbers_);
+            std::ranges::sort(uuids_);
+        }
+        [[nodiscard]] bool has(const Entry& entry) const {
+            return entry.uuid.empty() ? std::ranges::binary_search(numbers_, entry.number)
+                                      : std::ranges::binary_search(uuids_, entry.uuid);
+        }
+
+    private:
+        std::vector<std::int64_t> numbers_;
+        std::vector<std::string_view> uuids_;  // in the result
+    };
+
     bool all_ = false;
-    std::vector<std::int64_t> numbers_;
-    std::vector<std::string_view> uuids_;  // in the result
-    std::vector<std::int32_t> held_;       // numbers of leases
+    Ids applied_;
+    Ids locked_;
+    std::vector<std::int32_t> held_;  // numbers of leases
 };
+
+/// For the head of a settle: while it waits for one row it keeps its shards from their next heartbeat.
+Step brief_waits() {
+    static const Statement kBrief{"events_brief_waits", "select set_config('lock_timeout', $1::text, true)"};
+    static const Params kTime = [] {
+        Params params;
+        params.text(kSettleLockTimeout);
+        return params;
+    }();
+    return Step{&kBrief, &kTime};
+}
 
 }  // namespace
 
@@ -170,14 +201,22 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     const Params sent_params = some_sent ? batch->params(lane, owner, false) : Params();
     const Params failed_params = some_failed ? batch->params(lane, owner, true) : Params();
     // Both know all leases of the batch: they are locked in one order whichever comes first.
-    std::vector<Step> steps;
-    if (some_sent) steps.push_back(Step{&sql.settle_sent, &sent_params});
-    if (some_failed) steps.push_back(Step{&sql.settle_failed, &failed_params});
-    steps.front().point = "store.during_settle";
-    auto results = connection.run(steps, Effect::write, connection.statement_deadline());
+    const auto run = [&](const SettleStatements& with, bool briefly) {
+        std::vector<Step> steps;
+        if (briefly) steps.push_back(brief_waits());
+        if (some_sent) steps.push_back(Step{&with.sent, &sent_params});
+        if (some_failed) steps.push_back(Step{&with.failed, &failed_params});
+        steps.back().point = "store.during_settle";
+        return connection.run(steps, Effect::write, connection.statement_deadline());
+    };
+    const bool met_lock = std::ranges::any_of(settlements, &EventSettlement::met_lock);
+    auto results = met_lock ? run(sql.settle_past_locks, false) : run(sql.settle, true);
+    if (!results && !met_lock && connection.usable() && connection.refused_with() == kLockNotAvailable) {
+        results = run(sql.settle_past_locks, false);
+    }
     if (!results) return Failure(std::move(results.error()));
 
-    const Settled of_sent(results->front().get(), sql.ids);
+    const Settled of_sent((*results)[results->size() - (some_sent && some_failed ? 2 : 1)].get(), sql.ids);
     const Settled of_failed(results->back().get(), sql.ids);
     // What is not among the entries is a second settlement of its row.
     std::vector<EventSettled> answers(settlements.size(), EventSettled::conflict);

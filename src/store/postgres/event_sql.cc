@@ -227,10 +227,34 @@ string applies(const Fragments& on) {
            on.still_open("o", "$1::text") + " and " + on.failures("o", "$1::text") + " = i.failures";
 }
 
-string settle_sent_sql(const Fragments& on, const EventTable& table) {
+/// Rows of the batch that nobody else has locked, locked: settling waits for no row then. Where failures are kept in
+/// lines of their own, the lines of those that failed before as well.
+string free_rows(const Fragments& on, const string& input, const char* lock) {
+    string sql = ", free as materialized (select " + on.id("o") + " as id from " + input + " join " + on.table() +
+                 " o on " + applies(on) + " order by 1 for " + lock + " of o skip locked)";
+    if (on.own()) return sql;
+    return sql + ", lines as materialized (select f.row_id from free join " + string(kFailures) +
+           " f on f.lane = $1::text and f.row_id = free.id::text order by 1 for update of f skip locked)";
+}
+
+/// `and` i is one of them.
+string is_free(const Fragments& on) {
+    const string row = " and i.id in (select id from free)";
+    return on.own() ? row : row + " and (i.failures = 0 or i.id::text in (select row_id from lines))";
+}
+
+/// The others that might be settled.
+string locked_ids(const Fragments& on, const string& input) {
+    return string(" union all select i.id::") + (on.numbers() ? "bigint" : "text") + ", " +
+           std::to_string(EventStatements::kLocked) + " from " + input + " join " + on.table() + " o on " +
+           applies(on) + " where not (true" + is_free(on) + ")";
+}
+
+string settle_sent_sql(const Fragments& on, const EventTable& table, bool past_locks) {
     const bool remove = table.after_publish == AfterPublish::remove || table.columns.published.empty();
     const string input = "unnest(" + ids_param(on) + ", $6::int[], $7::int[]) as i (id, lease, failures)";
     string sql(kHeld);
+    if (past_locks) sql += free_rows(on, input, remove ? "update" : "no key update");
     if (remove) {
         sql += ", done as (delete from " + on.table() + " o using " + input;
     } else {
@@ -238,34 +262,37 @@ string settle_sent_sql(const Fragments& on, const EventTable& table) {
         if (on.has(table.columns.published_at)) sql += ", " + quoted(table.columns.published_at) + " = now()";
         sql += " from " + input;
     }
-    sql += " where " + applies(on) + " returning " + on.id("o") + " as id, i.failures)";
+    sql +=
+        " where " + applies(on) + (past_locks ? is_free(on) : "") + " returning " + on.id("o") + " as id, i.failures)";
     if (!on.own()) {
         sql += ", cleared as (delete from " + string(kFailures) +
                " f using done d where f.lane = $1::text and f.row_id = d.id::text and d.failures > 0)";
     }
-    return sql + settled_ids(on, 8);
+    return sql + settled_ids(on, 8) + (past_locks ? locked_ids(on, input) : "");
 }
 
-string settle_failed_sql(const Fragments& on, const EventTable& table, std::string_view audit_schema) {
+string settle_failed_sql(const Fragments& on, const EventTable& table, std::string_view audit_schema, bool past_locks) {
     const EventColumns& columns = table.columns;
     const string input = "unnest(" + ids_param(on) +
                          ", $6::int[], $7::int[], $8::text[], $9::float8[], $10::int[])"
                          " as i (id, lease, failures, note, delay_seconds, dead)";
     const string again = "case when i.dead = 0 then now() + i.delay_seconds * interval '1 second' end";
     const string gone = "case when i.dead = 1 then now() end";
+    const string only_free = past_locks ? is_free(on) : "";
     string sql(kHeld);
+    if (past_locks) sql += free_rows(on, input, "no key update");
     if (on.own()) {
         sql += ", done as (update " + on.table() + " o set " + quoted(columns.retry_count) + " = i.failures + 1, " +
                quoted(columns.next_attempt_at) + " = " + again + ", " + quoted(columns.last_error) + " = i.note, " +
-               quoted(columns.dead_at) + " = " + gone + " from " + input + " where " + applies(on) + " returning " +
-               on.id("o") + " as id, i.failures + 1 as retry_count, i.note, i.dead)";
+               quoted(columns.dead_at) + " = " + gone + " from " + input + " where " + applies(on) + only_free +
+               " returning " + on.id("o") + " as id, i.failures + 1 as retry_count, i.note, i.dead)";
     } else {
         // The condition is repeated for the line itself: two settlements of a row at the same time count once.
         sql += ", done as (insert into " + string(kFailures) +
                " as f (lane, row_id, aggregate_id, retry_count, next_attempt_at, last_error, dead_at)"
                " select $1::text, i.id::text, " +
                on.aggregate("o") + "::text, i.failures + 1, " + again + ", i.note, " + gone + " from " + input +
-               " join " + on.table() + " o on " + applies(on) +
+               " join " + on.table() + " o on " + applies(on) + only_free +
                " on conflict (lane, row_id) do update set retry_count = excluded.retry_count, next_attempt_at ="
                " excluded.next_attempt_at, last_error = excluded.last_error, dead_at = excluded.dead_at"
                " where f.retry_count = excluded.retry_count - 1 and f.dead_at is null"
@@ -279,7 +306,7 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
            (on.numbers() ? "d.id, null" : "0, d.id::text") +
            ", case d.dead when 1 then 'outbox_flush_dead' else 'outbox_flush_retry' end, 'pending',"
            " case d.dead when 1 then 'dead' else 'pending' end, d.retry_count, d.note, $2::text, $2::text from done d)";
-    return sql + settled_ids(on, 11);
+    return sql + settled_ids(on, 11) + (past_locks ? locked_ids(on, input) : "");
 }
 
 /// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place.
@@ -319,8 +346,12 @@ EventStatements::EventStatements(const EventTable& table, const TablePlace& plac
     };
     of_all = reading(false);
     of_some = reading(true);
-    settle_sent = event_statement("sent", settle_sent_sql(on, table));
-    settle_failed = event_statement("failed", settle_failed_sql(on, table, audit_schema));
+    const auto settling = [&](bool past_locks) {
+        return SettleStatements{event_statement("sent", settle_sent_sql(on, table, past_locks)),
+                                event_statement("failed", settle_failed_sql(on, table, audit_schema, past_locks))};
+    };
+    settle = settling(false);
+    settle_past_locks = settling(true);
     lag = event_statement("lag", lag_sql(on, table.columns));
     counts = event_statement("counts", counts_sql(on));
 }

@@ -35,13 +35,21 @@ struct ReadStatements {
     Statement forward;  // limit [, after, up to]
 };
 
+struct SettleStatements {
+    Statement sent;
+    Statement failed;
+};
+
 /// Positions are there only where ids are numbers. Where the table does not keep failures itself, each reading
 /// statement takes the lane as its last parameter.
 ///
 /// The settling ones take lane, owner, shards, tokens (a pair is a lease), then ids and for each the number of its
 /// lease (from 1) and its failures; failed ones also notes, delays in seconds and 1 where it is given up. They answer
-/// the ids of those that applied, and with a null id the numbers of the leases that are held.
+/// the ids of those that applied, and with a null id the numbers of the leases that are held. Where some rows are
+/// locked by others, settle_past_locks settles the rest and answers the ids of those with kLocked in place of a number.
 struct EventStatements {
+    static constexpr int kLocked = -1;
+
     EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
                     std::string_view audit_schema);
 
@@ -49,8 +57,8 @@ struct EventStatements {
     bool own_failures;
     ReadStatements of_all;
     ReadStatements of_some;
-    Statement settle_sent;
-    Statement settle_failed;
+    SettleStatements settle;
+    SettleStatements settle_past_locks;
     Statement lag;     // the id to look from, where ids are numbers; answers seconds, id [, lane]
     Statement counts;  // [lane]; answers pending, sent, dead
 };
