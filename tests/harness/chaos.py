@@ -11,13 +11,16 @@ LONGEST_ABSENCE_SECONDS = 3  # of a killed relay; longer than a lease, so that o
 class Chaos:
     """Blows fall at points of progress, so that their number does not depend on how fast the machine is.
 
-    `server` has kill9() and start(), or is None. The relays are Relays, with leases of `lease_seconds`.
+    `server` has kill9() and start(), or is None; where it is the store's own, nothing is started while it is away, and
+    a relay that ended because it could not begin is started again. The relays are Relays, with leases of
+    `lease_seconds`.
     """
 
     def __init__(self, rng, store, writers, relays, server, lease_seconds, deadline_seconds):
         self._rng, self._store, self._writers, self._relays = rng, store, writers, relays
         self._server, self._lease = server, lease_seconds
         self._end = time.monotonic() + deadline_seconds
+        self._is_store = server is not None and server is getattr(store, "server", None)
         self._later = {}  # slot → (when, what to do): the relay is away until then
         self.disturbances = []
 
@@ -50,6 +53,9 @@ class Chaos:
                  f"{open_events(self._store)} are open; so far {[d.what for d in self.disturbances]}")
 
     def _bring_back(self):
+        if self._is_store:
+            for slot in self._relays.refused():
+                self._later.setdefault(slot, (0, lambda slot=slot: self._relays.start(slot)))
         for slot, (when, back) in list(self._later.items()):
             if time.monotonic() >= when:
                 del self._later[slot]
@@ -82,8 +88,13 @@ class Chaos:
         self._server.kill9()
         killed_meanwhile = self._rng.random() < 0.5
         until = time.monotonic() + self._rng.uniform(0, 2)
-        self._wait(lambda: time.monotonic() >= until, "the outage to end")
-        if killed_meanwhile:
-            self._kill()
-        self._server.start()
-        self.disturbances.append(Disturbance("the broker was away", began, time.time()))
+        try:
+            if self._is_store:
+                wait_for(lambda: time.monotonic() >= until, LONGEST_ABSENCE_SECONDS, "the outage to end")
+            else:
+                self._wait(lambda: time.monotonic() >= until, "the outage to end")
+            if killed_meanwhile and self._someone() is not None:
+                self._kill()
+        finally:
+            self._server.start()
+        self.disturbances.append(Disturbance("the server was away", began, time.time()))

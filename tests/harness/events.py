@@ -207,6 +207,11 @@ class Relays:
         self.slots[slot].send(signal.SIGCONT)
         self.disturbances.append(Disturbance(f"relay {slot} paused", paused_at, time.time()))
 
+    def refused(self):
+        """The slots of those that ended at once, because there was no database."""
+        return [slot for slot, relay in enumerate(self.slots)
+                if relay.status() == 1 and "worker started" not in relay.stderr]
+
     def check(self, away=()):
         """None ended by itself."""
         for slot, relay in enumerate(self.slots):
@@ -214,8 +219,10 @@ class Relays:
 
     def stop(self):
         for relay in self.slots:
+            relay.wait_for_stderr("worker started")
             relay.terminate()
-        assert [relay.wait() for relay in self.slots] == [0] * len(self.slots)
+        ended = [relay.wait() for relay in self.slots]
+        assert ended == [0] * len(self.slots), ended
 
     def lost_leases(self, lease_seconds):
         """Where a relay says that shards were taken from it: nothing else may go on to make doubles."""

@@ -13,7 +13,10 @@ protected:
     EventBatch read(bool strict = false) {
         const auto outbox =
             must(store_.database().event_outbox({.lane = "events", .strict_order = strict, .shards = 1}));
-        return must(outbox->read({.shards = {0}, .limit = 10}));
+        EventRead request;
+        request.shards = {0};
+        request.limit = 10;
+        return must(outbox->read(request));
     }
     static std::uint64_t begin(PlainConnection& writer) {
         writer.column("begin");
