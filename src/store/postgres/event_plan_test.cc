@@ -168,7 +168,7 @@ TEST_F(EventPlan, SettlesByIdWhateverTheStatisticsSay) {
             std::to_string(published) + ")");
         store_.execute("vacuum analyze outbox");
         const auto [sent, failed] = settlements(std::vector<std::int64_t>(kLimit, 1));
-        for (const auto& root : {plan(sql.settle_sent, sent), plan(sql.settle_failed, failed)}) {
+        for (const auto& root : {plan(sql.settle.sent, sent), plan(sql.settle.failed, failed)}) {
             bool by_id = false;
             walk(root, [&](const json::object& node) {
                 if (text_of(node, "Relation Name") != "outbox" || text_of(node, "Node Type") != "Index Scan") return;
