@@ -36,6 +36,9 @@ def _latency(half, wanted):
 def _flat(cases, wanted):
     yield from tables.table("events a second", "bare SQL", "relay", "its last tenth", "peak MiB")
     for case in cases:
+        if "run" not in case:
+            yield f"| {case['title']} | – | {case['per_second']:,} | – | – |"
+            continue
         yield (f"| {case['title']} | {case['bare_per_second']:,} | {case['per_second']:,} "
                f"| {case['last_tenth_per_second']:,} | {case['peak_mib']:.1f} |")
 
