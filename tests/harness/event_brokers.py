@@ -65,7 +65,8 @@ class RabbitQueue:
             count = channel.queue_declare(self.name, passive=True).method.message_count
             if count == 0:
                 return found
-            for method, properties, body in channel.consume(self.name, auto_ack=True, inactivity_timeout=ANSWER_SECONDS):
+            messages = channel.consume(self.name, auto_ack=True, inactivity_timeout=ANSWER_SECONDS)
+            for method, properties, body in messages:
                 assert method is not None, f"{len(found)} of {count} messages came, then nothing more"
                 found.append(_arrival(properties.headers["aggregate_id"], body, properties.message_id))
                 if len(found) == count:

@@ -55,7 +55,7 @@ class Disturbance:
     end: float
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------------------------
 
 
 class Writers:
@@ -166,7 +166,7 @@ def write_events(store, aggregates, events_each, first=1):
         connection.execute("COMMIT")
 
 
-# --- relaying ----------------------------------------------------------------------------------------------------------
+# --- relaying -------------------------------------------------------------------------------------------------------
 
 
 def events_config(folder, store, sink, name="deliverd.yaml", **lane):
@@ -256,14 +256,14 @@ def wait_until_published(store, deadline_seconds):
     wait_for(lambda: open_events(store) == 0, deadline_seconds, lambda: f"{open_events(store)} events to be published")
 
 
-# --- what arrived ------------------------------------------------------------------------------------------------------
+# --- what arrived ---------------------------------------------------------------------------------------------------
 
 
 def check_table(store, expected):
-    """Every event that was written is published, in the table and of the numbers that were expected; nothing is dead."""
+    """The table has the events that were expected, every one published and none dead. Answers its rows."""
     n = "(payload->>'n')" if store.kind == "postgres" else "json_extract(payload, '$.n')"
-    rows = store.query(f"SELECT aggregate_id, CAST({n} AS int) AS n, event_id, published, dead_at, published_at FROM outbox"
-                       " ORDER BY id")
+    rows = store.query(f"SELECT aggregate_id, CAST({n} AS int) AS n, event_id, published, dead_at, published_at"
+                       " FROM outbox ORDER BY id")
     numbers = collections.defaultdict(list)
     for row in rows:
         numbers[row["aggregate_id"]].append(row["n"])
