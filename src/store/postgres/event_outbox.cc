@@ -51,23 +51,34 @@ Step one_moment() {
     return Step{&kOneMoment, &kNone};
 }
 
-/// "xmin:xmax:xip,…": numbers that do not go round.
+/// "xmin:xmax:xip,…", numbers that do not go round; and how far the next number to be given out is from the first.
+/// xmax is behind the last that *ended*: what was open from there on is not in the list. Asked last, so that the next
+/// number is not older than the snapshot.
 Step open_writers() {
-    static const Statement kOpen{"open_writers", "select pg_current_snapshot()::text"};
+    static const Statement kOpen{"open_writers", "select pg_current_snapshot()::text, age('3'::xid)"};
     static const Params kNone;
     return Step{&kOpen, &kNone};
 }
+constexpr std::uint32_t kFirstTransaction = 3;
+/// Beyond the last one that ended, savepoints included; ordinarily as many as there are writers.
+constexpr std::uint32_t kMostUnlisted = 65'536;
 
-OpenWriters parse_writers(std::string_view snapshot) {
+OpenWriters writers_of(const PGresult* result) {
     OpenWriters writers;
-    snapshot.remove_prefix(std::min(snapshot.size(), snapshot.rfind(':') + 1));
-    while (!snapshot.empty()) {
+    std::string_view snapshot = text_at(result, 0, 0);
+    const auto next_number = [&snapshot] {
         std::uint64_t number = 0;
         const auto read = std::from_chars(snapshot.data(), snapshot.data() + snapshot.size(), number);
-        writers.transactions.push_back(number);
         snapshot.remove_prefix(static_cast<std::size_t>(read.ptr - snapshot.data()));
         snapshot.remove_prefix(std::min<std::size_t>(snapshot.size(), 1));
-    }
+        return number;
+    };
+    next_number();
+    const std::uint64_t unlisted = next_number();
+    while (!snapshot.empty()) writers.transactions.push_back(next_number());
+    const auto next = static_cast<std::uint32_t>(int32_at(result, 0, 1)) + kFirstTransaction;
+    const std::uint32_t count = std::min(next - static_cast<std::uint32_t>(unlisted), kMostUnlisted);
+    for (std::uint64_t i = 0; i < count; ++i) writers.transactions.push_back(unlisted + i);
     std::ranges::sort(writers.transactions);
     return writers;
 }
@@ -190,7 +201,7 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
         const EventOrigin origin = parts[i].origin;
         append_event_rows(batch.rows, (*results)[first + i].get(), origin, origin == EventOrigin::forward);
     }
-    if (watched) batch.writers = parse_writers(text_at(results->back().get(), 0, 0));
+    if (watched) batch.writers = writers_of(results->back().get());
     return batch;
 }
 
