@@ -57,12 +57,15 @@ TEST(EventsConfig, TakesWhatTheFileSays) {
 }
 
 TEST(EventsConfig, KafkaTakesItsBrokersFromTheLaneOrFromTheSection) {
-    const LoadedConfig own = load("sink: { type: kafka, brokers: [a:1, b:2], librdkafka: { sasl.username: ann } }",
-                                  "kafka: { brokers: c:3, security_protocol: SASL_SSL }");
+    const LoadedConfig own = load(
+        "sink: { type: kafka, brokers: [a:1, b:2], librdkafka: { sasl.mechanism: PLAIN, sasl.password: x, "
+        "sasl.username: ann } }",
+        "kafka: { brokers: c:3, security_protocol: SASL_SSL }");
     ASSERT_THAT(own.problems, IsEmpty());
     EXPECT_EQ(own.config.lanes.at(0).sink.kafka.brokers, "a:1,b:2");
     EXPECT_THAT(own.config.lanes.at(0).sink.kafka.librdkafka,
-                ElementsAre(Pair("security.protocol", "SASL_SSL"), Pair("sasl.username", "ann")));
+                ElementsAre(Pair("security.protocol", "SASL_SSL"), Pair("sasl.mechanism", "PLAIN"),
+                            Pair("sasl.password", "x"), Pair("sasl.username", "ann")));
     EXPECT_EQ(load("sink: { type: kafka }", "kafka: { brokers: c:3 }").config.lanes.at(0).sink.kafka.brokers, "c:3");
     EXPECT_THAT(load("sink: { type: kafka }").problems, ElementsAre(HasSubstr("needs brokers")));
 }

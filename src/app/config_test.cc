@@ -232,11 +232,12 @@ TEST_F(ConfigTest, ALaneNeedsAnOutboxAndASink) {
                 ElementsAre(HasSubstr("deliverd.yaml:2: lanes.a needs a sink")));
     EXPECT_THAT(problems("lanes:\n  a:\n    sink: { type: console }\n"),
                 ElementsAre(HasSubstr("deliverd.yaml:2: lanes.a needs an outbox")));
-    EXPECT_THAT(problems("lanes:\n  a:\n    outbox: events\n    sink: { type: console }\n"),
-                ElementsAre(HasSubstr("deliverd.yaml:3: lanes.a.outbox: outbox \"events\" is not in this version")));
     EXPECT_THAT(problems("lanes:\n  a: { outbox: memory, sink: { type: http } }\n"),
                 ElementsAre(HasSubstr("lanes.a.sink.url must start with http")));
-    EXPECT_THAT(problems("kafka: { brokers: [x] }"), ElementsAre(HasSubstr("\"kafka\" is not in this version")));
+    EXPECT_THAT(problems("kafka: { brokers: [x] }"), IsEmpty());
+    EXPECT_THAT(problems("kafka: { consumer_group: x }"), ElementsAre(HasSubstr("not in this version")));
+    EXPECT_THAT(problems("spools: { hooks: { path: x } }"),
+                ElementsAre(HasSubstr("\"spools\" is not in this version")));
     EXPECT_THAT(problems("lanes:\n  a b: {}\n"), ElementsAre(HasSubstr("\"a b\" cannot be a name")));
 }
 

@@ -146,8 +146,10 @@ protected:
         sent.text("events").text("r").int32_array(shards).int64_array(tokens);
         sent.int64_array(ids).int32_array(leases).int32_array(std::vector<std::int32_t>(kLimit, 0));
         Params failed = sent;
+        sent.int32(kLimit);
         failed.text_array(std::vector<std::optional<std::string>>(kLimit, "no"));
         failed.float64_array(std::vector<double>(kLimit, 1)).int32_array(std::vector<std::int32_t>(kLimit, 0));
+        failed.int32(kLimit);
         return {std::move(sent), std::move(failed)};
     }
 
