@@ -120,6 +120,6 @@ def test_the_live_view_fits_the_terminal_and_leaves_it_as_it_was(programs, tmp_p
     assert len(frames) > 2
     for frame in frames:
         assert len(frame) <= rows and max(map(len, frame)) <= columns, frame
-        assert any(line.startswith("  open ") for line in frame)
+        assert any(line.startswith("  memories ") and " sent " in line for line in frame)
     assert "\x1b" not in after
     check_totals(last_line(plain(after)))
