@@ -20,7 +20,7 @@ COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("
 
 def test_the_readme_from_configuration_to_delivery(programs, empty_database, receiver, kafka, tmp_path):
     port = free_port()
-    kafka.create_topic("order.paid")
+    kafka.create_topic("order.shipped")
     (config,) = blocks("README.md", "yaml")
     assert "127.0.0.1:9092" in config
     config = config.replace("127.0.0.1:9092", kafka.brokers)
@@ -44,8 +44,8 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
     (call,) = receiver.calls
     assert (call.path, call.key) == ("/memories", "memory-1")
     assert call.body["payload_md"] == "# Remember the milk"
-    wait_for(lambda: kafka.read_topic("order.paid"), 20, lambda: f"the event to arrive: {serve.stderr}")
-    (event,) = kafka.read_topic("order.paid")
+    wait_for(lambda: kafka.read_topic("order.shipped"), 20, lambda: f"the event to arrive: {serve.stderr}")
+    (event,) = kafka.read_topic("order.shipped")
     assert (event.key(), event.value()) == (b"order-1", b'{"total": 42}')
     shown = call.raw_body.decode().replace(call.body["payload_sha"], "…")
     assert shown in text_of("README.md"), "the body as README shows it"
