@@ -10,7 +10,7 @@
 
 #include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/testing/broker.h"
-#include "sink/kafka/testing/collector.h"
+#include "sink/kafka/testing/events.h"
 
 namespace deliverd::sink {
 namespace {
@@ -135,7 +135,7 @@ TEST_F(KafkaFault, ABrokerThatDiesAndReturnsLosesNothingAndKeepsTheOrder) {
     options.timeout = 4s;
     const auto sink = sink_to(kafka.brokers(), options);
     Resender resender(*sink, messages);
-    const auto end = std::chrono::steady_clock::now() + 2 * kTestPatience;
+    const auto end = std::chrono::steady_clock::now() + 2 * kBrokerPatience;
     const auto relay_until = [&](auto done) {
         while (!done()) {
             ASSERT_LT(std::chrono::steady_clock::now(), end) << resender.left() << " left";
@@ -171,9 +171,9 @@ TEST_F(KafkaFault, ABrokerThatHangsLeavesItOpenAndIsFoundAgain) {
     KafkaSinkOptions options;
     options.timeout = 2s;
     const auto sink = sink_to(kafka.brokers(), options);
-    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
     kafka.command("pause");
-    const auto outcome = send_one(*sink, test_event(1, topic, "1"));
+    const auto outcome = send_to_broker(*sink, test_event(1, topic, "1"));
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "KAFKA_TIMEOUT");
     EXPECT_THAT(outcome.detail, HasSubstr("2 s"));
@@ -193,7 +193,7 @@ TEST_F(KafkaFault, StopDuringAnOutageSaysWhatIsKnown) {
     options.timeout = 60s;
     options.librdkafka = {{"batch.num.messages", "1"}};  // several requests, of which few can be in flight
     const auto sink = sink_to(kafka.brokers(), options);
-    ASSERT_EQ(send_one(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
     rd_kafka_mock_broker_set_rtt(kafka.get(), 1, 30'000);  // takes what is sent, and answers too late
     std::vector<Message> messages;
     for (int i = 1; i <= 200; ++i) messages.push_back(test_event(i, topic));
@@ -223,7 +223,7 @@ TEST_F(KafkaFault, StopDuringTrafficGivesEveryMessageOneOutcome) {
     std::thread sender([&] {
         for (std::size_t at = 0; at < all.size(); at += 100) sink->send(std::span(all).subspan(at, 100), outcomes);
     });
-    ASSERT_TRUE(outcomes.wait_for(500));
+    ASSERT_TRUE(outcomes.wait_for(500, kBrokerPatience));
     sink->stop(0s);
     sender.join();
     ASSERT_EQ(outcomes.count(), messages.size());
@@ -251,7 +251,7 @@ TEST_F(KafkaFault, AFullQueueLosesNothing) {
     for (int i = 0; i < 300; ++i) messages.push_back(test_event(i, topic));
     Collector outcomes;
     sink->send(pointers(messages), outcomes);
-    ASSERT_TRUE(outcomes.wait_for(messages.size()));
+    ASSERT_TRUE(outcomes.wait_for(messages.size(), kBrokerPatience));
     std::map<std::string, std::size_t> codes;
     for (const auto& [id, got] : outcomes.take()) ++codes[got[0].code];
     EXPECT_GE(codes["QUEUE_FULL"], 1U);
@@ -263,11 +263,11 @@ TEST_F(KafkaFault, AProducerThatGaveUpIsReplaced) {
     const MockCluster kafka;
     const auto topic = kafka.new_topic();
     const auto sink = sink_to(kafka.brokers());
-    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
     constexpr std::int16_t kProduceRequest = 0;
     rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED);
     rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
-    const auto refused = send_one(*sink, test_event(1, topic, "1"));
+    const auto refused = send_to_broker(*sink, test_event(1, topic, "1"));
     EXPECT_EQ(refused.kind, OutcomeKind::retryable);
     const auto outcome = send_until(*sink, test_event(2, topic, "2"), "");
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.code << " " << outcome.detail;
@@ -278,12 +278,12 @@ TEST_F(KafkaFault, ARequestThatBreaksOffIsNotDoubled) {
     const MockCluster kafka;
     const auto topic = kafka.new_topic();
     const auto sink = sink_to(kafka.brokers());
-    ASSERT_EQ(send_one(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
     constexpr std::int16_t kProduceRequest = 0;
     rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 3, RD_KAFKA_RESP_ERR__TRANSPORT,
                                       RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT);
     for (int i = 1; i < 10; ++i) {
-        EXPECT_EQ(send_one(*sink, test_event(i, topic, std::to_string(i))).kind, OutcomeKind::delivered);
+        EXPECT_EQ(send_to_broker(*sink, test_event(i, topic, std::to_string(i))).kind, OutcomeKind::delivered);
     }
     std::vector<std::string> values;
     for (const auto& record : read_topic(kafka.brokers(), topic)) values.push_back(*record.value);
@@ -294,10 +294,10 @@ TEST_F(KafkaFault, WhatTheUserMayNotWriteIsSaid) {
     const MockCluster kafka;
     const auto topic = kafka.new_topic();
     const auto sink = sink_to(kafka.brokers());
-    ASSERT_EQ(send_one(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
     constexpr std::int16_t kProduceRequest = 0;
     rd_kafka_mock_push_request_errors(kafka.get(), kProduceRequest, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-    const auto outcome = send_one(*sink, test_event(1, topic));
+    const auto outcome = send_to_broker(*sink, test_event(1, topic));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, "NOT_AUTHORIZED");
     EXPECT_THAT(outcome.detail, HasSubstr(topic));

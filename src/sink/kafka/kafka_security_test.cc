@@ -4,7 +4,7 @@
 
 #include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/testing/broker.h"
-#include "sink/kafka/testing/collector.h"
+#include "sink/kafka/testing/events.h"
 
 namespace deliverd::sink {
 namespace {
@@ -38,7 +38,7 @@ TEST(KafkaSecurity, Sasl) {
     create_topic(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), topic, 1);
     const auto right = sink_to(brokers, log, sasl("kafka-secret"));
     EXPECT_TRUE(right->check(20s));
-    EXPECT_EQ(send_one(*right, test_event(1, topic)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(send_to_broker(*right, test_event(1, topic)).kind, OutcomeKind::delivered);
 
     const auto wrong = sink_to(brokers, log, sasl("Wr0ngPassword"));
     const auto checked = wrong->check(20s);

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "sink/kafka/testing/broker.h"
-#include "sink/kafka/testing/collector.h"
+#include "sink/kafka/testing/events.h"
 
 namespace deliverd::sink {
 namespace {
@@ -33,7 +33,7 @@ TEST(KafkaSink, SendsKeyHeadersAndExactBytes) {
     message.headers = {{"traceparent", "00-aa-bb-01"}, {"b", "2"}, {"empty", ""}, {"a", "\xe2\x82\xac 1"}};
     const auto sink = sink_to(kafka.brokers());
     EXPECT_EQ(sink->name(), "kafka");
-    const auto outcome = send_one(*sink, message);
+    const auto outcome = send_to_broker(*sink, message);
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
     EXPECT_EQ(outcome.code, "");
     EXPECT_EQ(outcome.receipt, topic + "[0]@0");
@@ -61,7 +61,7 @@ TEST(KafkaSink, AnEmptyBodyIsNoTombstoneAndAnEmptyKeyHasOnePartition) {
     for (const auto& message : messages) {  // one at a time: a batch is what a random partitioner stays with
         const Message* one = &message;
         sink->send({&one, 1}, outcomes);
-        ASSERT_TRUE(outcomes.wait_for(static_cast<std::size_t>(message.id) + 1));
+        ASSERT_TRUE(outcomes.wait_for(static_cast<std::size_t>(message.id) + 1, kBrokerPatience));
     }
     const auto records = read_topic(kafka.brokers(), topic);
     ASSERT_EQ(records.size(), messages.size());
@@ -84,7 +84,7 @@ TEST(KafkaSink, AKeyLiesWhereJavaProducersPutIt) {
     for (const auto& [key, partition] : expected) {
         auto message = test_event(++id, topic);
         message.key = key;
-        EXPECT_THAT(send_one(*sink, message).receipt,
+        EXPECT_THAT(send_to_broker(*sink, message).receipt,
                     testing::Optional(HasSubstr("[" + std::to_string(partition) + "]")));
     }
 }
@@ -103,7 +103,7 @@ TEST(KafkaSink, CloudEventsBinaryMode) {
     KafkaSinkOptions options;
     options.attributes = {EventFormat::cloudevents, "/mycontext/subcontext"};
     const auto sink = sink_to(kafka.brokers(), options);
-    ASSERT_EQ(send_one(*sink, message).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_to_broker(*sink, message).kind, OutcomeKind::delivered);
     const auto records = read_topic(kafka.brokers(), topic);
     ASSERT_EQ(records.size(), 1U);
     EXPECT_EQ(records[0].key, "mykey");
@@ -131,7 +131,7 @@ TEST_P(KafkaCompression, TheBytesComeBack) {
     }
     Collector outcomes;
     sink->send(pointers(messages), outcomes);
-    ASSERT_TRUE(outcomes.wait_for(messages.size()));
+    ASSERT_TRUE(outcomes.wait_for(messages.size(), kBrokerPatience));
     const auto records = read_topic(kafka.brokers(), topic);
     ASSERT_EQ(records.size(), messages.size());
     for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].value, messages[i].body);
@@ -146,13 +146,13 @@ TEST(KafkaSink, NamesThatAreNoTopicsArePermanent) {
     const auto sink = sink_to(kafka.brokers());
     const std::vector<std::string> bad{"", ".", "..", "a b", "a/b", "\xc3\xa9", "a\nb", std::string(250, 'x')};
     for (const auto& name : bad) {
-        const auto outcome = send_one(*sink, test_event(1, name));
+        const auto outcome = send_to_broker(*sink, test_event(1, name));
         EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << name;
         EXPECT_EQ(outcome.code, "BAD_TOPIC") << name;
         EXPECT_LE(outcome.detail.size(), kMaxDetailBytes);
         EXPECT_EQ(outcome.detail.find('\n'), std::string::npos);
     }
-    EXPECT_EQ(send_one(*sink, test_event(2, topic)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(send_to_broker(*sink, test_event(2, topic)).kind, OutcomeKind::delivered);
 }
 
 TEST(KafkaSink, AnUnknownTopicIsRetryableAndSaysSo) {
@@ -161,7 +161,7 @@ TEST(KafkaSink, AnUnknownTopicIsRetryableAndSaysSo) {
     const auto sink = sink_to(brokers);
     const auto topic = fresh_topic();
     for (int attempt = 0; attempt < 2; ++attempt) {
-        const auto outcome = send_one(*sink, test_event(1, topic));
+        const auto outcome = send_to_broker(*sink, test_event(1, topic));
         EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
         EXPECT_EQ(outcome.code, "UNKNOWN_TOPIC");
         EXPECT_FALSE(outcome.not_attempted);
@@ -169,10 +169,10 @@ TEST(KafkaSink, AnUnknownTopicIsRetryableAndSaysSo) {
         EXPECT_THAT(outcome.detail, HasSubstr("does not create topics"));
     }
     create_topic(brokers, topic, 1);  // someone does
-    const auto end = std::chrono::steady_clock::now() + kTestPatience;
+    const auto end = std::chrono::steady_clock::now() + kBrokerPatience;
     Outcome outcome;
     do {
-        outcome = send_one(*sink, test_event(2, topic));
+        outcome = send_to_broker(*sink, test_event(2, topic));
     } while (outcome.code == "UNKNOWN_TOPIC" && std::chrono::steady_clock::now() < end);
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
 }
@@ -181,7 +181,7 @@ TEST(KafkaSink, ABrokerThatMakesTopicsIsLetTo) {
     DELIVERD_NEEDS_REAL_KAFKA();
     const OwnBroker kafka("auto.create.topics.enable=true");
     const auto sink = sink_to(kafka.brokers());
-    const auto outcome = send_one(*sink, test_event(1, "made.by.the.broker", "first"));
+    const auto outcome = send_to_broker(*sink, test_event(1, "made.by.the.broker", "first"));
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
     EXPECT_EQ(read_topic(kafka.brokers(), "made.by.the.broker").size(), 1U);
 }
@@ -199,7 +199,7 @@ TEST(KafkaSink, AMessageTooLargeIsPermanentAndItsNeighboursArrive) {
     messages.push_back(test_event(20, topic, std::string(2'000'000, 'x')));  // more than librdkafka takes
     Collector outcomes;
     sink->send(pointers(messages), outcomes);
-    ASSERT_TRUE(outcomes.wait_for(messages.size()));
+    ASSERT_TRUE(outcomes.wait_for(messages.size(), kBrokerPatience));
     for (const auto& message : messages) {
         const auto got = outcomes.of(message.id);
         ASSERT_EQ(got.size(), 1U);
@@ -230,7 +230,7 @@ TEST(KafkaSink, StopWaitsForWhatIsUnderWay) {
     for (const auto& message : messages) EXPECT_EQ(outcomes.of(message.id).front().kind, OutcomeKind::delivered);
     EXPECT_EQ(read_topic(kafka.brokers(), topic).size(), messages.size());
 
-    const auto after = send_one(*sink, test_event(5000, topic));
+    const auto after = send_to_broker(*sink, test_event(5000, topic));
     EXPECT_EQ(after.kind, OutcomeKind::retryable);
     EXPECT_EQ(after.code, "STOPPED");
     sink->stop(0s);

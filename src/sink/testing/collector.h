@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sink/sink.h"
@@ -23,9 +24,9 @@ public:
         changed_.notify_all();
     }
 
-    bool wait_for(std::size_t count) {
+    bool wait_for(std::size_t count, Duration patience = kTestPatience) {
         std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, kTestPatience, [&] { return count_ >= count; });
+        return changed_.wait_for(lock, patience, [&] { return count_ >= count; });
     }
 
     [[nodiscard]] std::size_t count() {
@@ -37,6 +38,12 @@ public:
     [[nodiscard]] std::vector<Outcome> of(std::int64_t id) {
         const std::lock_guard lock(mutex_);
         return by_id_[id];
+    }
+
+    /// Takes what came in so far.
+    [[nodiscard]] std::map<std::int64_t, std::vector<Outcome>> take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(by_id_, {});
     }
 
 private:
@@ -56,11 +63,11 @@ inline Message test_message(std::int64_t id, std::string body = "{}") {
 }
 
 /// Sends one message and waits for what becomes of it.
-inline Outcome send_one(Sink& sink, const Message& message) {
+inline Outcome send_one(Sink& sink, const Message& message, Duration patience = kTestPatience) {
     Collector collector;
     const Message* pointer = &message;
     sink.send({&pointer, 1}, collector);
-    if (!collector.wait_for(1)) {
+    if (!collector.wait_for(1, patience)) {
         sink.stop(Duration::zero());
         return Outcome{OutcomeKind::retryable, "TEST: no outcome came", {}, {}, {}};
     }

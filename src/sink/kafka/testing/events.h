@@ -1,59 +1,22 @@
-// For tests: outcomes and log lines as they come in, and waiting for them.
+// For tests of this sink: events, log lines as they come in, and the patience a broker needs.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "sink/sink.h"
+#include "sink/testing/collector.h"
 
 namespace deliverd::sink {
 
-inline constexpr auto kTestPatience = std::chrono::seconds(60);  // a test that waits this long has failed
-
-class Collector final : public OutcomeReceiver {
-public:
-    void on_outcome(const Message& message, Outcome outcome) override {
-        const std::lock_guard lock(mutex_);
-        by_id_[message.id].push_back(std::move(outcome));
-        ++count_;
-        changed_.notify_all();
-    }
-
-    bool wait_for(std::size_t count, Duration patience = kTestPatience) {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, patience, [&] { return count_ >= count; });
-    }
-
-    [[nodiscard]] std::size_t count() {
-        const std::lock_guard lock(mutex_);
-        return count_;
-    }
-
-    /// All outcomes a message got: one, if all is well.
-    [[nodiscard]] std::vector<Outcome> of(std::int64_t id) {
-        const std::lock_guard lock(mutex_);
-        return by_id_[id];
-    }
-
-    /// Takes what came in so far.
-    [[nodiscard]] std::map<std::int64_t, std::vector<Outcome>> take() {
-        const std::lock_guard lock(mutex_);
-        return std::exchange(by_id_, {});
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<std::int64_t, std::vector<Outcome>> by_id_;
-    std::size_t count_ = 0;
-};
+inline constexpr auto kBrokerPatience = std::chrono::seconds(60);  // a test that waits this long has failed
 
 /// Keeps what was logged.
 class TextLog final : public Log {
@@ -95,23 +58,15 @@ inline Message test_event(std::int64_t id, std::string topic, std::string body =
     return message;
 }
 
-/// Sends one message and waits for what becomes of it.
-inline Outcome send_one(Sink& sink, const Message& message) {
-    Collector collector;
-    const Message* pointer = &message;
-    sink.send({&pointer, 1}, collector);
-    if (!collector.wait_for(1)) {
-        sink.stop(Duration::zero());
-        return Outcome{OutcomeKind::retryable, "TEST: no outcome came", {}, {}, {}};
-    }
-    return collector.of(message.id).front();
+inline Outcome send_to_broker(Sink& sink, const Message& message) {
+    return send_one(sink, message, kBrokerPatience);
 }
 
 /// Sends `message` again and again until its outcome's code is `code`.
 inline Outcome send_until(Sink& sink, const Message& message, std::string_view code) {
-    const auto end = std::chrono::steady_clock::now() + kTestPatience;
+    const auto end = std::chrono::steady_clock::now() + kBrokerPatience;
     while (true) {
-        auto outcome = send_one(sink, message);
+        auto outcome = send_to_broker(sink, message);
         if (outcome.code == code || std::chrono::steady_clock::now() > end) return outcome;
     }
 }
