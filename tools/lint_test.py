@@ -185,8 +185,19 @@ class TotalsTest(unittest.TestCase):
     def test_failures_and_errors_fail(self):
         for case in ('<testcase status="fail"><failure/></testcase>', "<testcase><failure/></testcase>",
                      "<testcase><error/></testcase>"):
-            self.assertEqual(self.totals(f"<testsuite><testcase/>{case}</testsuite>"),
-                             ("1 passed, 1 failed, 0 skipped\n", 1))
+            out, status = self.totals(f"<testsuite><testcase/>{case}</testsuite>")
+            self.assertEqual((out.splitlines()[-1], status), ("1 passed, 1 failed, 0 skipped", 1))
+
+    def test_failures_are_named_with_the_end_of_what_they_said(self):
+        ctest = ('<testsuite><testcase classname="room/A.b" name="room/A.b" status="fail"><failure message=""/>'
+                 '<system-out>a_test.cc:12: Failure\nExpected: 1</system-out></testcase></testsuite>')
+        pytest = f'<testsuite><testcase classname="test_x" name="y"><failure>{"before" + chr(10) * 2}{"E 1" + chr(10)}</failure></testcase></testsuite>'
+        out, _ = self.totals(ctest, pytest)
+        lines = [line.strip() for line in out.splitlines()]
+        self.assertEqual(lines[1:3], ["a_test.cc:12: Failure", "Expected: 1"])
+        self.assertTrue(lines[0].startswith("failed: room/A.b "), lines[0])
+        self.assertTrue(lines[3].startswith("failed: test_x.y "), lines[3])
+        self.assertEqual(lines[4:], ["before", "E 1", "0 passed, 2 failed, 0 skipped"])
 
     def test_a_missing_or_torn_file_fails(self):
         self.assertEqual(self.totals("<testsuite><testcase/></testsuite>", None), ("1 passed, 1 failed, 0 skipped\n", 1))
