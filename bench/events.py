@@ -288,6 +288,9 @@ class Events:
     def commit_to_consumer(self):
         self.say(f"events: commit to consumer at {self.options.rate:,} a second")
         with self.copy(self.template) as name:
+            bare = latency.measure(self.server.url(name), self.kafka.brokers, self.topic(), self.options.rate,
+                                   self.options.latency_seconds, bare=True)
+        with self.copy(self.template) as name:
             topic = self.topic()
             worker = self.programs.start("worker", "--config", self.config(name, self.kafka_sink(topic)), "--lane",
                                          "events", "--loop")
@@ -300,7 +303,8 @@ class Events:
                 worker.wait()
             finally:
                 worker.end()
-        return figures | {"cpu_percent_of_a_core": round(100 * cpu / figures["seconds"], 1)}
+        return figures | {"bare": bare, "cpu_percent_of_a_core": round(
+            100 * cpu / (figures["seconds"] + latency.WARM_UP_SECONDS), 1)}
 
     def idle(self):
         """A `serve` with a lane of events on an empty table."""

@@ -1,7 +1,8 @@
 """From commit to consumer: writers that commit single events at a steady rate, a consumer that stamps what arrives.
 
 Three processes on one clock (CLOCK_MONOTONIC): this one, the writers and the consumer. An event's time begins when its
-writer was told that it is committed.
+writer was told that it is committed. The ceiling beside it: the writer itself produces the event right after its
+commit. That is the dual write that loses events, and the least that broker and consumer take on this machine.
 """
 
 import json
@@ -10,16 +11,16 @@ import threading
 import time
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 CONNECTIONS = 8
 AGGREGATES = 1000
-WARM_UP_SECONDS = 2  # not counted
+WARM_UP_SECONDS = 10  # not counted: the broker's JVM compiles what it runs often
 DEADLINE_SECONDS = 120
 INSERT = "INSERT INTO outbox (aggregate_id, event_type, payload) VALUES (%s, 'placed', %s::jsonb)"
 
 
-def _write_some(url, number, rate, seconds, committed):
+def _write_some(url, number, rate, seconds, committed, produce):
     """One connection's part of the rate, each event in a transaction of its own; falls behind rather than skip."""
     with psycopg.connect(url, autocommit=True) as connection:
         every = CONNECTIONS / rate
@@ -30,18 +31,31 @@ def _write_some(url, number, rate, seconds, committed):
             pause.wait(max(0.0, due - time.monotonic()))
             event = number + CONNECTIONS * count
             payload = json.dumps({"n": event, "text": "x" * 170})
-            connection.execute(INSERT, (f"order-{event % AGGREGATES}", payload), prepare=True)
+            aggregate = f"order-{event % AGGREGATES}"
+            connection.execute(INSERT, (aggregate, payload), prepare=True)
             committed[event] = time.monotonic()
+            if produce:
+                produce(aggregate, payload)
 
 
-def _write(url, rate, seconds, answers):
+def _write(url, rate, seconds, answers, brokers, topic):
+    """With `brokers` the writer produces to `topic` itself."""
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 0, "enable.idempotence": True,
+                         "log_level": 0}) if brokers else None
+
+    def produce(aggregate, payload):
+        producer.produce(topic, payload, aggregate)
+        producer.poll(0)
+
     parts = [{} for _ in range(CONNECTIONS)]
-    threads = [threading.Thread(target=_write_some, args=(url, number, rate, seconds, part))
+    threads = [threading.Thread(target=_write_some, args=(url, number, rate, seconds, part, producer and produce))
                for number, part in enumerate(parts)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if producer:
+        producer.flush(DEADLINE_SECONDS)
     answers.put({event: at for part in parts for event, at in part.items()})
 
 
@@ -66,14 +80,15 @@ def _at(sorted_values, share):
     return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]
 
 
-def measure(url, brokers, topic, rate, seconds):
+def measure(url, brokers, topic, rate, seconds, *, bare=False):
     spawn = multiprocessing.get_context("spawn")
     ready, written, arrived = spawn.Event(), spawn.Queue(), spawn.Queue()
     total = seconds + WARM_UP_SECONDS
     every = CONNECTIONS / rate
     expected = int(total / every) * CONNECTIONS
     consumer = spawn.Process(target=_consume, args=(brokers, topic, ready, expected, arrived), daemon=True)
-    writer = spawn.Process(target=_write, args=(url, rate, total, written), daemon=True)
+    writer = spawn.Process(target=_write, args=(url, rate, total, written, brokers if bare else None, topic),
+                           daemon=True)
     consumer.start()
     if not ready.wait(30):
         raise RuntimeError("the consumer did not start")

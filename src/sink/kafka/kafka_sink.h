@@ -29,9 +29,9 @@ namespace deliverd::sink {
 struct KafkaSinkOptions {
     std::string brokers;  // host:port,host:port
     EventAttributesOptions attributes;
-    Duration timeout = std::chrono::seconds(10);     // of a message, in librdkafka's queue and on its way
-    Duration linger = std::chrono::milliseconds(1);  // how long a batch may wait to fill
-    std::string compression = "none";                // none, gzip, snappy, lz4, zstd
+    Duration timeout = std::chrono::seconds(10);  // of a message, in librdkafka's queue and on its way
+    Duration linger{};  // how long a batch may wait to fill; what queues up behind a request fills one anyway
+    std::string compression = "none";  // none, gzip, snappy, lz4, zstd
     std::string client_id = "deliverd";
     /// librdkafka's own settings (SASL, TLS, …), over the above and over the sink's other defaults, of which
     /// `partitioner` murmur2 (as Java's producers) is one. Values may be secrets: never logged.
