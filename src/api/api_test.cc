@@ -7,8 +7,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "api/testing/recording_log.h"
 #include "base/sha256.h"
+#include "base/testing/recording_log.h"
 
 namespace deliverd::api {
 namespace {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "api/testing/fake_orders.h"
-#include "api/testing/recording_log.h"
 #include "base/sha256.h"
+#include "base/testing/recording_log.h"
 
 namespace deliverd::api {
 namespace {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sink/testing/collector.h"
+
 namespace deliverd::sink {
 namespace {
 
@@ -12,18 +14,8 @@ using testing::Key;
 using testing::Not;
 using testing::Pair;
 
-Message event() {
-    Message message;
-    message.message_id = "m-1";
-    message.key = "order-1";
-    message.type = "OrderCreated";
-    message.created_at = "2026-02-20T10:30:00.123Z";
-    message.content_type = "application/json";
-    return message;
-}
-
 TEST(EventHeaders, ArePrefixedAndDashed) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.headers = {{"correlation_id", "c 1, 100%"}, {"traceparent", "00-ab-cd-01"}, {"tracestate", "a=b,c=d"}};
     EXPECT_THAT(event_headers(message, {}),
                 ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
@@ -33,7 +25,7 @@ TEST(EventHeaders, ArePrefixedAndDashed) {
 }
 
 TEST(EventHeaders, EncodeWhatCannotStandInOne) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.key = "größe";
     message.headers = {{"lines", "a\r\nX-Evil: 1"}, {"edge", "a "}, {"tab", "a\tb"}, {"traceparent", "ä"}};
     const auto headers = event_headers(message, {});
@@ -46,7 +38,7 @@ TEST(EventHeaders, EncodeWhatCannotStandInOne) {
 }
 
 TEST(EventHeaders, OfOneNameAreSentOnce) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.headers = {
         {"a_b", "1"}, {"A-B", "2"}, {"aggregate-id", "forged"}, {"Traceparent", "x"}, {"traceparent", "y"}};
     const auto headers = event_headers(message, {});
@@ -56,7 +48,7 @@ TEST(EventHeaders, OfOneNameAreSentOnce) {
 }
 
 TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.message_id = "1234-1234-1234";
     message.type = "com.example.someevent";
     message.created_at = "2018-04-05T03:56:24Z";
@@ -71,7 +63,7 @@ TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
 }
 
 TEST(EventHeaders, OfCloudEventsCarryMetadataAsExtensions) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.headers = {{"correlation_id", "a\"b%"}, {"traceparent", "00-ab-cd-01"}};
     const auto headers = event_headers(message, {EventFormat::cloudevents, "/s"});
     EXPECT_THAT(headers, Contains(Pair("ce-correlationid", "a%22b%25")));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/recording_log.h"
 #include "http/server.h"
 #include "sink/http/http_sink.h"
 #include "sink/http/testing/fault_server.h"
@@ -20,31 +21,6 @@ using testing::Not;
 
 constexpr const char* kSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 constexpr const char* kOther = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
-
-/// Remembers every line.
-class RecordingLog final : public Log {
-public:
-    void write(LogLevel, std::string_view event, Fields fields) override {
-        const std::lock_guard lock(mutex_);
-        events_.emplace_back(event);
-        for (const auto& field : fields) {
-            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_ += *value;
-        }
-    }
-    std::vector<std::string> events() {
-        const std::lock_guard lock(mutex_);
-        return events_;
-    }
-    std::string text() {
-        const std::lock_guard lock(mutex_);
-        return text_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::vector<std::string> events_;
-    std::string text_;
-};
 
 class HttpEvents : public testing::Test {
 protected:
@@ -316,8 +292,7 @@ TEST(HttpBreaker, OneMessageOfManyProbes) {
 
     std::vector<Message> messages;
     for (int i = 0; i < 20; ++i) messages.push_back(test_message(i));
-    std::vector<const Message*> pointers;
-    for (const auto& message : messages) pointers.push_back(&message);
+    const auto pointers = pointers_to(messages);
     const auto end = std::chrono::steady_clock::now() + kTestPatience;
     std::vector<std::unique_ptr<Collector>> batches;  // all paused, until one of a batch is the probe
     while (requests < 2 && std::chrono::steady_clock::now() < end) {

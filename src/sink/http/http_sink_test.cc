@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/recording_log.h"
 #include "http/server.h"
 #include "sink/http/testing/fault_server.h"
 #include "sink/testing/collector.h"
@@ -200,10 +201,8 @@ TEST_F(HttpSinkTest, SendsAtOnceUpToItsConnections) {
     const auto http = sink();
     std::vector<Message> messages;
     for (int i = 0; i < 8; ++i) messages.push_back(test_message(i));
-    std::vector<const Message*> pointers;
-    for (const auto& message : messages) pointers.push_back(&message);
     Collector collector;
-    http->send(pointers, collector);
+    http->send(pointers_to(messages), collector);
     ASSERT_TRUE(collector.wait_for(8));
     for (int i = 0; i < 8; ++i) EXPECT_EQ(collector.of(i).front().kind, OutcomeKind::delivered);
 }
@@ -257,22 +256,6 @@ TEST_F(HttpSinkTest, ChecksWithoutSendingAMessage) {
     EXPECT_EQ(requests_, 0);
 }
 
-/// Remembers every line, to show what is not in them.
-class RecordingLog final : public Log {
-public:
-    void write(LogLevel, std::string_view event, Fields fields) override {
-        const std::lock_guard lock(mutex_);
-        text_ += event;
-        for (const auto& field : fields) {
-            if (const auto* value = std::get_if<std::string_view>(&field.value)) text_ += *value;
-        }
-        ++lines_;
-    }
-    std::mutex mutex_;
-    std::string text_;
-    int lines_ = 0;
-};
-
 TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
     serve_always({200, {}, "text/plain", ""});
     const auto path = std::filesystem::temp_directory_path() / ("deliverd_token_" + std::to_string(::getpid()));
@@ -309,8 +292,8 @@ TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
     EXPECT_EQ(send_one(http, test_message(5)).kind, OutcomeKind::delivered);
     std::filesystem::remove(path);
     http.stop(0s);
-    EXPECT_THAT(log.text_, testing::Not(HasSubstr("s3cret")));
-    EXPECT_EQ(log.lines_, 1);  // when the file turned bad, not with each message
+    EXPECT_THAT(log.text(), testing::Not(HasSubstr("s3cret")));
+    EXPECT_EQ(log.events().size(), 1U);  // when the file turned bad, not with each message
 }
 
 }  // namespace

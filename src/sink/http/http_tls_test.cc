@@ -135,10 +135,8 @@ TEST(HttpTls, RequestsShareOneHttp2Connection) {
     const auto http = sink_to(server, false);
     std::vector<Message> messages;
     for (std::size_t i = 0; i < kTogether; ++i) messages.push_back(test_message(static_cast<int>(i)));
-    std::vector<const Message*> pointers;
-    for (const auto& message : messages) pointers.push_back(&message);
     Collector collector;
-    http->send(pointers, collector);
+    http->send(pointers_to(messages), collector);
     ASSERT_TRUE(collector.wait_for(kTogether));
     for (const auto& message : messages) {
         const auto outcome = collector.of(message.id).front();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/recording_log.h"
 #include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/testing/broker.h"
 #include "sink/kafka/testing/events.h"
@@ -32,7 +33,7 @@ KafkaSinkOptions sasl(const std::string& password) {
 
 TEST(KafkaSecurity, Sasl) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SASL_BROKERS");
     const auto topic = fresh_topic();
     create_topic(from_environment("DELIVERD_TEST_KAFKA_BROKERS"), topic, 1);
@@ -59,7 +60,7 @@ TEST(KafkaSecurity, Sasl) {
 
 TEST(KafkaSecurity, Tls) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto brokers = from_environment("DELIVERD_TEST_KAFKA_SSL_BROKERS");
     KafkaSinkOptions right;
     right.librdkafka = {{"security.protocol", "ssl"},

@@ -130,7 +130,7 @@ TEST_P(KafkaCompression, TheBytesComeBack) {
         messages.push_back(test_event(i, topic, std::string(500, 'x') + std::to_string(i)));
     }
     Collector outcomes;
-    sink->send(pointers(messages), outcomes);
+    sink->send(pointers_to(messages), outcomes);
     ASSERT_TRUE(outcomes.wait_for(messages.size(), kBrokerPatience));
     const auto records = read_topic(kafka.brokers(), topic);
     ASSERT_EQ(records.size(), messages.size());
@@ -198,7 +198,7 @@ TEST(KafkaSink, AMessageTooLargeIsPermanentAndItsNeighboursArrive) {
     for (int i = 0; i < 20; ++i) messages.push_back(test_event(i, topic, std::string(i == 10 ? 3000 : 500, 'x')));
     messages.push_back(test_event(20, topic, std::string(2'000'000, 'x')));  // more than librdkafka takes
     Collector outcomes;
-    sink->send(pointers(messages), outcomes);
+    sink->send(pointers_to(messages), outcomes);
     ASSERT_TRUE(outcomes.wait_for(messages.size(), kBrokerPatience));
     for (const auto& message : messages) {
         const auto got = outcomes.of(message.id);
@@ -224,7 +224,7 @@ TEST(KafkaSink, StopWaitsForWhatIsUnderWay) {
     std::vector<Message> messages;
     for (int i = 0; i < 1000; ++i) messages.push_back(test_event(i, topic));
     Collector outcomes;
-    sink->send(pointers(messages), outcomes);
+    sink->send(pointers_to(messages), outcomes);
     sink->stop(20s);
     ASSERT_EQ(outcomes.count(), messages.size());
     for (const auto& message : messages) EXPECT_EQ(outcomes.of(message.id).front().kind, OutcomeKind::delivered);

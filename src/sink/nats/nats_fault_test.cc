@@ -299,9 +299,7 @@ class NatsStop : public testing::Test {
 protected:
     void send(Sink& sink, int count) {
         for (int i = 0; i < count; ++i) messages_.push_back(event(i));
-        std::vector<const Message*> pointers;
-        for (const auto& message : messages_) pointers.push_back(&message);
-        sink.send(pointers, collector_);
+        sink.send(pointers_to(messages_), collector_);
     }
 
     NatsServer server_;

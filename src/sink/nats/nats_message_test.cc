@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sink/testing/collector.h"
+
 namespace deliverd::sink {
 namespace {
 
@@ -11,18 +13,6 @@ using testing::ElementsAre;
 using testing::Key;
 using testing::Not;
 using testing::Pair;
-
-Message event() {
-    Message message;
-    message.message_id = "b5a1d1de-0001-7000-8000-000000000001";
-    message.key = "order-1";
-    message.type = "OrderCreated";
-    message.created_at = "2026-02-20T10:30:00.123Z";
-    message.content_type = "application/json";
-    message.topic = "order.created";
-    message.body = "{}";
-    return message;
-}
 
 TEST(NatsSubject, TakesWhatAServerTakes) {
     for (const auto* good : {"a", "order.created", "a.b-c_d.1", "o/r=x", "straße.größe", "a.$b", "a.b*c"}) {
@@ -41,7 +31,7 @@ TEST(NatsSubject, TakesWhatAServerTakes) {
 }
 
 TEST(NatsHeaders, CarryWhatTheEventIs) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.headers = {{"traceparent", "00-ab-cd-01"}, {"correlation_id", "a b: c, 100%"}};
     EXPECT_THAT(nats_headers(message, {}),
                 ElementsAre(Pair("aggregate_id", "order-1"), Pair("event_type", "OrderCreated"),
@@ -50,7 +40,7 @@ TEST(NatsHeaders, CarryWhatTheEventIs) {
 }
 
 TEST(NatsHeaders, EncodeWhatCannotStandInOne) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.key = "größe";
     message.headers = {{"a b:c\r\nd", "x"}, {"lines", "a\r\nNats-Rollup: all"}, {"edge", " a"}, {"empty", ""}};
     const auto headers = nats_headers(message, {});
@@ -62,7 +52,7 @@ TEST(NatsHeaders, EncodeWhatCannotStandInOne) {
 }
 
 TEST(NatsHeaders, AreNoCommandsToTheServer) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.headers = {{"Nats-Rollup", "all"}, {"nats-expected-stream", "x"}, {"Content-Type", "text/html"}, {"", "x"}};
     const auto headers = nats_headers(message, {});
     EXPECT_EQ(headers.size(), 3U);
@@ -70,7 +60,7 @@ TEST(NatsHeaders, AreNoCommandsToTheServer) {
 }
 
 TEST(NatsHeaders, InCloudEventsHaveThePrefixAndAreEncoded) {
-    auto message = event();
+    auto message = test_event(1, "order.created");
     message.key = "Euro € 😀";
     message.headers = {{"Correlation-Id", "c 1"}};
     const EventAttributesOptions options{EventFormat::cloudevents, "/shop"};

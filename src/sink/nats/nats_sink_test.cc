@@ -166,10 +166,8 @@ TEST_F(NatsSinkTest, ManyAtOnceEachGetOneOutcome) {
     constexpr int kCount = 20'000;  // more than the window
     std::vector<Message> messages;
     for (int i = 0; i < kCount; ++i) messages.push_back(event(i, name_ + ".a", std::string(200, 'x')));
-    std::vector<const Message*> pointers;
-    for (const auto& message : messages) pointers.push_back(&message);
     Collector collector;
-    nats->send(pointers, collector);
+    nats->send(pointers_to(messages), collector);
     ASSERT_TRUE(collector.wait_for(kCount));
     for (int i = 0; i < kCount; ++i) {
         const auto outcomes = collector.of(i);

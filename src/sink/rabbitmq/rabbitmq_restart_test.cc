@@ -124,90 +124,81 @@ TEST(RabbitmqRestart, KilledInTheMiddleNothingIsLostAndFirstArrivalsAreInOrder) 
     EXPECT_EQ(seen.size(), static_cast<std::size_t>(kKeys * kEach));  // each was reported delivered
 }
 
-TEST(RabbitmqRestart, APausedServerLeavesItOpenAndALateConfirmIsNobodyElses) {
-    OwnRabbit server;
-    {
-        RabbitClient(server.url()).declare_queue("q");
+/// A server of the test's own with a queue "q" that has got its first message.
+class RabbitmqRestartTest : public testing::Test {
+protected:
+    std::unique_ptr<Sink> proven_sink(RabbitmqSinkOptions options) {
+        RabbitClient(server_.url()).declare_queue("q");
+        options.url = server_.url();
+        auto made = make_rabbitmq_sink(std::move(options), log_);
+        EXPECT_TRUE(made) << made.error().message;
+        EXPECT_EQ(send_one(**made, event(1, "q")).kind, OutcomeKind::delivered);
+        return std::move(*made);
     }
-    NullLog log;
+
+    OwnRabbit server_;
+    NullLog log_;
+};
+
+TEST_F(RabbitmqRestartTest, APausedServerLeavesItOpenAndALateConfirmIsNobodyElses) {
     RabbitmqSinkOptions options;
-    options.url = server.url();
     options.timeout = std::chrono::seconds(1);
     options.connect_timeout = std::chrono::seconds(1);
-    auto sink = make_rabbitmq_sink(options, log);
-    ASSERT_TRUE(sink);
-    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
-    server.tell("pause");
-    auto outcome = send_one(**sink, event(2, "q"));
+    const auto sink = proven_sink(options);
+    server_.tell("pause");
+    auto outcome = send_one(*sink, event(2, "q"));
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "CONFIRM_TIMEOUT");
-    outcome = send_one(**sink, event(3, "q"));  // the silent connection was given up, and there is no other
+    outcome = send_one(*sink, event(3, "q"));  // the silent connection was given up, and there is no other
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, kBrokerUnreachable);
     EXPECT_TRUE(outcome.not_attempted);
-    server.tell("resume");
-    EXPECT_EQ(send_until_delivered(**sink, event(4, "q")).kind, OutcomeKind::delivered);
-    const auto unroutable =
-        send_one(**sink, event(5, "nowhere"));  // would be taken for delivered by a confirm too many
+    server_.tell("resume");
+    EXPECT_EQ(send_until_delivered(*sink, event(4, "q")).kind, OutcomeKind::delivered);
+    const auto unroutable = send_one(*sink, event(5, "nowhere"));  // would be taken for delivered by a confirm too many
     EXPECT_EQ(unroutable.code, "UNROUTABLE");
     std::set<std::string> arrived;
-    for (const auto& got : RabbitClient(server.url()).take_all("q")) arrived.insert(got.message_id);
+    for (const auto& got : RabbitClient(server_.url()).take_all("q")) arrived.insert(got.message_id);
     EXPECT_TRUE(arrived.contains("event-1") && arrived.contains("event-4"));
     EXPECT_FALSE(arrived.contains("event-3"));
 }
 
-TEST(RabbitmqRestart, APausedServerDoesNotHoldUpAStop) {
-    OwnRabbit server;
-    {
-        RabbitClient(server.url()).declare_queue("q");
-    }
-    NullLog log;
+TEST_F(RabbitmqRestartTest, APausedServerDoesNotHoldUpAStop) {
     RabbitmqSinkOptions options;
-    options.url = server.url();
     options.timeout = kLongPatience;
-    auto sink = make_rabbitmq_sink(options, log);
-    ASSERT_TRUE(sink);
-    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
-    server.tell("pause");
+    const auto sink = proven_sink(options);
+    server_.tell("pause");
     std::vector<Message> messages;
     for (int i = 0; i < 100; ++i)
         messages.push_back(event(i, "q", std::string(400'000, 'x')));  // more than sockets take
     Collector collector;
-    (*sink)->send(pointers_to(messages), collector);
-    (*sink)->stop(std::chrono::milliseconds(300));
+    sink->send(pointers_to(messages), collector);
+    sink->stop(std::chrono::milliseconds(300));
     ASSERT_EQ(collector.count(), 100U);
     EXPECT_EQ(collector.of(99).front().kind, OutcomeKind::retryable);  // cannot have gone out
     for (int i = 0; i < 100; ++i) EXPECT_EQ(collector.of(i).front().code, kStopped) << i;
 }
 
-TEST(RabbitmqRestart, AServerShortOfMemoryGetsNothingUntilItAsksAgain) {
-    OwnRabbit server;
-    {
-        RabbitClient(server.url()).declare_queue("q");
-    }
-    NullLog log;
+TEST_F(RabbitmqRestartTest, AServerShortOfMemoryGetsNothingUntilItAsksAgain) {
     RabbitmqSinkOptions options;
-    options.url = server.url();
     options.timeout = std::chrono::seconds(1);
-    auto sink = make_rabbitmq_sink(options, log);
-    ASSERT_TRUE(sink);
-    ASSERT_EQ(send_one(**sink, event(1, "q")).kind, OutcomeKind::delivered);
-    server.tell("alarm");
+    const auto sink = proven_sink(options);
+    server_.tell("alarm");
     // It says that it is blocked when it gets a message, which is confirmed too late; then no more goes out.
     Outcome outcome;
     int id = 2;
     const auto end = std::chrono::steady_clock::now() + kTestPatience;
     while (outcome.code != "BROKER_BLOCKED" && std::chrono::steady_clock::now() < end) {
-        outcome = send_one(**sink, event(++id, "q"));
+        outcome = send_one(*sink, event(++id, "q"));
     }
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, "BROKER_BLOCKED");
     EXPECT_TRUE(outcome.not_attempted);
     EXPECT_THAT(outcome.detail, HasSubstr("low on memory"));
-    server.tell("calm");
-    EXPECT_EQ(send_until_delivered(**sink, event(2, "q")).kind, OutcomeKind::delivered);
+    server_.tell("calm");
+    EXPECT_EQ(send_until_delivered(*sink, event(2, "q")).kind, OutcomeKind::delivered);
     std::set<std::string> arrived;
-    for (const auto& got : RabbitClient(server.url()).take_all("q")) arrived.insert(got.message_id);
+    for (const auto& got : RabbitClient(server_.url()).take_all("q")) arrived.insert(got.message_id);
     EXPECT_FALSE(arrived.contains("event-" + std::to_string(id)));
 }
 

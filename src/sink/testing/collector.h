@@ -1,4 +1,4 @@
-// For tests: outcomes as they come in, and waiting for them.
+// For tests: messages, their outcomes as they come in, and waiting for them.
 #pragma once
 
 #include <chrono>
@@ -60,6 +60,27 @@ inline Message test_message(std::int64_t id, std::string body = "{}") {
     message.body = std::move(body);
     message.content_type = "application/json";
     return message;
+}
+
+/// Of aggregate order-<id>.
+inline Message test_event(std::int64_t id, std::string topic, std::string body = "{}") {
+    Message message;
+    message.id = id;
+    message.message_id = "018f4d1e-7a00-7000-8000-" + std::to_string(100'000'000'000 + id);
+    message.key = "order-" + std::to_string(id);
+    message.type = "OrderCreated";
+    message.topic = std::move(topic);
+    message.body = std::move(body);
+    message.content_type = "application/json";
+    message.created_at = "2026-02-20T10:30:00.123Z";
+    return message;
+}
+
+inline std::vector<const Message*> pointers_to(const std::vector<Message>& messages) {
+    std::vector<const Message*> out;
+    out.reserve(messages.size());
+    for (const auto& message : messages) out.push_back(&message);
+    return out;
 }
 
 /// Sends one message and waits for what becomes of it.

@@ -25,13 +25,6 @@ inline Message event(std::int64_t id, std::string topic, std::string body = R"({
     return message;
 }
 
-inline std::vector<const Message*> pointers_to(const std::vector<Message>& messages) {
-    std::vector<const Message*> out;
-    out.reserve(messages.size());
-    for (const auto& message : messages) out.push_back(&message);
-    return out;
-}
-
 /// Sends it until it is delivered, or a test's patience is over: the last outcome.
 inline Outcome send_until_delivered(Sink& sink, const Message& message) {
     const auto end = std::chrono::steady_clock::now() + kTestPatience;
