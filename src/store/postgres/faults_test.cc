@@ -251,14 +251,7 @@ TEST_F(PostgresFaults, ThePoolIsBoundedAndItsWaitToo) {
     const std::int64_t id = enqueue_and_claim(*outbox);
     store_.execute("begin; lock table outbox_memory in exclusive mode");
     std::thread settling([&] { EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied); });
-    PlainConnection other(store_.server().conninfo());
-    EXPECT_TRUE(wait_until([&] {
-        return !other
-                    .column(
-                        "select 1 from pg_stat_activity where datname = current_database()"
-                        " and application_name = 'deliverd' and wait_event_type = 'Lock'")
-                    .empty();
-    }));
+    EXPECT_TRUE(waits_for_a_lock(store_));
     const auto refused = outbox->lag_seconds();
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, "db_timeout");

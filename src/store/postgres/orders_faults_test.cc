@@ -27,14 +27,7 @@ protected:
     /// Does `work` while the store's own connection is blocked by what was done on plain(); then `unblock`.
     void while_waiting(const std::function<void()>& work, const std::string& unblock) {
         std::thread worker(work);
-        PlainConnection other(store_.server().conninfo());
-        EXPECT_TRUE(wait_until([&] {
-            return !other
-                        .column(
-                            "select 1 from pg_stat_activity where datname = current_database()"
-                            " and application_name = 'deliverd' and wait_event_type = 'Lock'")
-                        .empty();
-        }));
+        EXPECT_TRUE(waits_for_a_lock(store_));
         store_.execute(unblock);
         worker.join();
     }

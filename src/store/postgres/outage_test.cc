@@ -137,14 +137,7 @@ TEST_F(PostgresOutage, AConnectionInUseIsWorthWaitingFor) {
     must(must(database->lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
     store_.execute("begin; lock table outbox_memory in access exclusive mode");
     auto using_it = std::async(std::launch::async, [&] { return outbox->lag_seconds(); });
-    PlainConnection other(store_.server().conninfo());
-    EXPECT_TRUE(wait_until([&] {
-        return !other
-                    .column(
-                        "select 1 from pg_stat_activity where datname = current_database()"
-                        " and application_name = 'deliverd' and wait_event_type = 'Lock'")
-                    .empty();
-    }));
+    EXPECT_TRUE(waits_for_a_lock(store_));
     switchboard_.point_to(kNobody);
     ASSERT_FALSE(database->ping(kPatience));
     const int attempts = switchboard_.attempts();

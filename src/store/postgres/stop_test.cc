@@ -43,14 +43,7 @@ TEST_F(PostgresStop, AStatementUnderWayIsCutAndSoIsTheWaitForItsConnection) {
     Result<std::vector<SettleAnswer>> settled = permanent("", "not run");
     Result<double> lag = permanent("", "not run");
     std::thread settling([&] { settled = settle(*outbox); });
-    PlainConnection other(store_.server().conninfo());
-    EXPECT_TRUE(wait_until([&] {
-        return !other
-                    .column(
-                        "select 1 from pg_stat_activity where datname = current_database()"
-                        " and application_name = 'deliverd' and wait_event_type = 'Lock'")
-                    .empty();
-    }));
+    EXPECT_TRUE(waits_for_a_lock(store_));
     std::thread waiting([&] { lag = outbox->lag_seconds(); });
     database->limit_waits(Duration::zero());
     settling.join();

@@ -89,4 +89,16 @@ private:
     std::unique_ptr<Database> store_;
 };
 
+/// Waits until a connection of the store's waits for a lock; false when none did in time.
+inline bool waits_for_a_lock(const PostgresTestStore& store) {
+    PlainConnection other(store.server().conninfo());
+    return wait_until([&] {
+        return !other
+                    .column(
+                        "select 1 from pg_stat_activity where datname = current_database()"
+                        " and application_name = 'deliverd' and wait_event_type = 'Lock'")
+                    .empty();
+    });
+}
+
 }  // namespace deliverd::store::postgres
