@@ -14,10 +14,8 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,10 +23,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.postgres import free_port
+from harness.server_process import PausableServer
 from harness.waiting import wait_for
 
 START_DEADLINE_SECONDS = 60
-STOP_DEADLINE_SECONDS = 30
 ANSWER_SECONDS = 5
 READ_DEADLINE_SECONDS = 60
 TESTS = Path(__file__).resolve().parent.parent
@@ -90,15 +88,15 @@ def available_or_skip():
         pytest.skip(str(reason))
 
 
-class KafkaServer:
-    """start() … stop(); between them kill9(), restart(), pause() and resume() as often as a test likes."""
+class KafkaServer(PausableServer):
+    name = "Kafka"
+    start_deadline_seconds = START_DEADLINE_SECONDS
 
     def __init__(self, settings=None, parent_folder=None):
         check_available()
+        super().__init__("deliverd-kafka-", parent_folder)
         self.port, self.sasl_port, self.ssl_port, controller = (free_port() for _ in range(4))
-        self.folder = Path(tempfile.mkdtemp(prefix="deliverd-kafka-", dir=parent_folder))
-        self._process = None
-        try:
+        with self._setting_up():
             doors = (f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port},"
                      f"SSL://127.0.0.1:{self.ssl_port}")
             own = {
@@ -111,14 +109,7 @@ class KafkaServer:
             with open(self._properties, "w", encoding="utf-8") as file:
                 for name, value in (SETTINGS | own | (settings or {})).items():
                     file.write(f"{name}={value}\n")
-            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties).run()
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-
-    @property
-    def pid(self):
-        return self._process.pid
+            self._format()
 
     @property
     def brokers(self):
@@ -137,10 +128,6 @@ class KafkaServer:
         return self.folder / "ca.pem"
 
     @property
-    def log_path(self):
-        return self.folder / "server.log"
-
-    @property
     def _properties(self):
         return self.folder / "server.properties"
 
@@ -154,17 +141,18 @@ class KafkaServer:
         return str(both)
 
     def _java(self, *arguments):
-        return _Java([*JVM, "-cp", f"{jars_folder()}/*", *map(str, arguments)], self.folder, self.log_path)
+        return self._spawn("setpriv", "--pdeathsig", "KILL", "java", *JVM, "-cp", f"{jars_folder()}/*", *arguments)
 
-    def start(self):
-        self._process = self._java("kafka.Kafka", self._properties).start()
-        wait_for(self._answers, START_DEADLINE_SECONDS, lambda: "Kafka to start: " + self.log_tail())
-        return self
+    def _format(self):
+        status = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties).wait(
+            START_DEADLINE_SECONDS)
+        if status != 0:
+            raise RuntimeError(f"formatting Kafka's storage ended with {status}: {self.log_tail()}")
 
-    def _answers(self):
-        status = self._process.poll()
-        if status is not None:
-            raise RuntimeError(f"Kafka ended with {status}: {self.log_tail()}")
+    def _launch(self):
+        return self._java("kafka.Kafka", self._properties)
+
+    def _is_ready(self):
         try:
             return bool(self._admin().list_topics(timeout=1).brokers)
         except KafkaException:
@@ -172,46 +160,6 @@ class KafkaServer:
 
     def _admin(self):
         return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0}, logger=None)
-
-    def log_tail(self):
-        return self.log_path.read_text(errors="replace")[-2000:]
-
-    def stop(self, how=signal.SIGTERM):
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self.resume()
-            self._process.send_signal(how)
-            try:
-                self._process.wait(STOP_DEADLINE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_DEADLINE_SECONDS)
-        self._process = None
-
-    def kill9(self):
-        self.stop(signal.SIGKILL)
-
-    def restart(self):
-        self.stop()
-        return self.start()
-
-    def pause(self):
-        """Connections stay open and nobody answers, from when this returns."""
-        self._process.send_signal(signal.SIGSTOP)
-        wait_for(self._stands_still, STOP_DEADLINE_SECONDS, "every thread of Kafka to stand still")
-
-    def _stands_still(self):
-        states = [path.read_text().rpartition(")")[2].split()[0]
-                  for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
-        return all(state == "T" for state in states)
-
-    def resume(self):
-        self._process.send_signal(signal.SIGCONT)
-
-    def remove(self):
-        self.kill9()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def create_topic(self, name, partitions=1, settings=None):
         """Returns once the broker takes messages for it."""
@@ -260,33 +208,6 @@ class KafkaServer:
                 "DELIVERD_TEST_KAFKA_SSL_BROKERS": self.ssl_brokers, "DELIVERD_TEST_KAFKA_CA_FILE": str(self.ca_file),
                 "DELIVERD_TEST_KAFKA_OWN": f"PYTHONPATH={shlex.quote(str(TESTS))} exec {shlex.quote(sys.executable)} "
                                            "-m harness.kafka"}  # for a shell
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(self, *_):
-        self.remove()
-
-
-class _Java:
-    """A Java program that dies with whoever started it."""
-
-    def __init__(self, arguments, folder, log_path):
-        self._command = ["setpriv", "--pdeathsig", "KILL", "java", *arguments]
-        self._folder, self._log_path = folder, log_path
-
-    def start(self):
-        with open(self._log_path, "ab") as log:
-            return subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
-
-    def run(self):
-        status = self.start().wait(START_DEADLINE_SECONDS)
-        if status != 0:
-            raise RuntimeError(f"java ended with {status}: " + self._log_path.read_text(errors="replace")[-2000:])
 
 
 @contextlib.contextmanager

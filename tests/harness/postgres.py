@@ -5,16 +5,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 import psycopg
 from psycopg.rows import dict_row
 
+from harness.server_process import STOP_DEADLINE_SECONDS, ServerProcess
 from harness.waiting import wait_for
 
-START_DEADLINE_SECONDS = 30
-STOP_DEADLINE_SECONDS = 30
 BIN_CANDIDATES = ("/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/17/bin")
 
 # Durable, because the tests kill it and look at what is left; small, because it shares the machine.
@@ -64,74 +62,41 @@ def _runs(pid):
         return False
 
 
-class PostgresServer:
-    """start() … stop(); between them kill9() and restart() as often as a test likes."""
+class PostgresServer(ServerProcess):
+    """stop() is the fast shutdown; with SIGQUIT the immediate one, a crash that recovers at the next start."""
+
+    name = "PostgreSQL"
+    stop_signal = signal.SIGINT
 
     def __init__(self, settings=None, parent_folder=None):
+        super().__init__("deliverd-pg-", parent_folder)
         self.port = free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix="deliverd-pg-", dir=parent_folder))
         self._data = self.folder / "data"
         self._settings = SETTINGS | (settings or {})
-        self._process = None
         self._databases = 0
         if os.geteuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
-        try:
+        with self._setting_up():
             self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8",
                       "--locale=C.UTF-8", "--no-sync")
             with open(self._data / "postgresql.conf", "a", encoding="utf-8") as conf:
                 for name, value in self._settings.items():
                     conf.write(f"{name} = '{value}'\n")
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
 
     def _run(self, program, *args):
         subprocess.run([*_as_server_user("KILL"), bin_dir() / program, *args], check=True, cwd=self.folder,
                        stdout=subprocess.DEVNULL)
 
-    @property
-    def pid(self):
-        """Of the postmaster."""
-        return self._process.pid
+    def _launch(self):
+        return self._spawn(*_as_server_user("QUIT"), bin_dir() / "postgres", "-D", self._data, "-p", self.port,
+                           "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}")
 
-    @property
-    def log_path(self):
-        return self.folder / "server.log"
-
-    def start(self):
-        command = [*_as_server_user("QUIT"), bin_dir() / "postgres", "-D", self._data, "-p", str(self.port),
-                   "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}"]
-        with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        wait_for(self._answers, START_DEADLINE_SECONDS, lambda: "PostgreSQL to start: " + self.log_tail())
-        return self
-
-    def _answers(self):
-        status = self._process.poll()
-        if status is not None:
-            raise RuntimeError(f"PostgreSQL ended with {status}: {self.log_tail()}")
+    def _is_ready(self):
         try:
             with psycopg.connect(self.url(), connect_timeout=2):
                 return True
         except psycopg.OperationalError:
             return False
-
-    def log_tail(self):
-        return self.log_path.read_text(errors="replace")[-2000:]
-
-    def stop(self, how=signal.SIGINT):
-        """SIGINT is the fast shutdown, SIGQUIT the immediate one (a crash that recovers at the next start)."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(how)
-            try:
-                self._process.wait(STOP_DEADLINE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_DEADLINE_SECONDS)
-        self._process = None
 
     def kill9(self):
         """As when the machine's power goes: the postmaster and every backend at once, nothing written any more."""
@@ -173,13 +138,3 @@ class PostgresServer:
         with psycopg.connect(self.url(database), autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description else []
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(self, *_):
-        self.remove()

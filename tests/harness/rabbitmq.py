@@ -15,15 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
 from harness.postgres import free_port
-from harness.waiting import wait_for
+from harness.server_process import STOP_DEADLINE_SECONDS, PausableServer
 
-START_DEADLINE_SECONDS = 60
-STOP_DEADLINE_SECONDS = 30
 CALL_DEADLINE_SECONDS = 20
 HOME_CANDIDATES = "/usr/lib/rabbitmq/lib"
 SERVER_USER = "rabbitmq"  # of the package; used where the tests run as root
@@ -98,22 +95,20 @@ def _greets(port):
         return False
 
 
-class RabbitServer:
-    """start() … stop(); between them kill9(), pause() and resume() as often as a test likes."""
+class RabbitServer(PausableServer):
+    name = "RabbitMQ"
+    start_deadline_seconds = 60
 
     def __init__(self, settings=None, tls=False, parent_folder=None):
+        super().__init__("deliverd-rabbit-", parent_folder)
         self.port, self._distribution_port, self._epmd_port = free_port(), free_port(), free_port()
         self.tls_port = free_port() if tls else None
-        self.folder = Path(tempfile.mkdtemp(prefix="deliverd-rabbit-", dir=parent_folder))
         self._node = f"deliverd{self.port}@localhost"
         self._cookie = os.urandom(16).hex()
-        self._process = self._epmd = None
+        self._epmd = None
         self._vhosts = 0
-        try:
+        with self._setting_up():
             self._write_folder(SETTINGS | (settings or {}))
-        except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
 
     def _write_folder(self, settings):
         settings |= {"listeners.tcp.1": f"127.0.0.1:{self.port}", "load_definitions": self.folder / "definitions.json"}
@@ -155,66 +150,21 @@ class RabbitServer:
         }
 
     @property
-    def log_path(self):
-        return self.folder / "server.log"
-
-    @property
     def ca_file(self):
         return self.folder / "ca.pem"
 
-    def log_tail(self):
-        return self.log_path.read_text(errors="replace")[-2000:]
-
-    def start(self):
+    def _launch(self):
         if self._epmd is None:
-            self._epmd = self._launch("epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1")
-        self._process = self._launch(_server_home() / "sbin" / "rabbitmq-server")
-        wait_for(self._answers, START_DEADLINE_SECONDS, lambda: "RabbitMQ to start: " + self.log_tail())
-        return self
+            self._epmd = self._run_as_server("epmd", "-port", self._epmd_port, "-address", "127.0.0.1")
+        return self._run_as_server(_server_home() / "sbin" / "rabbitmq-server")
 
-    def _launch(self, *command):
-        with open(self.log_path, "ab") as log:
-            return subprocess.Popen([*_as_server_user(), *command], env=self._environment(), cwd=self.folder,
-                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    def _run_as_server(self, *command):
+        return self._spawn(*_as_server_user(), *command, environment=self._environment())
 
-    def _answers(self):
-        for process in (self._process, self._epmd):
-            if process.poll() is not None:
-                raise RuntimeError(f"RabbitMQ ended with {process.poll()}: {self.log_tail()}")
+    def _is_ready(self):
+        if self._epmd.poll() is not None:
+            raise RuntimeError(f"RabbitMQ's epmd ended with {self._epmd.poll()}: {self.log_tail()}")
         return _greets(self.port)
-
-    def stop(self, how=signal.SIGTERM):
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(how)
-            self._process.send_signal(signal.SIGCONT)  # a paused one ends too
-            try:
-                self._process.wait(STOP_DEADLINE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(STOP_DEADLINE_SECONDS)
-        self._process = None
-
-    def kill9(self):
-        """As when the machine's power goes, except that the disk keeps what was written."""
-        self.stop(signal.SIGKILL)
-
-    def restart(self):
-        self.stop()
-        self.start()
-
-    def pause(self):
-        """Stands still with its connections open: as a machine that hangs."""
-        self._process.send_signal(signal.SIGSTOP)
-        wait_for(self._stands_still, STOP_DEADLINE_SECONDS, "every thread of RabbitMQ to stand still")
-
-    def _stands_still(self):
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
-        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
-
-    def resume(self):
-        self._process.send_signal(signal.SIGCONT)
 
     def remove(self):
         self.kill9()
@@ -222,7 +172,7 @@ class RabbitServer:
             self._epmd.kill()
             self._epmd.wait(STOP_DEADLINE_SECONDS)
             self._epmd = None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        super().remove()
 
     def url(self, vhost="/", port=None, user=USER, password=PASSWORD):
         return f"amqp://{user}:{password}@127.0.0.1:{port or self.port}/{quote(vhost, safe='')}"
@@ -258,16 +208,6 @@ class RabbitServer:
         self.call("rabbit_alarm:{}_alarm({})".format(
             "set" if on else "clear", "{{resource_limit, memory, node()}, []}" if on
             else "{resource_limit, memory, node()}"))
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __exit__(self, *_):
-        self.remove()
 
 
 def main(arguments):
