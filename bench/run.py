@@ -198,41 +198,39 @@ def say(text):
     print(f"… {text}", file=sys.stderr, flush=True)
 
 
+# How much of everything: option, in full, with --quick, what it is.
+SIZES = (
+    ("rows", 200_000, 20_000, "memories a run works off"),
+    ("repeats", 3, 1, "runs of each with memories, in turn"),
+    ("settled", 1_000_000, 100_000, "settled rows in the run with a history"),
+    ("idle-seconds", 20, 5, "how long the idle service is watched"),
+    ("seconds", 10, 2, "how long orders are posted in each run"),
+    ("pairs", 5, 1, "runs of pgbench and deliverd, in turn"),
+    ("orders", 20_000, 2_000, "orders sent in each run of the worker"),
+    ("events", 1_000_000, 200_000, "events in the backlog"),
+    ("event-repeats", 3, 1, "runs of each with events, in turn"),
+    ("big-backlog", 5_000_000, 0, "events in the larger backlog"),
+    ("published", 5_000_000, 500_000, "published events beside the backlog"),
+    ("failing-events", 300_000, 100_000, "events of which some aggregates fail"),
+    ("other-events", 50_000, 20_000, "events to each of the other sinks"),
+    ("rate", 1000, 1000, "events a second from commit to consumer"),
+    ("latency-seconds", 20, 8, "how long events are written at that rate"),
+)
+
+
 def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything: does it run at all?")
     parser.add_argument("--only", choices=PARTS, help="one part of it")
-    parser.add_argument("--rows", type=int, help="memories a run works off (200000)")
-    parser.add_argument("--repeats", type=int, help="runs of each with memories, in turn (3)")
-    parser.add_argument("--settled", type=int, help="settled rows in the run with a history (1000000)")
-    parser.add_argument("--idle-seconds", type=float, help="how long the idle service is watched (20)")
-    parser.add_argument("--seconds", type=int, help="how long orders are posted in each run (10)")
-    parser.add_argument("--pairs", type=int, help="runs of pgbench and deliverd, in turn (5)")
-    parser.add_argument("--orders", type=int, help="orders sent in each run of the worker (20000)")
     parser.add_argument("--parts", nargs="+", metavar="PART", choices=events.PARTS,
                         help="of the events: " + ", ".join(events.PARTS))
-    parser.add_argument("--events", type=int, help="events in the backlog (1000000)")
-    parser.add_argument("--event-repeats", type=int, help="runs of each with events, in turn (3)")
-    parser.add_argument("--big-backlog", type=int, help="events in the larger backlog (5000000)")
-    parser.add_argument("--published", type=int, help="published events beside the backlog (5000000)")
-    parser.add_argument("--failing-events", type=int, help="events of which some aggregates fail (300000)")
-    parser.add_argument("--other-events", type=int, help="events to each of the other sinks (50000)")
-    parser.add_argument("--rate", type=int, help="events a second from commit to consumer (1000)")
-    parser.add_argument("--latency-seconds", type=int, help="how long (20)")
+    for name, full, quick, what in SIZES:
+        parser.add_argument(f"--{name}", type=int, default=quick if "--quick" in arguments else full,
+                            help=f"{what} ({full}; {quick} with --quick)")
     parser.add_argument("--data-folder", help="where the server's temporary folder is made")
     parser.add_argument("--output", type=Path, default=build_dir() / "bench.json")
-    options = parser.parse_args(arguments)
-    full = {"rows": 200_000, "repeats": 3, "settled": 1_000_000, "idle_seconds": 20, "seconds": 10, "pairs": 5,
-            "orders": 20_000, "events": 1_000_000, "event_repeats": 3, "big_backlog": 5_000_000,
-            "published": 5_000_000, "failing_events": 300_000, "other_events": 50_000, "rate": 1000,
-            "latency_seconds": 20}
-    quick = {"rows": 20_000, "repeats": 1, "settled": 100_000, "idle_seconds": 5, "seconds": 2, "pairs": 1,
-             "orders": 2_000, "events": 200_000, "event_repeats": 1, "big_backlog": 0, "published": 500_000,
-             "failing_events": 100_000, "other_events": 20_000, "rate": 1000, "latency_seconds": 8}
-    for name, value in (quick if options.quick else full).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-    return options
+    return parser.parse_args(arguments)
 
 
 def main(arguments):
