@@ -12,15 +12,21 @@
 
 namespace deliverd::sink {
 
-/// Called on a thread of libnats, one call at a time; outlives on_end().
+/// Called on threads of libnats, on_answer() and on_refusal() one call at a time each; outlives on_end().
 class AnswerReader {
 public:
     virtual ~AnswerReader() = default;
     /// `answer` is valid during the call. What it answers is the last part of its subject.
     virtual void on_answer(natsConnection* connection, natsMsg* answer) = 0;
+    /// The server refused a publish to `subject` for want of permission: it gets no answer.
+    virtual void on_refusal(std::string_view subject) = 0;
     /// Once, when the connection is closed, by the other side or by natsConnection_Close(): nothing is called any more.
     virtual void on_end() = 0;
 };
+
+/// What a publish was refused for by the server's words: `Permissions Violation for Publish to "a.b"` → a.b. Empty
+/// where they are about anything else.
+[[nodiscard]] std::string_view refused_subject(std::string_view complaint);
 
 struct Link {
     NatsConnection connection;

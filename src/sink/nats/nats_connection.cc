@@ -82,7 +82,8 @@ struct Setting {
     std::string_view what;
 };
 
-Result<Options> make_options(const NatsSinkOptions& options, std::string_view token, Duration limit) {
+Result<Options> make_options(const NatsSinkOptions& options, std::string_view token, Duration limit,
+                             const NatsEvents& events) {
     natsOptions* raw = nullptr;
     if (natsOptions_Create(&raw) != NATS_OK) return retryable("no_resources", "libnats could not be started");
     Options made(raw);
@@ -96,7 +97,9 @@ Result<Options> make_options(const NatsSinkOptions& options, std::string_view to
         {natsOptions_SetPingInterval(raw, milliseconds(kPingInterval)), "ping interval"},
         {natsOptions_SetMaxPingsOut(raw, kMaxPingsOut), "pings"},
         {natsOptions_SetWriteDeadline(raw, milliseconds(options.timeout)), "timeout"},
-        {natsOptions_SetErrorHandler(raw, &ignore_error, nullptr), "error handler"},
+        {natsOptions_SetErrorHandler(raw, events.on_error != nullptr ? events.on_error : &ignore_error, events.closure),
+         "error handler"},
+        {natsOptions_SetClosedCB(raw, events.on_closed, events.closure), "closed handler"},
     };
     if (std::ranges::any_of(servers, [](auto server) { return server.starts_with(kTls); })) {
         done.push_back({natsOptions_SetSecure(raw, true), "tls"});
@@ -173,8 +176,9 @@ Result<void> check_nats_options(const NatsSinkOptions& options) {
     return check_file("ca_file", options.ca_file);
 }
 
-Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit) {
-    const auto made = make_options(options, token, limit);
+Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit,
+                                       const NatsEvents& events) {
+    const auto made = make_options(options, token, limit, events);
     if (!made) return Failure(made.error());
     natsConnection* raw = nullptr;
     const auto status = natsConnection_Connect(&raw, made->get());

@@ -237,15 +237,24 @@ TEST(NatsFault, ATokenComesFromItsFileAtEachTry) {
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
 }
 
-TEST(NatsFault, ASubjectTheUserMayNotUseIsPermanent) {
-    const NatsServer server({.extra = R"(authorization { users: [
+/// A server with a stream "s" where the user `relay` may not publish to "s.a".
+class NatsPermissions : public testing::Test {
+protected:
+    std::unique_ptr<Sink> relay(Duration timeout) {
+        NatsSinkOptions options;
+        options.url = server_.url("relay:r@");
+        options.timeout = timeout;
+        return sink_to(options);
+    }
+    void SetUp() override { Streams(server_.url("admin:a@")).add("s"); }
+
+    NatsServer server_{{.extra = R"(authorization { users: [
         { user: admin, password: a }
-        { user: relay, password: r, permissions: { publish: { deny: "s.a" } } } ] })"});
-    Streams(server.url("admin:a@")).add("s");
-    NatsSinkOptions options;
-    options.url = server.url("relay:r@");
-    options.timeout = 500ms;
-    const auto nats = sink_to(options);
+        { user: relay, password: r, permissions: { publish: { deny: "s.a" } } } ] })"}};
+};
+
+TEST_F(NatsPermissions, ASubjectTheUserMayNotUseIsPermanent) {
+    const auto nats = relay(kTestPatience);
     const auto outcome = send_one(*nats, event(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << outcome.detail;
     EXPECT_EQ(outcome.code, "NOT_PERMITTED");
@@ -253,6 +262,30 @@ TEST(NatsFault, ASubjectTheUserMayNotUseIsPermanent) {
     auto allowed = event(2);
     allowed.topic = "s.b";
     EXPECT_EQ(send_one(*nats, allowed).kind, OutcomeKind::delivered);
+}
+
+TEST_F(NatsPermissions, OfManyEachIsJudgedByItsSubject) {
+    const auto nats = relay(kTestPatience);
+    std::vector<Message> messages;
+    for (int i = 0; i < 1000; ++i) {
+        messages.push_back(event(i));
+        if (i % 2 == 1) messages.back().topic = "s.b";
+    }
+    Collector collector;
+    nats->send(pointers_to(messages), collector);
+    ASSERT_TRUE(collector.wait_for(messages.size()));
+    for (int i = 0; i < 1000; ++i) {
+        EXPECT_EQ(collector.of(i).front().code, i % 2 == 1 ? "" : "NOT_PERMITTED") << i;
+    }
+}
+
+TEST_F(NatsPermissions, ARefusalSaysNothingAboutALaterSilence) {
+    const auto nats = relay(500ms);
+    ASSERT_EQ(send_one(*nats, event(1)).code, "NOT_PERMITTED");
+    server_.pause();
+    const auto outcome = send_one(*nats, event(2));  // by now it may be allowed
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(outcome.code, "ACK_TIMEOUT");
 }
 
 TEST(NatsFault, AUserWhoMayNotAskWhyIsNotTriedForEver) {

@@ -169,12 +169,22 @@ private:
         return flight;
     }
 
-    // --- answers, on a thread of libnats ---
+    // --- answers, on threads of libnats ---
 
     void on_end() override {
         const std::lock_guard lock(mutex_);
         lost_ = true;
         changed_.notify_all();
+    }
+
+    void on_refusal(std::string_view subject) override {
+        std::vector<Flight> refused_ones;
+        {
+            const std::lock_guard lock(mutex_);
+            refused_ones = flights_.take_refused(subject, clock_.now());
+            changed_.notify_all();
+        }
+        for (const auto& flight : refused_ones) flight.job.report(not_permitted(hosts_, subject));
     }
 
     void on_answer(natsConnection* connection, natsMsg* answer) override {
@@ -223,27 +233,17 @@ private:
             const std::lock_guard lock(mutex_);
             late = flights_.take_expired(clock_.now());
         }
-        if (late.empty()) return;
-        const std::string violation = last_violation();
-        for (const auto& flight : late) flight.job.report(late_outcome(flight, violation));
+        for (const auto& flight : late) flight.job.report(late_outcome(flight));
     }
 
-    /// What the server refused last for want of permission: it does not answer such a publish, it only complains.
-    std::string last_violation() {
-        const char* said = nullptr;
-        if (!link_ || natsConnection_GetLastError(link_->connection.get(), &said) != NATS_NOT_PERMITTED) return {};
-        return said == nullptr ? std::string() : std::string(said);
-    }
-
-    Outcome late_outcome(const Flight& flight, const std::string& violation) const {
+    Outcome late_outcome(const Flight& flight) const {
         const auto& topic = flight.job.message->topic;
         if (flight.unclaimed) {
             Outcome outcome = jetstream_is_off(topic);
             outcome.not_attempted = false;  // perhaps we may not even ask: it must not be tried for ever
             return outcome;
         }
-        const bool forbidden = violation.find(fmt::format("\"{}\"", topic)) != std::string::npos;
-        return forbidden ? not_permitted(hosts_, topic) : not_acknowledged(hosts_, options_.timeout, topic);
+        return not_acknowledged(hosts_, options_.timeout, topic);
     }
 
     void connect() {
