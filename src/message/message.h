@@ -69,7 +69,7 @@ struct Outcome {
     std::optional<std::string> receipt{};    // what the receiver calls it (memory_id, broker order id)
     std::optional<Duration> retry_after{};   // the receiver asked to wait at least this long
     std::optional<ReceiverAnswer> answer{};  // delivered, under a contract that keeps answers
-    bool not_attempted = false;              // retryable: nothing was tried, for a reason on our own side
+    bool not_attempted = false;              // retryable: for a reason that is not the message's; costs no attempt
 };
 
 inline constexpr std::size_t kMaxDetailBytes = 512;

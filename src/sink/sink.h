@@ -5,8 +5,9 @@
 //   - each message gets exactly one outcome, from any thread, in any order, possibly before send() returns;
 //   - an outcome is *delivered* only when the receiver said so, *retryable* or *permanent* only when it
 //     certainly has not taken the message, and *ambiguous* whenever neither is known;
-//   - an outcome is *not_attempted* when something on our own side, the same for every message, keeps it from being
-//     tried at all: no token to send with. It costs the message no attempt;
+//   - a retryable outcome is *not_attempted* when what kept the message from being taken is the same for every message
+//     and not about this one: no token to send with, a broker that is away or can store nothing. It costs the message
+//     no attempt, so it must not be said of what may be the message's own fault;
 //   - every attempt ends within the sink's own named timeout;
 //   - the sink never retries by itself anything that could double a message: retrying is the lane's job.
 #pragma once

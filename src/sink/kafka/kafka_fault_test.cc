@@ -291,6 +291,80 @@ TEST_F(KafkaFault, ARequestThatBreaksOffIsNotDoubled) {
     EXPECT_THAT(values, testing::ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
 }
 
+/// Answers every produce request with `error` from now on.
+void refuse_all(const MockCluster& kafka, rd_kafka_resp_err_t error) {
+    constexpr std::int16_t kProduceRequest = 0;
+    const std::vector<rd_kafka_resp_err_t> errors(10'000, error);  // more than there will be requests
+    rd_kafka_mock_push_request_errors_array(kafka.get(), kProduceRequest, errors.size(), errors.data());
+}
+
+void refuse_none(const MockCluster& kafka) {
+    constexpr std::int16_t kProduceRequest = 0;
+    rd_kafka_mock_clear_request_errors(kafka.get(), kProduceRequest);
+}
+
+TEST_F(KafkaFault, ABrokerWithTooFewReplicasCostsNoAttempt) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.timeout = 2s;
+    const auto sink = sink_to(kafka.brokers(), options);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic, "0")).kind, OutcomeKind::delivered);
+    refuse_all(kafka, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS);
+    const auto outcome = send_to_broker(*sink, test_event(1, topic, "1"));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_TRUE(outcome.not_attempted);
+    EXPECT_EQ(outcome.code, "KAFKA_TIMEOUT");
+    EXPECT_THAT(outcome.detail, HasSubstr("min.insync.replicas"));
+    refuse_none(kafka);
+    EXPECT_EQ(send_to_broker(*sink, test_event(1, topic, "1")).kind, OutcomeKind::delivered);
+    std::vector<std::string> values;
+    for (const auto& record : read_topic(kafka.brokers(), topic)) values.push_back(*record.value);
+    EXPECT_THAT(values, testing::ElementsAre("0", "1"));
+}
+
+TEST_F(KafkaFault, TooFewReplicasAfterAppendingIsAmbiguous) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.timeout = 2s;
+    const auto sink = sink_to(kafka.brokers(), options);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    refuse_all(kafka, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+    const auto outcome = send_to_broker(*sink, test_event(1, topic));
+    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << outcome.code;
+    EXPECT_FALSE(outcome.not_attempted);
+}
+
+TEST_F(KafkaFault, APartitionWithoutALeaderCostsNoAttempt) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.timeout = 2s;
+    rd_kafka_mock_partition_set_leader(kafka.get(), topic.c_str(), 0, -1);
+    const auto sink = sink_to(kafka.brokers(), options);
+    const auto outcome = send_to_broker(*sink, test_event(1, topic));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_TRUE(outcome.not_attempted);
+    EXPECT_EQ(outcome.code, "KAFKA_TIMEOUT");
+    rd_kafka_mock_partition_set_leader(kafka.get(), topic.c_str(), 0, 1);
+    EXPECT_EQ(send_until(*sink, test_event(1, topic), "").kind, OutcomeKind::delivered);
+}
+
+TEST_F(KafkaFault, AnAnswerOfADegradedBrokerCostsNoAttemptEither) {
+    const MockCluster kafka;
+    const auto topic = kafka.new_topic();
+    KafkaSinkOptions options;
+    options.librdkafka = {{"retries", "1"}};
+    const auto sink = sink_to(kafka.brokers(), options);
+    ASSERT_EQ(send_to_broker(*sink, test_event(0, topic)).kind, OutcomeKind::delivered);
+    refuse_all(kafka, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS);
+    const auto outcome = send_to_broker(*sink, test_event(1, topic));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_EQ(outcome.code, "BROKER_DEGRADED");
+    EXPECT_TRUE(outcome.not_attempted);
+}
+
 TEST_F(KafkaFault, WhatTheUserMayNotWriteIsSaid) {
     const MockCluster kafka;
     const auto topic = kafka.new_topic();

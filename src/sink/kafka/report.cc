@@ -35,14 +35,45 @@ Outcome timed_out(const Report& report, bool maybe) {
                      fmt::format("sent to topic {}, and no broker confirmed it within {} s", report.topic, seconds));
     }
     if (report.unreachable) return broker_unreachable(report.trouble);
-    return ended(OutcomeKind::retryable, kKafkaTimeout,
-                 fmt::format("could not be sent to topic {} within {} s: its leader did not take it in time",
-                             report.topic, seconds));
+    // Whatever the message is, it did not come to the point where that could matter.
+    return not_tried(kKafkaTimeout,
+                     fmt::format("not written to topic {} within {} s: its partition has no leader, has too few "
+                                 "replicas in sync (min.insync.replicas), or its broker is too slow",
+                                 report.topic, seconds));
 }
 
 Outcome refused(const Report& report, std::string_view why) {
     return ended(OutcomeKind::retryable, kBrokerRefused,
                  fmt::format("topic {}: the broker refused it: {}", report.topic, why));
+}
+
+/// The broker answers but cannot store anything there now. librdkafka tries again by itself until the message's time is
+/// over; these come through where the number of its retries was set lower.
+bool is_degraded(rd_kafka_resp_err_t error) {
+    switch (error) {
+        case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
+        case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
+        case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION:
+        case RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE:
+        case RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE:
+        case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
+        case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
+        case RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION:
+        case RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS:
+        case RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE:
+        case RD_KAFKA_RESP_ERR_NOT_COORDINATOR:
+        case RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH:
+        case RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH:
+            return true;
+        default:
+            return false;
+    }
+}
+
+Outcome degraded(const Report& report) {
+    return not_tried(kBrokerDegraded, fmt::format("topic {}: the broker can store nothing there for now: {}",
+                                                  report.topic, rd_kafka_err2str(report.error)));
 }
 
 Outcome stopped(bool maybe) {
@@ -83,6 +114,7 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR__FATAL:
             return producer_replaced();
         default:
+            if (is_degraded(report.error)) return degraded(report);
             return report.error > 0 ? refused(report, rd_kafka_err2str(report.error))
                                     : ended(OutcomeKind::retryable, kKafkaError,
                                             fmt::format("topic {}: {}; nothing was sent", report.topic,

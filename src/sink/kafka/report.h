@@ -20,6 +20,7 @@ inline constexpr std::string_view kMessageTooLarge = "MESSAGE_TOO_LARGE";
 inline constexpr std::string_view kNotAuthorized = "NOT_AUTHORIZED";
 inline constexpr std::string_view kQueueFull = "QUEUE_FULL";
 inline constexpr std::string_view kBrokerRefused = "BROKER_REFUSED";
+inline constexpr std::string_view kBrokerDegraded = "BROKER_DEGRADED";
 inline constexpr std::string_view kKafkaError = "KAFKA_ERROR";
 
 /// How a message ended, and what was true around it.
@@ -36,7 +37,8 @@ struct Report {
 };
 
 /// Of anything but a success. Ambiguous whenever the broker may have it: only then was it sent without an answer that
-/// settles the matter.
+/// settles the matter. not_attempted where the broker certainly does not have it and the reason is the broker's own
+/// state, the same for every message: an outage costs no attempts.
 [[nodiscard]] Outcome outcome_of(const Report& report);
 
 [[nodiscard]] Outcome delivered(std::string_view topic, std::int32_t partition, std::int64_t offset);

@@ -38,7 +38,8 @@ TEST(KafkaReport, IsAmbiguousExactlyWhenTheBrokerMayHaveIt) {
         {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, OutcomeKind::retryable, "NOT_AUTHORIZED"},
         {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, OutcomeKind::retryable, "NOT_AUTHORIZED"},
         {RD_KAFKA_RESP_ERR_INVALID_RECORD, OutcomeKind::permanent, "BROKER_REFUSED"},
-        {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, OutcomeKind::retryable, "BROKER_REFUSED"},
+        {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, OutcomeKind::retryable, "BROKER_DEGRADED"},
+        {RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, OutcomeKind::retryable, "BROKER_REFUSED"},
         {RD_KAFKA_RESP_ERR__TRANSPORT, OutcomeKind::retryable, "KAFKA_ERROR"},
         {RD_KAFKA_RESP_ERR__QUEUE_FULL, OutcomeKind::retryable, "QUEUE_FULL"},
         {RD_KAFKA_RESP_ERR__PURGE_QUEUE, OutcomeKind::retryable, "STOPPED"},
@@ -55,9 +56,26 @@ TEST(KafkaReport, IsAmbiguousExactlyWhenTheBrokerMayHaveIt) {
     EXPECT_EQ(outcome_of(report(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, kNot)).kind, OutcomeKind::ambiguous);
 }
 
-TEST(KafkaReport, WhatTimedOutUnsentWhileNoBrokerWasThereWasNotTried) {
+TEST(KafkaReport, OnlyAKnownAbsenceByTheBrokersOwnStateCostsNoAttempt) {
+    for (const auto error :
+         {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+          RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,
+          RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
+          RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS}) {
+        EXPECT_TRUE(outcome_of(report(error, kNot)).not_attempted) << rd_kafka_err2name(error);
+        EXPECT_EQ(outcome_of(report(error, kMaybe)).kind, OutcomeKind::ambiguous) << rd_kafka_err2name(error);
+        EXPECT_FALSE(outcome_of(report(error, kMaybe)).not_attempted) << rd_kafka_err2name(error);
+    }
+    for (const auto about_it :
+         {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+          RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT,
+          RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_INVALID_RECORD}) {
+        EXPECT_FALSE(outcome_of(report(about_it, kNot)).not_attempted) << rd_kafka_err2name(about_it);
+    }
+}
+
+TEST(KafkaReport, WhatTimedOutUnsentWhileNoBrokerWasThereSaysSo) {
     auto unsent = report(RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, kNot);
-    EXPECT_FALSE(outcome_of(unsent).not_attempted);
     unsent.unreachable = true;
     unsent.trouble = "Connection refused";
     const auto outcome = outcome_of(unsent);

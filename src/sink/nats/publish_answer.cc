@@ -17,12 +17,20 @@ namespace json = boost::json;
 constexpr std::size_t kShownSubjectBytes = 128;
 
 // JetStream's own error codes (err_code), where they say more than the HTTP-like `code`.
+constexpr std::int64_t kAccountResourcesExceeded = 10002;
+constexpr std::int64_t kNotAssigned = 10007;
+constexpr std::int64_t kUnavailable = 10008;
+constexpr std::int64_t kNotLeader = 10009;
+constexpr std::int64_t kInsufficientResources = 10023;
+constexpr std::int64_t kMemoryResourcesExceeded = 10028;
 constexpr std::int64_t kNotEnabledForAccount = 10039;
+constexpr std::int64_t kStorageResourcesExceeded = 10047;
 constexpr std::int64_t kMessageTooLarge = 10054;
 constexpr std::int64_t kNotEnabled = 10076;
 constexpr std::int64_t kStoreFailed = 10077;
 constexpr std::int64_t kHeaderTooLarge = 10097;
-constexpr std::int64_t kUnavailable = 10008;
+constexpr std::int64_t kStreamOffline = 10118;
+constexpr std::int64_t kTooManyRequests = 429;  // a `code`
 
 struct ApiError {
     std::int64_t code = 0;
@@ -66,16 +74,44 @@ std::string shown(std::string_view subject) {
     return shorten(one_line(subject), kShownSubjectBytes);
 }
 
+/// Nobody is there to store it.
 bool is_unavailable(const ApiError& error) {
-    return error.err_code == kNotEnabled || error.err_code == kNotEnabledForAccount || error.err_code == kUnavailable;
+    switch (error.err_code) {
+        case kNotEnabled:
+        case kNotEnabledForAccount:
+        case kUnavailable:
+        case kNotAssigned:
+        case kNotLeader:
+        case kStreamOffline:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// The server or the account has no room, whatever the message.
+bool is_out_of_room(const ApiError& error) {
+    switch (error.err_code) {
+        case kAccountResourcesExceeded:
+        case kInsufficientResources:
+        case kMemoryResourcesExceeded:
+        case kStorageResourcesExceeded:
+            return true;
+        default:
+            return error.err_code == kStoreFailed && error.description == "no space left on device";
+    }
+}
+
+/// Not about this message: it costs no attempt.
+Outcome not_tried(std::string_view code, std::string_view detail) {
+    Outcome outcome = failure(OutcomeKind::retryable, code, detail);
+    outcome.not_attempted = true;
+    return outcome;
 }
 
 Outcome unavailable(std::string_view what) {
-    Outcome outcome =
-        failure(OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE",
-                fmt::format("{}; is JetStream enabled for this server and account, and has it started?", what));
-    outcome.not_attempted = true;
-    return outcome;
+    return not_tried("JETSTREAM_UNAVAILABLE",
+                     fmt::format("{}; is JetStream enabled for this server and account, and has it started?", what));
 }
 
 /// "maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded".
@@ -86,6 +122,11 @@ bool is_full(const ApiError& error) {
 Outcome refusal(const ApiError& error, std::string_view subject) {
     const std::string said = fmt::format("JetStream: {} ({})", error.description, error.err_code);
     if (is_unavailable(error)) return unavailable(said);
+    if (is_out_of_room(error)) {
+        return not_tried("NO_RESOURCES",
+                         fmt::format("{}; free or grant room: the server's disk, its and the account's limits", said));
+    }
+    if (error.code == kTooManyRequests) return not_tried(kRateLimited, said);
     if (is_full(error)) {
         return failure(OutcomeKind::retryable, "STREAM_FULL",
                        fmt::format("{}; the stream of subject '{}' is full and refuses new messages: raise its limits "
@@ -96,7 +137,7 @@ Outcome refusal(const ApiError& error, std::string_view subject) {
         return failure(OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
                        fmt::format("{}; raise max_msg_size of the stream of subject '{}'", said, shown(subject)));
     }
-    // 409: another copy is being stored at this moment. 5xx: no room, no leader, a disk that fails.
+    // 409: another copy is being stored at this moment. 5xx: a store that fails, which may be for this message's sake.
     if (error.code == 409 || error.code >= 500) return failure(OutcomeKind::retryable, "STORE_FAILED", said);
     return failure(OutcomeKind::permanent, "REJECTED", said);
 }
@@ -128,10 +169,11 @@ Outcome outcome_of_stream_names(std::string_view answer, std::string_view subjec
     const auto* streams = object->if_contains("streams");
     if (streams != nullptr && streams->is_array() && !streams->get_array().empty()) {
         const auto& first = streams->get_array().front();
-        return failure(OutcomeKind::retryable, "STREAM_NOT_READY",
-                       fmt::format("stream '{}' has subject '{}' but did not take the message yet",
-                                   first.is_string() ? std::string_view(first.get_string()) : std::string_view("?"),
-                                   shown(subject)));
+        return not_tried("STREAM_NOT_READY",
+                         fmt::format("stream '{}' has subject '{}', but nobody takes messages for it: it has no "
+                                     "leader, for want of a majority of its servers, or has only just been made",
+                                     first.is_string() ? std::string_view(first.get_string()) : std::string_view("?"),
+                                     shown(subject)));
     }
     return failure(OutcomeKind::permanent, "NO_STREAM",
                    fmt::format("no stream has subject '{}': create a stream that has this subject, or add it to one",

@@ -9,12 +9,12 @@
 namespace deliverd::sink {
 
 /// The answer to a publish: the acknowledgement or an error, as JSON. Anything else came from a program that is not
-/// JetStream: ambiguous.
+/// JetStream: ambiguous. not_attempted where nothing was stored and the reason is the server's state, not the message.
 [[nodiscard]] Outcome outcome_of_publish(std::string_view answer, std::string_view subject);
 
 /// After a publish that nobody was there to take: `answer` is JetStream's to "which streams have this subject?"
-/// (STREAM.NAMES). No stream: permanent NO_STREAM. One that did not answer yet, or a JetStream that cannot say:
-/// retryable. Never ambiguous, for nobody had the message.
+/// (STREAM.NAMES). No stream: permanent NO_STREAM. One that has no leader now, or a JetStream that cannot say:
+/// retryable and not_attempted. Never ambiguous, for nobody had the message.
 [[nodiscard]] Outcome outcome_of_stream_names(std::string_view answer, std::string_view subject);
 
 /// The same when that question was not answered: JetStream is off, or not yet on.

@@ -32,6 +32,8 @@ TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
              Case{R"({"code":503,"err_code":10077,"description":"maximum bytes exceeded"})", OutcomeKind::retryable,
                   "STREAM_FULL", false},
              Case{R"({"code":500,"err_code":10077,"description":"no space left on device"})", OutcomeKind::retryable,
+                  "NO_RESOURCES", true},
+             Case{R"({"code":503,"err_code":10077,"description":"message to large"})", OutcomeKind::retryable,
                   "STORE_FAILED", false},
              Case{R"({"code":503,"err_code":10077,"description":"store is closed"})", OutcomeKind::retryable,
                   "STORE_FAILED", false},
@@ -42,11 +44,23 @@ TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
              Case{R"({"code":400,"err_code":10060,"description":"expected stream does not match"})",
                   OutcomeKind::permanent, "REJECTED", false},
              Case{R"({"code":500,"err_code":10047,"description":"insufficient storage resources available"})",
-                  OutcomeKind::retryable, "STORE_FAILED", false},
+                  OutcomeKind::retryable, "NO_RESOURCES", true},
+             Case{R"({"code":500,"err_code":10028,"description":"insufficient memory resources available"})",
+                  OutcomeKind::retryable, "NO_RESOURCES", true},
+             Case{R"({"code":503,"err_code":10023,"description":"insufficient resources"})", OutcomeKind::retryable,
+                  "NO_RESOURCES", true},
+             Case{R"({"code":400,"err_code":10002,"description":"resource limits exceeded for account"})",
+                  OutcomeKind::retryable, "NO_RESOURCES", true},
              Case{R"({"code":409,"err_code":10158,"description":"duplicate message id is in process"})",
                   OutcomeKind::retryable, "STORE_FAILED", false},
              Case{R"({"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"})",
                   OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":500,"err_code":10009,"description":"JetStream cluster can not handle request"})",
+                  OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":429,"err_code":10167,"description":"too many requests"})", OutcomeKind::retryable,
+                  "RATE_LIMITED", true},
+             Case{R"({"code":500,"err_code":10118,"description":"stream is offline"})", OutcomeKind::retryable,
+                  "JETSTREAM_UNAVAILABLE", true},
              Case{R"({"code":503,"err_code":10039,"description":"JetStream not enabled for account"})",
                   OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
          }) {
@@ -79,6 +93,7 @@ TEST(StreamNames, OnlyJetStreamItselfMakesAMissingStreamPermanent) {
     const auto starting = outcome_of_stream_names(R"({"total":1,"streams":["ORDERS"]})", "orders.a");
     EXPECT_EQ(starting.kind, OutcomeKind::retryable);
     EXPECT_EQ(starting.code, "STREAM_NOT_READY");
+    EXPECT_TRUE(starting.not_attempted);
     EXPECT_THAT(starting.detail, HasSubstr("'ORDERS'"));
     for (const auto* off :
          {R"({"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}})", "",
