@@ -29,6 +29,7 @@ METADATA = {
     "with space": "x",
     "größe": "€ 5",
     "line": "a\nb",
+    "percent": "%41 100%",
     "empty": "",
     "aggregate_id": "forged",
 }
@@ -166,8 +167,8 @@ def nats_name(name):
 
 
 def header_value(value):
-    """A value with anything but visible ASCII and spaces within is percent-encoded."""
-    plain = all(32 <= ord(c) < 127 for c in value) and value == value.strip(" ")
+    """A value with anything but visible ASCII and spaces within, or with a percent sign, is percent-encoded."""
+    plain = all(32 <= ord(c) < 127 and c != "%" for c in value) and value == value.strip(" ")
     return value if plain else quote(value, safe="".join(chr(c) for c in range(33, 127) if chr(c) not in '"%'))
 
 

@@ -74,6 +74,16 @@ std::string percent_encoded(std::string_view value) {
     return out;
 }
 
+bool stands_in_a_header(std::string_view value) {
+    return std::ranges::all_of(value, [](char c) { return c >= ' ' && c < 127; }) && !value.starts_with(' ') &&
+           !value.ends_with(' ');
+}
+
+std::string plain_header_value(std::string_view value) {
+    const bool as_it_is = stands_in_a_header(value) && value.find('%') == std::string_view::npos;
+    return as_it_is ? std::string(value) : percent_encoded(value);
+}
+
 std::string http_header_name(std::string_view name) {
     std::string out = "X-";
     for (const char c : name) out.push_back(is_alphanumeric(c) ? c : '-');

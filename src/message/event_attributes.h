@@ -55,6 +55,13 @@ void each_plain_attribute(const Message& message, Take take) {
 /// `%`, percent-encoded as UTF-8.
 [[nodiscard]] std::string percent_encoded(std::string_view value);
 
+/// Whether a value comes out of a header of HTTP or NATS as it went in: visible ASCII, and spaces within.
+[[nodiscard]] bool stands_in_a_header(std::string_view value);
+
+/// The same in the plain format: as it is where it can stand in a header, otherwise percent_encoded(). So is a value
+/// with a `%`: whoever decodes every value has exactly what went in.
+[[nodiscard]] std::string plain_header_value(std::string_view value);
+
 /// A metadata entry's name as an HTTP header: "X-" in front, `_` becomes `-`, and so does what a header's name may not
 /// have. correlation_id → X-correlation-id.
 [[nodiscard]] std::string http_header_name(std::string_view name);

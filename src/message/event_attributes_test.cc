@@ -52,6 +52,34 @@ TEST(PercentEncoded, LeavesNothingThatCouldEndAHeader) {
     EXPECT_EQ(percent_encoded("2026-02-20T10:30:00Z/!"), "2026-02-20T10:30:00Z/!");
 }
 
+/// As a receiver decodes it.
+std::string decoded(std::string_view value) {
+    std::string out;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        const bool encoded = value[i] == '%';
+        out.push_back(encoded ? static_cast<char>(std::stoi(std::string(value.substr(i + 1, 2)), nullptr, 16))
+                              : value[i]);
+        if (encoded) i += 2;
+    }
+    return out;
+}
+
+TEST(PlainHeaderValue, StandsAsItIsWhereItCan) {
+    for (const std::string value : {"", "order-1", "a b: c, d", "a=b;\"c\"", "2026-02-20T10:30:00Z"}) {
+        EXPECT_EQ(plain_header_value(value), value);
+    }
+}
+
+TEST(PlainHeaderValue, DecodesToExactlyWhatWentIn) {
+    for (const std::string value :
+         {"%41", "A", "100%", "a b", " a", "a ", "gr\u00f6\u00dfe", "a\r\nb", "a\tb", "%", "%%25", ""}) {
+        const auto header = plain_header_value(value);
+        EXPECT_EQ(decoded(header), value) << header;
+        EXPECT_TRUE(stands_in_a_header(header)) << header;
+    }
+    EXPECT_EQ(plain_header_value("%41"), "%2541");
+}
+
 TEST(HttpHeaderName, CarriesAPrefixAndDashes) {
     EXPECT_EQ(http_header_name("aggregate_id"), "X-aggregate-id");
     EXPECT_EQ(http_header_name("a b:c\r\n"), "X-a-b-c--");

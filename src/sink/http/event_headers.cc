@@ -8,12 +8,6 @@ namespace deliverd::sink {
 
 namespace {
 
-/// Visible ASCII, and spaces within: comes out as it went in.
-bool stands_in_a_header(std::string_view value) {
-    return std::ranges::all_of(value, [](char c) { return c >= ' ' && c < 127; }) && !value.starts_with(' ') &&
-           !value.ends_with(' ');
-}
-
 bool same_name(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     return std::ranges::equal(a, b, {}, lower, lower);
@@ -43,7 +37,7 @@ Attributes event_headers(const Message& message, const EventAttributesOptions& o
     } else {
         for (const auto& [name, value] : plain_attributes(message)) {
             if (name == "message_id") continue;
-            add(out, http_header_name(name), stands_in_a_header(value) ? value : percent_encoded(value));
+            add(out, http_header_name(name), plain_header_value(value));
         }
     }
     add_trace_context(out, message);

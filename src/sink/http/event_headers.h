@@ -6,8 +6,8 @@
 
 namespace deliverd::sink {
 
-/// plain: plain_attributes() but message_id, which is the Idempotency-Key, named by http_header_name(); a value that
-/// cannot stand in a header is percent-encoded. cloudevents: binary mode of CloudEvents' HTTP binding. In both
+/// plain: plain_attributes() but message_id, which is the Idempotency-Key, named by http_header_name(), their
+/// values by plain_header_value(). cloudevents: binary mode of CloudEvents' HTTP binding. In both
 /// `traceparent` and `tracestate` also under their own names, where they are plain ASCII. Of several that would have
 /// the same header's name the first is sent.
 [[nodiscard]] Attributes event_headers(const Message& message, const EventAttributesOptions& options);

@@ -32,13 +32,6 @@ std::string header_name(std::string_view name) {
     return out;
 }
 
-/// As it is where it can stand in a header and come out the same: visible ASCII, spaces only within.
-std::string header_value(std::string_view value) {
-    const auto fits = [](char c) { return is_visible(c) || c == ' '; };
-    const bool stands = std::ranges::all_of(value, fits) && !value.starts_with(' ') && !value.ends_with(' ');
-    return stands ? std::string(value) : percent_encoded(value);
-}
-
 bool is_reserved(std::string_view name) {
     const std::string known = lower(name);
     return known.empty() || known == "content-type" || known.starts_with("nats-");
@@ -80,7 +73,7 @@ Attributes nats_headers(const Message& message, const EventAttributesOptions& op
     }
     for (auto& [name, value] : plain_attributes(message)) {
         if (name == "message_id" || is_reserved(name)) continue;
-        out.emplace_back(header_name(name), header_value(value));
+        out.emplace_back(header_name(name), plain_header_value(value));
     }
     return out;
 }
@@ -95,8 +88,8 @@ Result<NatsMessage> make_nats_message(const Message& message, const EventAttribu
     const auto add = [&](const std::string& name, const std::string& value) {
         if (status == NATS_OK) status = natsMsgHeader_Set(raw, name.c_str(), value.c_str());
     };
-    if (!message.message_id.empty()) add("Nats-Msg-Id", header_value(message.message_id));
-    if (!message.content_type.empty()) add("Content-Type", header_value(message.content_type));
+    if (!message.message_id.empty()) add("Nats-Msg-Id", plain_header_value(message.message_id));
+    if (!message.content_type.empty()) add("Content-Type", plain_header_value(message.content_type));
     for (const auto& [name, value] : nats_headers(message, options)) add(name, value);
     if (status != NATS_OK) return retryable("no_resources", natsStatus_GetText(status));
     return made;

@@ -22,8 +22,8 @@ using NatsMessage = std::unique_ptr<natsMsg, NatsMessageDeleter>;
 /// control characters, wildcards, empty parts between dots, not UTF-8, or one of the server's own (`$…`).
 [[nodiscard]] Result<void> check_subject(std::string_view subject);
 
-/// The headers of nats_sink.h except Nats-Msg-Id's own; NATS takes visible ASCII, so a value with anything else is
-/// percent-encoded, and so is every value of CloudEvents. Entries that would be `Content-Type` or a command to the
+/// The headers of nats_sink.h except Nats-Msg-Id's own, values by plain_header_value(), those of CloudEvents by
+/// percent_encoded(): NATS takes visible ASCII. Entries that would be `Content-Type` or a command to the
 /// server (`Nats-…`) are left out: what an application notes beside an event does not purge a stream.
 [[nodiscard]] Attributes nats_headers(const Message& message, const EventAttributesOptions& options);
 
