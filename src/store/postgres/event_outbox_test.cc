@@ -1,15 +1,11 @@
-// What the event outbox does on PostgreSQL beyond what every store does: takeovers that race a settle, strict order,
-// uuids, partitions, faults.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// What the event outbox does on PostgreSQL beyond what every store does, when others are at work in the same rows:
+// takeovers that race a settle, locks, strict order, faults. What is about tables is in event_tables_test.cc.
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
 
-#include "store/events.h"
-#include "store/postgres/test_server.h"
+#include "store/postgres/test_events.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -17,68 +13,8 @@ namespace {
 using conformance::must;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
-class PostgresEventsAtWork : public ::testing::Test {
-protected:
-    static constexpr std::int32_t kShards = 4;
-
-    static EventTable table() {
-        EventTable table;
-        table.lane = "events";
-        table.shards = kShards;
-        return table;
-    }
-    std::unique_ptr<EventOutbox> outbox(const EventTable& table) { return must(store_.database().event_outbox(table)); }
-    void add(const std::string& aggregate) {
-        store_.execute("insert into outbox (aggregate_id, event_type, payload) values ('" + aggregate +
-                       "', 'T', '{}')");
-    }
-    static std::vector<EventRow> read(EventOutbox& outbox) {
-        EventRead request;
-        for (std::int32_t shard = 0; shard < kShards; ++shard) request.shards.push_back(shard);
-        request.limit = 1000;
-        request.due_limit = 1000;
-        return must(outbox.read(request)).rows;
-    }
-    static std::vector<std::string> ids(const std::vector<EventRow>& rows) {
-        std::vector<std::string> out;
-        for (const EventRow& row : rows) out.push_back(row.row_id);
-        return out;
-    }
-    static ShardLease lease(EventOutbox& outbox, const std::string& owner, std::int32_t shard) {
-        for (const ShardLease& held : must(outbox.tend(owner, seconds(60))).held) {
-            if (held.shard == shard) return held;
-        }
-        ADD_FAILURE() << owner << " does not hold " << shard;
-        return {};
-    }
-    static EventSettlement settlement(const EventRow& row, ShardLease lease, SettleKind kind = SettleKind::sent) {
-        EventSettlement out;
-        out.row_id = row.row_id;
-        out.aggregate_id = row.message.key;
-        out.lease = lease;
-        out.settlement.id = row.sequence;
-        out.settlement.kind = kind;
-        out.settlement.failures_before = row.message.failures;
-        out.settlement.error = "BROKER_5XX: no";
-        return out;
-    }
-    static EventSettled settle(EventOutbox& outbox, const std::string& owner, const EventSettlement& one) {
-        return must(outbox.settle(owner, std::span(&one, 1))).at(0);
-    }
-    std::string count(const std::string& from) { return store_.value("select count(*) from " + from); }
-    /// Backends of the store that wait for a lock; in a settle: the second of its tries, which waits for longer.
-    static constexpr const char* kWaiting =
-        " from pg_stat_activity where application_name = 'deliverd' and datname = current_database()"
-        " and wait_event_type = 'Lock' and query like '%skip locked%'";
-    static bool someone_waits(PlainConnection& other) {
-        return wait_until([&] { return !other.column(std::string("select pid") + kWaiting).empty(); });
-    }
-
-    PostgresTestStore store_{true};
-    std::unique_ptr<EventOutbox> outbox_ = outbox(table());
-};
+class PostgresEventsAtWork : public PostgresEvents {};
 
 TEST_F(PostgresEventsAtWork, ATakeoverThatIsUnderWayFencesTheSettleThatWaitsForIt) {
     add("a");
@@ -262,163 +198,6 @@ TEST_F(PostgresEventsAtWork, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatI
     EXPECT_EQ(settle(*outbox_, "r", failed), EventSettled::conflict);
     EXPECT_EQ(count("outbox where retry_count = 1"), "1");
     EXPECT_EQ(count("outbox_audit"), "1");
-}
-
-TEST_F(PostgresEventsAtWork, RelaysATableWithUuids) {
-    store_.execute(
-        "create schema shop; create table shop.events (id uuid primary key, aggregatetype varchar(255) not null,"
-        " aggregateid varchar(255) not null, type varchar(255) not null, payload jsonb)");
-    EventTable foreign = table();
-    foreign.lane = "shop";
-    foreign.table = "shop.events";
-    foreign.columns = EventColumns::debezium();
-    const auto shop = outbox(foreign);
-    const std::string first = "0190aaaa-0000-7000-8000-00000000000a";
-    const std::string second = "0190bbbb-0000-7000-8000-00000000000b";
-    store_.execute("insert into shop.events values ('" + first + "', 'order', 'o-1', 'Paid', '{\"a\":1}'), ('" +
-                   second + "', 'order', 'o-1', 'Sent', '{}')");
-    auto rows = read(*shop);
-    ASSERT_EQ(rows.size(), 2U);
-    EXPECT_EQ(rows[0].row_id, first);
-    EXPECT_EQ(rows[0].sequence, 0);
-    EXPECT_EQ(rows[0].message.message_id, first);
-    EXPECT_EQ(rows[0].message.body, "{\"a\": 1}");
-    EXPECT_EQ(rows[0].message.aggregate_type, "order");
-
-    const ShardLease held = lease(*shop, "r", rows[0].shard);
-    EXPECT_EQ(settle(*shop, "r", settlement(rows[0], held, SettleKind::retry)), EventSettled::applied);
-    EXPECT_EQ(count("outbox_audit where outbox_id = 0 and idempotency_key = '" + first + "'"), "1");
-    rows = read(*shop);
-    EXPECT_THAT(ids(rows), ElementsAre(first)) << "due at once, and the other waits";
-    EXPECT_EQ(rows.at(0).message.failures, 1);
-    const std::vector<EventSettlement> batch = {settlement(rows[0], held), settlement(rows[0], held)};
-    EXPECT_THAT(must(shop->settle("r", batch)), ElementsAre(EventSettled::applied, EventSettled::conflict));
-    EXPECT_THAT(ids(read(*shop)), ElementsAre(second));
-    EXPECT_EQ(count("deliverd.event_failures"), "0");
-    EventSettlement wrong = settlement(rows[0], held);
-    wrong.row_id = "7";
-    conformance::expect_refused(shop->settle("r", std::span(&wrong, 1)), "row_id");
-}
-
-TEST_F(PostgresEventsAtWork, GivesPayloadsOfEveryTypeAsTheirText) {
-    for (const std::string type : {"jsonb", "json", "text", "bytea"}) {
-        store_.execute("create table t_" + type +
-                       " (id int primary key, aggregateid uuid, aggregatetype text,"
-                       " type text, payload " +
-                       type + ")");
-        store_.execute("insert into t_" + type +
-                       " values (1, '0190aaaa-0000-7000-8000-00000000000a', 'x', 'T', '{\"a\": 1}')");
-        EventTable foreign = table();
-        foreign.lane = type;
-        foreign.table = "t_" + type;
-        foreign.columns = EventColumns::debezium();
-        const auto rows = read(*outbox(foreign));
-        ASSERT_EQ(rows.size(), 1U);
-        EXPECT_EQ(rows[0].message.body, "{\"a\": 1}") << type;
-        EXPECT_EQ(rows[0].message.key, "0190aaaa-0000-7000-8000-00000000000a");
-        EXPECT_EQ(rows[0].row_id, "1");
-    }
-}
-
-TEST_F(PostgresEventsAtWork, SaysWhichTablesCannotBeRelayed) {
-    store_.execute("create table bad (id text, aggregateid text, aggregatetype text, type text, payload text)");
-    EventTable foreign = table();
-    foreign.table = "bad";
-    foreign.columns = EventColumns::debezium();
-    EventRead request;
-    request.shards = {0};
-    request.limit = 1;
-    const auto refused = outbox(foreign)->read(request);
-    conformance::expect_refused(refused, "neither a number nor a uuid");
-    foreign.table = "nowhere";
-    conformance::expect_refused(outbox(foreign)->read(request), "there is no table public.nowhere");
-}
-
-TEST_F(PostgresEventsAtWork, NoticesATableThatWasChangedWhileItRuns) {
-    add("a");
-    EXPECT_EQ(read(*outbox_).size(), 1U);
-    store_.execute("alter table outbox alter column aggregate_id type text");
-    EXPECT_TRUE(wait_until([&] {
-        EventRead request;
-        request.shards = {0, 1, 2, 3};
-        request.limit = 10;
-        const auto again = outbox_->read(request);
-        return again && again->rows.size() == 1;
-    }));
-}
-
-class PostgresPartitions : public PostgresEventsAtWork {
-protected:
-    /// A partitioned outbox of someone's own, one partition for 100 ids.
-    void SetUp() override {
-        store_.execute(
-            "drop table outbox;"
-            "create table outbox (id bigint not null, aggregate_id text not null, event_type text not null default 'T',"
-            " payload jsonb not null default '{}', created_at timestamptz not null default now(), published_at "
-            "timestamptz,"
-            " published boolean not null default false, event_id uuid not null default gen_random_uuid(),"
-            " metadata jsonb not null default '{}', retry_count int not null default 0, next_attempt_at timestamptz,"
-            " last_error text, dead_at timestamptz, primary key (id)) partition by range (id)");
-        for (int n = 0; n < 4; ++n) {
-            store_.execute("create table part" + std::to_string(n) + " partition of outbox for values from (" +
-                           std::to_string(n * 100) + ") to (" + std::to_string((n + 1) * 100) + ")");
-        }
-        store_.execute("insert into outbox (id, aggregate_id) select n, 'a' || n from generate_series(0, 250) as n");
-    }
-    void publish(const std::string& where) {
-        store_.execute("update outbox set published = true, published_at = now() - interval '8 days' where " + where);
-    }
-    std::string partitions() {
-        return store_.value(
-            "select string_agg(inhrelid::regclass::text, ',' order by inhrelid) from pg_inherits"
-            " where inhparent = 'outbox'::regclass");
-    }
-    std::int64_t remove() { return must(outbox_->remove_published(std::chrono::hours(24 * 7), 1000)); }
-};
-
-TEST_F(PostgresPartitions, AreReadAndSettled) {
-    const auto rows = read(*outbox_);
-    ASSERT_EQ(rows.size(), 251U);
-    EXPECT_EQ(settle(*outbox_, "r", settlement(rows[150], lease(*outbox_, "r", rows[150].shard))),
-              EventSettled::applied);
-    EXPECT_EQ(count("part1 where published"), "1");
-}
-
-TEST_F(PostgresPartitions, AreDroppedWhenAllOfOneWasPublishedLongAgo) {
-    publish("id < 100");
-    EXPECT_EQ(remove(), 100);
-    EXPECT_EQ(partitions(), "part1,part2,part3");
-    EXPECT_EQ(remove(), 0);
-    EXPECT_EQ(count("outbox"), "151");
-}
-
-TEST_F(PostgresPartitions, StayWhileSomethingInThemIsOpenDeadOrYoung) {
-    publish("id < 200 and id <> 50");
-    store_.execute("update outbox set published_at = now() where id = 150");
-    store_.execute("update outbox set dead_at = now() where id = 50");
-    EXPECT_EQ(remove(), 198) << "row by row";
-    EXPECT_EQ(partitions(), "part0,part1,part2,part3");
-    EXPECT_EQ(count("outbox where id in (50, 150)"), "2");
-}
-
-TEST_F(PostgresPartitions, TheOneThatIsWrittenToIsNotDropped) {
-    publish("true");
-    EXPECT_EQ(remove(), 100);
-    EXPECT_EQ(remove(), 100);
-    EXPECT_EQ(partitions(), "part2,part3") << "the empty one is for what is to come";
-    EXPECT_EQ(remove(), 51) << "row by row";
-    EXPECT_EQ(partitions(), "part2,part3");
-    store_.execute("insert into outbox (id, aggregate_id) values (251, 'x')");
-}
-
-TEST_F(PostgresPartitions, AreLeftAloneWhileSomeoneUsesThem) {
-    publish("id < 100");
-    PlainConnection other(store_.server().conninfo());
-    other.column("begin");
-    other.column("select count(*) from outbox");
-    EXPECT_EQ(remove(), 100) << "the rows go one by one";
-    EXPECT_EQ(partitions(), "part0,part1,part2,part3");
-    other.column("rollback");
 }
 
 }  // namespace
