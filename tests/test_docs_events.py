@@ -155,22 +155,30 @@ def test_the_states_are_those_told(store, programs, receiver, tmp_path):
     assert dead["dead_at"] is not None and dead["last_error"]
 
 
-def test_lowering_the_number_of_shards_as_told(postgres, programs, receiver, tmp_path):
-    """Stop all, delete the lane's rows from deliverd.shards, start with the new number."""
+@pytest.mark.parametrize("before, after", [(8, 64), (64, 8)], ids=["more", "fewer"])
+def test_changing_the_number_of_shards_as_told(store, programs, receiver, tmp_path, before, after):
+    """A rolling restart: who has the new number waits until the last one with the old number has ended."""
     always_ok(receiver)
     sink = {"type": "http", "url": receiver.url}
 
     def relay(shards):
-        return start_relay(programs, events_config(tmp_path, postgres, sink, lane={"shards": shards}))
+        return start_relay(programs, events_config(tmp_path, store, sink, lane={"shards": shards}))
 
-    first = relay(64)
-    wait_for_state(postgres, write(postgres), "published")
-    first.terminate()
-    assert first.wait() == 0
-    refused = relay(8)
-    refused.wait_for_stderr("the lane events has 64 shards already")
-    refused.end()
-    postgres.query("DELETE FROM deliverd.shards WHERE lane = 'events'")
-    relay(8)
-    wait_for_state(postgres, write(postgres), "published")
-    assert postgres.query("SELECT count(*) AS n FROM deliverd.shards WHERE lane = 'events'") == [{"n": 8}]
+    def numbers():
+        table = "deliverd.shards" if store.kind == "postgres" else "deliverd_shards"
+        return store.query(f"SELECT count(*) AS n FROM {table} WHERE lane = 'events'")[0]["n"]
+
+    old = relay(before)
+    wait_for_state(store, write(store), "published")
+    new = [relay(after), relay(after)]
+    for waiting in new:
+        waiting.wait_for_stderr(f"the lane events is relayed with {before} shards")
+    wait_for_state(store, write(store), "published")
+    assert numbers() == before, "the old one does the work"
+    old.terminate()
+    assert old.wait() == 0
+    wait_for_state(store, write(store), "published")
+    assert numbers() == after
+    for ended in new:
+        ended.terminate()
+        assert ended.wait() == 0

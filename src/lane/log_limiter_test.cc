@@ -17,5 +17,18 @@ TEST(LogLimiter, LetsSomeThroughASecondAndCountsTheRest) {
     EXPECT_EQ(limiter.admit(start + 1s), 0U);
 }
 
+TEST(RepeatLimiter, TellsWhatIsNewAtOnceAndWhatLastsOnceAMinute) {
+    RepeatLimiter limiter;
+    const Instant start{};  // also where a clock begins
+    EXPECT_EQ(limiter.admit(start, "down"), 0U);
+    EXPECT_EQ(limiter.admit(start + 1s, "down"), std::nullopt);
+    EXPECT_EQ(limiter.admit(start + 59s, "down"), std::nullopt);
+    EXPECT_EQ(limiter.admit(start + 60s, "down"), 2U);
+    EXPECT_EQ(limiter.admit(start + 61s, "down"), std::nullopt);
+    EXPECT_EQ(limiter.admit(start + 62s, "full"), 1U);
+    EXPECT_EQ(limiter.admit(start + 63s, "full"), std::nullopt);
+    EXPECT_EQ(limiter.admit(start + 64s, "down"), 1U);
+}
+
 }  // namespace
 }  // namespace deliverd::lane

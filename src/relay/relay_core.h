@@ -139,6 +139,7 @@ private:
     std::optional<lane::Throttle> throttle_;
     lane::LogLimiter failure_lines_;
     lane::LogLimiter database_lines_;
+    lane::RepeatLimiter other_shards_lines_;
     lane::LaneTotals totals_;
     lane::QueueDepth in_hand_depth_{"in_hand"};
     lane::QueueDepth settling_depth_{"settling"};

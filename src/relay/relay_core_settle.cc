@@ -95,7 +95,9 @@ void RelayCore::abandon() {
 void RelayCore::database_failed(Instant now, std::string_view operation, const Error& error, std::size_t rows) {
     ++totals_.database_errors;
     observer_.on_flush(error.code == "db_timeout" ? Reason::db_timeout : Reason::db_error, rows == 0 ? 1 : rows);
-    const std::optional<std::uint64_t> left_out = database_lines_.admit(now);
+    // Until the others have ended, however long that takes, each tend is answered so.
+    const std::optional<std::uint64_t> left_out =
+        error.code == store::kOtherShards ? other_shards_lines_.admit(now, error.message) : database_lines_.admit(now);
     if (!left_out) return;
     log_.warn("database call failed", {{"lane", options_.name},
                                        {"operation", operation},

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "lane/testing/fakes.h"
 #include "relay/testing/fake_events.h"
 
 namespace deliverd::relay {
@@ -50,12 +53,16 @@ protected:
         const auto settlements = core_->begin_settle(now_);
         core_->end_settle(now_, table_.settle("r", settlements));
     }
+    [[nodiscard]] std::size_t lines_with(std::string_view text) const {
+        return static_cast<std::size_t>(std::ranges::count_if(
+            log_.lines, [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+    }
     static Outcome delivered() { return {.kind = OutcomeKind::delivered}; }
 
     Instant now_ = Instant(std::chrono::hours(1));
     FakeEvents table_{{.shards = 2}, [this] { return now_.time_since_epoch(); }};
     lane::Observer observer_;
-    NullLog log_;
+    lane::RecordingLog log_;
     std::optional<RelayCore> core_;
     std::vector<const Message*> batch_;
     std::map<std::int64_t, const Message*> messages_;
@@ -71,6 +78,26 @@ TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(6)));
     EXPECT_THAT(send(), ElementsAre(1));
     EXPECT_EQ(batch_.front()->topic, "t.happened");
+}
+
+TEST_F(RelayCoreTest, WhileOthersHaveAnotherNumberOfShardsItAsksOnAndSaysSoOnceAMinute) {
+    table_.add("a");
+    const auto refused = [](const char* why) -> Result<store::ShardShare> {
+        return retryable(std::string(store::kOtherShards), why);
+    };
+    const Instant start = now_;
+    for (; now_ < start + std::chrono::seconds(90); now_ = core_->next_tend()) {
+        core_->tended(now_, now_, refused("two others"));
+        EXPECT_FALSE(core_->begin_look(now_).has_value());
+        EXPECT_GT(core_->next_tend(), now_);
+        EXPECT_LE(core_->next_tend(), now_ + std::chrono::seconds(1));
+    }
+    EXPECT_EQ(lines_with("two others"), 2U);
+    core_->tended(now_, now_, refused("one other"));
+    EXPECT_EQ(lines_with("one other"), 1U) << "something changed";
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    EXPECT_THAT(send(), ElementsAre(1));
 }
 
 TEST_F(RelayCoreTest, WhatALookBringsOfAShardThatWasGivenUpMeanwhileIsNotTaken) {

@@ -162,4 +162,12 @@ std::int32_t shard_share(std::int32_t shards, std::int32_t relays, std::int32_t 
     return shards / relays + (rank < shards % relays ? 1 : 0);
 }
 
+Failure other_shards(const std::string& lane, std::int32_t shards, const StoredShards& stored) {
+    return retryable(std::string(kOtherShards),
+                     "the lane " + lane + " is relayed with " + std::to_string(stored.count) +
+                         " shards (other relays that are alive: " + std::to_string(stored.others) +
+                         "), but shards is " + std::to_string(shards) +
+                         " here: waiting until they have ended; stop them, or use the same number for all");
+}
+
 }  // namespace deliverd::store

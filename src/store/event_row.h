@@ -29,4 +29,16 @@ inline constexpr std::int32_t kMaxShards = 1024;
 /// How many of `shards` are those of the relay that is number `rank` (from 0) of `relays` in the order of their names.
 [[nodiscard]] std::int32_t shard_share(std::int32_t shards, std::int32_t relays, std::int32_t rank);
 
+/// How many shards a lane has in the database, and who else counts on that number.
+struct StoredShards {
+    std::int64_t count = 0;
+    std::int64_t last = -1;   // the highest number of one
+    std::int64_t others = 0;  // relays that are alive, the asking one not counted
+
+    [[nodiscard]] bool fits(std::int32_t shards) const { return count == shards && last == shards - 1; }
+};
+
+/// kOtherShards, with what to do.
+[[nodiscard]] Failure other_shards(const std::string& lane, std::int32_t shards, const StoredShards& stored);
+
 }  // namespace deliverd::store

@@ -149,6 +149,9 @@ struct ShardShare {
     std::int32_t share = 0;
 };
 
+/// Code of a failed tend(): the relays that are alive have another number of shards.
+inline constexpr std::string_view kOtherShards = "other_shards";
+
 /// Ends its waiting when it is destroyed, within a second.
 class EventListener {
 public:
@@ -171,6 +174,9 @@ public:
     /// A heartbeat: this relay and its shards live for another `lease`; shards that nobody holds, or whose lease has
     /// run out, are taken up to the share. Relays that have been dead for long are forgotten. Waits for nobody's lock
     /// longer than the store's lock timeout.
+    /// Where the lane was relayed with another number of shards until now: `kOtherShards`, retryable, and nothing
+    /// changed, while another relay is alive, because two numbers at once would give an aggregate to two relays. When
+    /// nobody is, the lane has this number from here on; tokens grow on, so that what was begun before is fenced.
     virtual Result<ShardShare> tend(std::string_view owner, Duration lease) = 0;
 
     /// Gives shards back, those that are still the owner's with that token: free for the next to tend.

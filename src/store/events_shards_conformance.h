@@ -264,16 +264,6 @@ TEST_P(EventShardsConformance, LanesDoNotShareShards) {
     EXPECT_EQ(tend("a").size(), 8U) << "a leave is of one lane";
 }
 
-TEST_P(EventShardsConformance, MoreShardsAreAddedAndFewerAreRefused) {
-    tend("r");
-    EventTable more = table();
-    more.shards = 12;
-    EXPECT_EQ(must(outbox(more)->tend("r", kLease)).held.size(), 12U);
-    const auto fewer = outbox_->tend("r", kLease);
-    expect_refused(fewer, "shards");
-    EXPECT_EQ(count(GetParam().shards), "12");
-}
-
 TEST_P(EventShardsConformance, RefusesWhatNoRelayIsCalled) {
     expect_refused(outbox_->tend("", kLease), "owner");
     expect_refused(outbox_->tend("r", Duration::zero()), "lease");

@@ -1,5 +1,6 @@
 #include "store/database_conformance.h"
 #include "store/events_conformance.h"
+#include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
 #include "store/events_table_conformance.h"
 #include "store/lease_conformance.h"
@@ -22,6 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, OrdersHoldingConformance, ::testing::Values(k
 const EventsKind kEvents{kPostgres, "deliverd.shards", "deliverd.relays", "deliverd.event_failures"};
 INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventShardsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, EventReshardingConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));

@@ -12,21 +12,43 @@
 namespace deliverd::store::postgres {
 namespace {
 
-// All take the lane first. Nothing happens while there are more shards than this relay knows of: a relay with another
-// number of them would take a row for one of another shard.
+// All take the lane first.
 
-/// … and the number of shards.
-const Statement kMake{"shards_make",
-                      "insert into deliverd.shards (lane, shard, owner, token, expires_at)"
-                      " select $1::text, n, null, 0, '-infinity' from generate_series(0, $2::int - 1) as n"
-                      " where not exists (select from deliverd.shards s where s.lane = $1::text and s.shard = n)"
-                      " on conflict (lane, shard) do nothing"};
+// Who tends shares a lock of the lane with the others; who changes the number of its shards has it alone. Settling does
+// without: the rows of its leases are locked.
+#define DELIVERD_LANE_KEY "hashtextextended('deliverd.shards ' || $1::text, 0)"
+const Statement kShareLane{"shards_share_lane", "select pg_advisory_xact_lock_shared(" DELIVERD_LANE_KEY ")"};
+const Statement kLockLane{"shards_lock_lane", "select pg_advisory_xact_lock(" DELIVERD_LANE_KEY ")"};
+#undef DELIVERD_LANE_KEY
+
+// Nothing happens while the lane has another number of shards than this relay: to a relay with another number a row is
+// one of another shard.
+#define DELIVERD_FITS \
+    "(select count(*) = $2::int and max(x.shard) = $2::int - 1 from deliverd.shards x where x.lane = $1::text)"
+
+/// … number of shards, owner. One statement: what it decides is of one moment. Rows are locked in the order of the
+/// shards, as settle() does it.
+const Statement kRemake{"shards_remake",
+                        "with stored as materialized (select coalesce(max(token), 0) as token from deliverd.shards"
+                        "  where lane = $1::text having not " DELIVERD_FITS
+                        "   and not exists (select from deliverd.relays"
+                        "    where lane = $1::text and owner <> $3::text and expires_at > now())),"
+                        " old as materialized (select s.shard, stored.token from stored"
+                        "  join deliverd.shards s on s.lane = $1::text order by s.shard for update of s),"
+                        " gone as (delete from deliverd.shards s using old"
+                        "  where s.lane = $1::text and s.shard = old.shard and old.shard >= $2::int),"
+                        " kept as (update deliverd.shards s set owner = null, token = old.token,"
+                        "  expires_at = '-infinity' from old"
+                        "  where s.lane = $1::text and s.shard = old.shard and old.shard < $2::int)"
+                        " insert into deliverd.shards (lane, shard, owner, token, expires_at)"
+                        " select $1::text, n, null, stored.token, '-infinity'"
+                        " from stored, generate_series(0, $2::int - 1) as n"
+                        " where not exists (select from old where old.shard = n)"};
 
 /// … number of shards, owner, lease in seconds.
 const Statement kBeat{"shards_beat",
                       "insert into deliverd.relays as r (lane, owner, expires_at)"
-                      " select $1::text, $3::text, now() + $4::float8 * interval '1 second' where not exists"
-                      "  (select from deliverd.shards s where s.lane = $1::text and s.shard >= $2::int)"
+                      " select $1::text, $3::text, now() + $4::float8 * interval '1 second' where " DELIVERD_FITS
                       " on conflict (lane, owner) do update set expires_at = excluded.expires_at"};
 
 /// … and seconds. Waits for nobody: the next heartbeat comes soon.
@@ -39,8 +61,7 @@ const Statement kForget{"shards_forget",
 /// … number of shards, owner, lease in seconds. In the order of the shards, as settle() locks them.
 const Statement kRenew{"shards_renew",
                        "with mine as materialized (select s.shard from deliverd.shards s"
-                       "  where s.lane = $1::text and s.owner = $3::text and not exists"
-                       "   (select from deliverd.shards x where x.lane = $1::text and x.shard >= $2::int)"
+                       "  where s.lane = $1::text and s.owner = $3::text and " DELIVERD_FITS
                        "  order by s.shard for no key update)"
                        " update deliverd.shards s set expires_at = now() + $4::float8 * interval '1 second'"
                        " from mine where s.lane = $1::text and s.shard = mine.shard"};
@@ -58,8 +79,7 @@ const Statement kTake{"shards_take",
                       "   (where owner collate \"C\" < $3::text collate \"C\"))::int as place"
                       "  from deliverd.relays where lane = $1::text and expires_at > now()),"
                       " free as materialized (select s.shard from deliverd.shards s"
-                      "  where s.lane = $1::text and (s.owner is null or s.expires_at <= now()) and not exists"
-                      "   (select from deliverd.shards x where x.lane = $1::text and x.shard >= $2::int)"
+                      "  where s.lane = $1::text and (s.owner is null or s.expires_at <= now()) and " DELIVERD_FITS
                       "  order by s.shard"
                       "  limit (select greatest(0, $2::int / greatest(relays, 1)"
                       "    + case when place < $2::int % greatest(relays, 1) then 1 else 0 end"
@@ -75,9 +95,13 @@ const Statement kHeld{"shards_held",
                       "select shard, token from deliverd.shards where lane = $1::text and owner = $2::text"
                       " order by shard"};
 
-/// … and the number of shards.
-const Statement kTooMany{"shards_too_many",
-                         "select count(*)::int from deliverd.shards where lane = $1::text and shard >= $2::int"};
+#undef DELIVERD_FITS
+
+/// … and the owner: how many shards there are, the last of them, other relays that are alive.
+const Statement kStored{"shards_stored",
+                        "select count(*), coalesce(max(shard), -1)::bigint, (select count(*) from deliverd.relays"
+                        "  where lane = $1::text and owner <> $2::text and expires_at > now())"
+                        " from deliverd.shards where lane = $1::text"};
 
 /// … owner, shards, tokens.
 const Statement kRelease{"shards_release",
@@ -109,42 +133,56 @@ Result<void> check_owner(std::string_view owner) {
     return client::check_text("owner", owner);
 }
 
-/// One transaction, and a durable one: a lease that a crash of the server forgot could be taken by another while the
-/// relay still counts on it. It is one commit every few seconds.
 Result<ShardShare> EventShards::tend(std::string_view owner, Duration lease) {
     if (auto ok = check_owner(owner); !ok) return Failure(std::move(ok.error()));
     const double seconds = to_seconds(lease);
     if (seconds <= 0 || seconds > client::kMaxLeaseSeconds) {
         return permanent("bad_argument", "lease must be longer than nothing and at most 31 years");
     }
-    Params lane_shards;
-    lane_shards.text(lane_).int32(shards_);
-    Params all;
-    all.text(lane_).int32(shards_).text(owner).float64(seconds);
-    Params forget;
-    forget.text(lane_).float64(seconds * kForgetAfterLeases);
-    Params lane_owner;
-    lane_owner.text(lane_).text(owner);
     auto connection = pool_.borrow();
     if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {Step{&kMake, &lane_shards},    Step{&kBeat, &all},       Step{&kForget, &forget},
-                              Step{&kRenew, &all},           Step{&kTake, &all},       Step{&kTooMany, &lane_shards},
-                              Step{&kStanding, &lane_owner}, Step{&kHeld, &lane_owner}};
-    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
+    auto tended = try_tend(**connection, owner, seconds, false);
+    if (tended && !tended->stored.fits(shards_) && tended->stored.others == 0) {
+        tended = try_tend(**connection, owner, seconds, true);
+    }
+    if (!tended) return Failure(std::move(tended.error()));
+    if (!tended->stored.fits(shards_)) return other_shards(lane_, shards_, tended->stored);
+    return std::move(tended->share);
+}
+
+/// Durable: a lease that a crash of the server forgot could be taken by another while the relay still counts on it. It
+/// is one commit every few seconds.
+Result<EventShards::Tended> EventShards::try_tend(Connection& connection, std::string_view owner, double lease_seconds,
+                                                  bool remake) {
+    Params lane;
+    lane.text(lane_);
+    Params remade;
+    remade.text(lane_).int32(shards_).text(owner);
+    Params all;
+    all.text(lane_).int32(shards_).text(owner).float64(lease_seconds);
+    Params forget;
+    forget.text(lane_).float64(lease_seconds * kForgetAfterLeases);
+    Params lane_owner;
+    lane_owner.text(lane_).text(owner);
+    std::vector<Step> steps = {Step{remake ? &kLockLane : &kShareLane, &lane}};
+    if (remake) steps.push_back(Step{&kRemake, &remade});
+    for (const Step& step : {Step{&kBeat, &all}, Step{&kForget, &forget}, Step{&kRenew, &all}, Step{&kTake, &all},
+                             Step{&kStored, &lane_owner}, Step{&kStanding, &lane_owner}, Step{&kHeld, &lane_owner}}) {
+        steps.push_back(step);
+    }
+    auto results = connection.run(steps, Effect::write, connection.statement_deadline());
     if (!results) return Failure(std::move(results.error()));
-    if (const int more = int32_at((*results)[5].get(), 0, 0); more > 0) {
-        return permanent("bad_argument", "the lane " + lane_ + " has " + std::to_string(shards_ + more) +
-                                             " shards already: set shards to that, or stop all its relays and run "
-                                             "`delete from deliverd.shards where lane = '…'` for fewer");
-    }
-    ShardShare share;
-    share.relays = int32_at((*results)[6].get(), 0, 0);
-    share.share = shard_share(shards_, share.relays, int32_at((*results)[6].get(), 0, 1));
-    const PGresult* held = (*results)[7].get();
+    const std::span<const PgResult> answers = std::span(*results).last(3);
+    Tended tended;
+    tended.stored = {int64_at(answers[0].get(), 0, 0), int64_at(answers[0].get(), 0, 1),
+                     int64_at(answers[0].get(), 0, 2)};
+    tended.share.relays = int32_at(answers[1].get(), 0, 0);
+    tended.share.share = shard_share(shards_, tended.share.relays, int32_at(answers[1].get(), 0, 1));
+    const PGresult* held = answers[2].get();
     for (int row = 0; row < PQntuples(held); ++row) {
-        share.held.push_back(ShardLease{int32_at(held, row, 0), int64_at(held, row, 1)});
+        tended.share.held.push_back(ShardLease{int32_at(held, row, 0), int64_at(held, row, 1)});
     }
-    return share;
+    return tended;
 }
 
 Result<void> EventShards::release(std::string_view owner, std::span<const ShardLease> leases) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/event_row.h"
 #include "store/events.h"
 #include "store/postgres/pool.h"
 
@@ -26,6 +27,14 @@ public:
     Result<void> set_asleep(std::string_view owner, bool asleep);
 
 private:
+    /// What one try to tend found.
+    struct Tended {
+        StoredShards stored;
+        ShardShare share;  // only where the number fits
+    };
+    /// One transaction. `remake`: the lane gets this relay's number of shards if nobody else is alive.
+    Result<Tended> try_tend(Connection& connection, std::string_view owner, double lease_seconds, bool remake);
+
     Pool& pool_;
     const std::string lane_;
     const std::int32_t shards_;

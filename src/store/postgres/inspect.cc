@@ -39,7 +39,7 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
         "with needed_table (nspname, relname, privileges) as (values"
         "  ('deliverd'::name, 'migrations'::name, '{select}'::text[]),"
         "  ('deliverd', 'leases', '{select,insert,update}'), ('deliverd', 'chores', '{select,insert,update}'),"
-        "  ('deliverd', 'shards', '{select,insert,update}'), ('deliverd', 'relays', '{select,insert,update,delete}'),"
+        "  ('deliverd', 'shards', '{select,insert,update,delete}'), ('deliverd', 'relays', '{select,insert,update,delete}'),"
         "  ('deliverd', 'event_failures', '{select,insert,update,delete}'),"
         "  ($1::name, 'outbox_memory', '{select,insert,update}'), ($1::name, 'outbox_audit', '{select,insert}'),"
         "  ($1::name, 'outbox_orders', '{select,insert,update}'),"

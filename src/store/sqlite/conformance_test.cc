@@ -1,5 +1,6 @@
 #include "store/database_conformance.h"
 #include "store/events_conformance.h"
+#include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
 #include "store/events_table_conformance.h"
 #include "store/lease_conformance.h"
@@ -24,6 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
 const EventsKind kEvents{kSqlite, "deliverd_shards", "deliverd_relays", "deliverd_event_failures"};
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventShardsConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, EventReshardingConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventTableConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),

@@ -14,14 +14,22 @@ namespace {
 #define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 #define DELIVERD_NOW_AND(modifier) "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', " modifier ")"
 
-/// 1 lane.
-constexpr std::string_view kStored = "select count(*) from deliverd_shards where lane = ?1";
+/// 1 lane, 2 owner: how many shards there are, the last of them, other relays that are alive.
+constexpr std::string_view kStored =
+    "select count(*), coalesce(max(shard), -1), (select count(*) from deliverd_relays where lane = ?1 and owner <> ?2"
+    " and expires_at > " DELIVERD_NOW ") from deliverd_shards where lane = ?1";
 
+/// 1 lane. Tokens go on above the highest.
+constexpr std::string_view kFreeAll =
+    "update deliverd_shards set owner = null, expires_at = " DELIVERD_NOW
+    ", token = (select max(token) from deliverd_shards where lane = ?1) where lane = ?1";
 /// 1 lane, 2 how many there are to be.
 constexpr std::string_view kMake =
     "with recursive n (shard) as (select 0 union all select shard + 1 from n where shard + 1 < ?2)"
-    " insert into deliverd_shards (lane, shard, owner, token, expires_at)"
-    " select ?1, shard, null, 0, " DELIVERD_NOW " from n where true on conflict (lane, shard) do nothing";
+    " insert into deliverd_shards (lane, shard, owner, token, expires_at) select ?1, shard, null,"
+    " coalesce((select max(token) from deliverd_shards where lane = ?1), 0), " DELIVERD_NOW
+    " from n where true on conflict (lane, shard) do nothing";
+constexpr std::string_view kDropRest = "delete from deliverd_shards where lane = ?1 and shard >= ?2";
 
 /// 1 lane, 2 how long ago, as a modifier.
 constexpr std::string_view kForget =
@@ -73,24 +81,25 @@ Result<void> run(Handle& handle, std::string_view sql, Bind bind) {
     return (*statement)->run();
 }
 
-Result<void> make_shards(Handle& handle, const EventTable& table) {
+/// The lane gets this number of shards, unless it has it or others count on another one.
+Result<void> make_shards(Handle& handle, const EventTable& table, std::string_view owner) {
+    const std::string_view lane = table.lane;
     auto statement = handle.prepared(kStored);
     if (!statement) return Failure(std::move(statement.error()));
-    std::int64_t stored = 0;
-    auto counted = each_row((*statement)->bind(1, std::string_view(table.lane)),
-                            [&](const SqliteStatement& row) { stored = row.integer(0); });
-    if (!counted) return counted;
-    if (stored > table.shards) {
-        return permanent("bad_argument", "shards is " + std::to_string(table.shards) + ", but lane " + table.lane +
-                                             " has " + std::to_string(stored) +
-                                             ": fewer would give an aggregate to two relays while some still know "
-                                             "the old number; set it back, or stop all relays and delete the lane's "
-                                             "rows of deliverd_shards");
-    }
-    if (stored == table.shards) return {};
-    return run(handle, kMake, [&](SqliteStatement& s) {
-        s.bind(1, std::string_view(table.lane)).bind(2, std::int64_t{table.shards});
+    StoredShards stored;
+    auto counted = each_row((*statement)->bind(1, lane).bind(2, owner), [&](const SqliteStatement& row) {
+        stored = {row.integer(0), row.integer(1), row.integer(2)};
     });
+    if (!counted) return counted;
+    if (stored.fits(table.shards)) return {};
+    if (stored.others > 0) return other_shards(table.lane, table.shards, stored);
+    auto freed = run(handle, kFreeAll, [&](SqliteStatement& s) { s.bind(1, lane); });
+    if (!freed) return freed;
+    for (const std::string_view sql : {kMake, kDropRest}) {
+        auto done = run(handle, sql, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, std::int64_t{table.shards}); });
+        if (!done) return done;
+    }
+    return {};
 }
 
 /// The owner's heartbeat among the relays; answers its share, without shards.
@@ -130,7 +139,7 @@ Result<std::vector<ShardLease>> held_shards(Handle& handle, std::string_view lan
 
 Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::string_view owner, Duration lease) {
     const std::string_view lane = table.lane;
-    if (auto made = make_shards(handle, table); !made) return Failure(std::move(made.error()));
+    if (auto made = make_shards(handle, table, owner); !made) return Failure(std::move(made.error()));
     auto share = count_relays(handle, table, owner, lease);
     if (!share) return share;
     const std::string ahead = time_ahead(to_seconds(lease));
