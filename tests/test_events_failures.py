@@ -9,8 +9,10 @@ from harness.event_lanes import (add_stream, always_ok, delete_stream, events_co
                                  wait_for_state, write)
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
+from harness.postgres import free_port
 from harness.rabbitmq import MAX_MESSAGE_BYTES, RabbitServer
 from harness.receiver import Answer, Receiver
+from harness.service import Service
 from harness.stores import audit
 from harness.waiting import wait_for
 
@@ -254,10 +256,15 @@ def test_while_a_broker_is_away_nothing_is_counted(postgres, programs, tmp_path,
     later = make()
     try:
         ids = [write(postgres, f"order-{number % 2}", payload=str(number)) for number in range(6)]
-        running = start_relay(programs, events_config(tmp_path, postgres, later.sink,
-                                                      lane=quick(retry={"max": 2, "base_seconds": 0.05})))
-        running.wait_for_stderr("nothing can be sent: waiting")
-        wait_for(lambda: running.stderr.count("nothing can be sent: waiting") >= 3, 60, lambda: running.stderr)
+        port = free_port()
+        config = events_config(tmp_path, postgres, later.sink, server={"port": port},
+                               lane=quick(retry={"max": 2, "base_seconds": 0.05}))
+        service = Service(programs, config, port, until_ready=False)
+        service.process.wait_for_stderr("nothing can be sent: waiting")
+        heads = 2  # of the two aggregates: what is tried in each turn
+        wait_for(lambda: service.total(r'^sink_send_seconds_count{lane="events",outcome="retryable"}') >= 5 * heads, 60,
+                 lambda: service.process.stderr)
+        assert service.process.stderr.count("nothing can be sent: waiting") == 1, "once a minute"
         for event in ids:
             assert (state(postgres, event), row(postgres, event)["retry_count"]) == ("open", 0)
         assert audit(postgres) == []

@@ -49,7 +49,7 @@ TEST_F(NotAttempted, CostsNoAttemptHoweverLongItLasts) {
     EXPECT_GT(lane.totals().put_off, 0U);
     // Twice a pause and no more: parallelism, and a look whether it is over.
     EXPECT_LE(sink.sends().size(), 2U * static_cast<std::size_t>(10min / SendStage::kPauseWhenNotAttempted + 1));
-    EXPECT_THAT(log.lines, Contains(HasSubstr("TOKEN_UNREADABLE: no file")));
+    EXPECT_THAT(log.lines, Contains(HasSubstr("TOKEN_UNREADABLE: no file")).Times(11)) << "at first, and once a minute";
     for (const auto& [id, row] : fake.rows()) {
         EXPECT_EQ(row.status, "pending") << id;
         EXPECT_EQ(row.failures, 0) << id;

@@ -90,9 +90,10 @@ void SendStage::put_off(store::Claimed row, const Outcome& outcome) {
     leading_.push_back(std::move(row));
     shared_.tally.add(&LaneTotals::put_off, 1);
     const Instant now = shared_.clock.now();
-    if (now >= put_off_until_) {
-        shared_.log.error("nothing can be sent: waiting",
-                          {{"lane", shared_.options.name}, {"error", describe_failure(outcome)}});
+    if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
+        shared_.log.error(
+            "nothing can be sent: waiting",
+            {{"lane", shared_.options.name}, {"error", describe_failure(outcome)}, {"lines_left_out", *left_out}});
     }
     put_off_until_ = now + kPauseWhenNotAttempted;
     shared_.paused_until = std::max(shared_.paused_until.load(), put_off_until_.time_since_epoch());

@@ -86,6 +86,7 @@ private:
     std::optional<Throttle> throttle_;  // where the lane has one
     Instant put_off_until_{};
     LogLimiter failure_lines_;
+    RepeatLimiter put_off_lines_;
     QueueDepth depth_{"claimed"};
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet

@@ -340,9 +340,10 @@ void RelayCore::put_back(Held& held) {
 void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
     put_back(held);
     ++totals_.put_off;
-    if (!paused(now)) {
-        log_.error("nothing can be sent: waiting",
-                   {{"lane", options_.name}, {"error", lane::describe_failure(outcome)}});
+    if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
+        log_.error(
+            "nothing can be sent: waiting",
+            {{"lane", options_.name}, {"error", lane::describe_failure(outcome)}, {"lines_left_out", *left_out}});
     }
     const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
     paused_until_ = std::max(paused_until_, now + pause);

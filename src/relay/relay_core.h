@@ -140,6 +140,7 @@ private:
     lane::LogLimiter failure_lines_;
     lane::LogLimiter database_lines_;
     lane::RepeatLimiter other_shards_lines_;
+    lane::RepeatLimiter put_off_lines_;
     lane::LaneTotals totals_;
     lane::QueueDepth in_hand_depth_{"in_hand"};
     lane::QueueDepth settling_depth_{"settling"};

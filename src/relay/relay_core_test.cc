@@ -164,6 +164,28 @@ TEST_F(RelayCoreTest, WhatCouldNotBeTriedIsNotCountedAndEverythingPauses) {
     EXPECT_EQ(table_.rows().at(1).failures, 0);
 }
 
+TEST_F(RelayCoreTest, ThatNothingCanBeSentIsSaidOnceAMinute) {
+    RelayOptions options;
+    options.lease = std::chrono::hours(1);
+    make(options);
+    for (const char* aggregate : {"a", "b", "c"}) table_.add(aggregate);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    look();
+    const auto fail_all = [&](const char* code) {
+        for (const std::int64_t id : send()) {
+            answer(id, {.kind = OutcomeKind::retryable, .code = code, .detail = "no answer", .not_attempted = true});
+        }
+        now_ += RelayCore::kPauseWhenNotAttempted;
+    };
+    const Instant start = now_;
+    while (now_ < start + std::chrono::seconds(90)) fail_all("BROKER_UNREACHABLE");
+    EXPECT_EQ(core_->totals().put_off, 270U);
+    EXPECT_EQ(lines_with("nothing can be sent: waiting"), 2U);
+    EXPECT_EQ(lines_with("BROKER_UNREACHABLE: no answer"), 2U);
+    fail_all("TOKEN_UNREADABLE");
+    EXPECT_EQ(lines_with("TOKEN_UNREADABLE"), 1U) << "something else";
+}
+
 TEST_F(RelayCoreTest, AFailingAggregateWaitsAndGoesOnInOrder) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
