@@ -12,6 +12,7 @@ namespace deliverd::store::postgres {
 namespace {
 
 constexpr const char* kLowestNumber = "-9223372036854775808";
+constexpr std::string_view kQueryCanceled = "57014";
 constexpr const char* kLowestUuid = "00000000-0000-0000-0000-000000000000";
 
 /// After this id, rows to look at, age in seconds, rows to delete. Answers how many were deleted, the last id looked
@@ -69,7 +70,8 @@ Result<std::int64_t> EventCleanup::remove(Connection& connection, const EventSha
                                           std::int32_t limit) {
     if (columns_.published.empty() || columns_.published_at.empty()) return 0;
     const IdKind ids = id_kind(shape, columns_);
-    if (shape.range_partitioned && ids == IdKind::number) {
+    if (shape.range_partitioned && ids == IdKind::number &&
+        std::chrono::steady_clock::now() >= partitions_again_.load()) {
         auto dropped = drop_partition(connection, age);
         if (!dropped || *dropped > 0) return dropped;
     }
@@ -81,6 +83,10 @@ Result<std::int64_t> EventCleanup::drop_partition(Connection& connection, Durati
     find.text(place_.quoted_name()).text(columns_.id).text(columns_.published).text(columns_.published_at);
     find.float64(age_seconds(age));
     auto found = connection.run(Step{&kFindPartition, &find}, Effect::read, connection.statement_deadline());
+    if (!found && connection.usable() && connection.refused_with() == kQueryCanceled) {
+        partitions_again_ = std::chrono::steady_clock::now() + kPartitionPause;
+        return 0;
+    }
     if (!found) return Failure(std::move(found.error()));
     if (PQntuples(found->get()) == 0) return 0;
     Params brief;

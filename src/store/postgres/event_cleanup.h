@@ -1,6 +1,8 @@
 // Deleting what was published long ago, a little at a time.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -19,6 +21,8 @@ inline constexpr int kCleanupLooks = 40;
 /// How long dropping a partition may wait for others, who wait behind it, and take in all.
 inline constexpr const char* kDropLockTimeout = "100ms";
 inline constexpr const char* kDropStatementTimeout = "1s";
+/// After partitions that could not be looked over in time: rows go one by one for so long, then they are tried again.
+inline constexpr Duration kPartitionPause = std::chrono::minutes(10);
 
 /// Walks the table in the order of its ids and remembers how far it came. Thread-safe.
 class EventCleanup {
@@ -29,12 +33,14 @@ public:
     Result<std::int64_t> remove(Connection& connection, const EventShape& shape, Duration age, std::int32_t limit);
 
 private:
+    /// 0 as well where it would take longer than a statement may.
     Result<std::int64_t> drop_partition(Connection& connection, Duration age);
     Result<std::int64_t> remove_rows(Connection& connection, IdKind ids, Duration age, std::int32_t limit);
 
     const TablePlace place_;
     const EventColumns columns_;
-    std::mutex mutex_;
+    std::atomic<Deadline> partitions_again_{Deadline{}};
+    std::mutex mutex_;     // of what follows
     std::string reached_;  // the id up to which there was nothing to delete; empty: the beginning
 };
 

@@ -159,6 +159,28 @@ TEST_F(PostgresPartitions, TheOneThatIsWrittenToIsNotDropped) {
     store_.execute("insert into outbox (id, aggregate_id) values (251, 'x')");
 }
 
+/// A function that takes for ever stands in for a partition of that size.
+TEST_F(PostgresPartitions, ThatCannotBeLookedOverInTimeAreEmptiedRowByRow) {
+    store_.execute("create sequence looks");
+    store_.execute(
+        "create or replace function deliverd.published_partition(parent regclass, id_column name, published_column "
+        "name,"
+        " published_at_column name, age interval) returns table (child regclass, rows bigint) language plpgsql as"
+        " 'begin perform nextval(''public.looks''); perform pg_sleep(600); end'");
+    publish("id < 100");
+    PostgresOptions options = store_.server().options();
+    options.statement_timeout = std::chrono::milliseconds(500);
+    NullLog log;
+    const auto impatient = must(open_postgres(options, log));
+    const auto outbox = must(impatient->event_outbox(table()));
+    const auto remove_some = [&] { return must(outbox->remove_published(std::chrono::hours(24 * 7), 60)); };
+    EXPECT_EQ(remove_some(), 60);
+    EXPECT_EQ(remove_some(), 40);
+    EXPECT_EQ(partitions(), "part0,part1,part2,part3");
+    EXPECT_EQ(count("outbox"), "151");
+    EXPECT_EQ(store_.value("select last_value from looks"), "1") << "it is not waited for each time";
+}
+
 TEST_F(PostgresPartitions, AreLeftAloneWhileSomeoneUsesThem) {
     publish("id < 100");
     PlainConnection other(store_.server().conninfo());
