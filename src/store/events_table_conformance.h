@@ -25,6 +25,53 @@ protected:
         store_->execute("insert into shop_events values (" + std::to_string(id) + ", 'order', '" + aggregate +
                         "', 'OrderPaid', '{\"id\": " + std::to_string(id) + "}')");
     }
+    /// A table that keeps everything itself and lets everything else be null.
+    EventTable journal_table() {
+        store_->execute(
+            "create table journal (no bigint primary key, subject varchar(100), kind varchar(100), body text,"
+            " key varchar(100), more text, at timestamp, done boolean not null default (1 = 0), done_at timestamp, "
+            "tries int, again timestamp,"
+            " why text, gone timestamp)");
+        EventTable journal = table();
+        journal.lane = "journal";
+        journal.table = "journal";
+        journal.columns = EventColumns{"no", "subject", "",        "kind",  "body",  "key", "more",
+                                       "at", "done",    "done_at", "tries", "again", "why", "gone"};
+        return journal;
+    }
+    /// The same rows without an aggregate: rows 1, 2 and 4 are of the empty one, which 2 says itself.
+    void expect_null_is_the_empty_aggregate(const EventTable& foreign) {
+        const auto relayed = outbox(foreign);
+        const auto rows = read(everything(), relayed.get());
+        ASSERT_THAT(ids(rows), ::testing::ElementsAre(1, 2, 3, 4));
+        for (const int row : {0, 1, 3}) {
+            EXPECT_EQ(rows[static_cast<std::size_t>(row)].message.key, "");
+            EXPECT_EQ(rows[static_cast<std::size_t>(row)].shard, rows[0].shard);
+        }
+        EventRead one_shard = everything();
+        one_shard.shards = {rows[0].shard};
+        EXPECT_THAT(ids(read(one_shard, relayed.get())), ::testing::IsSupersetOf({1, 2, 4}));
+        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::ElementsAre(1, 2, 4));
+        EXPECT_THAT(follow_ids("", 1, 1, relayed.get()), ::testing::ElementsAre(2));
+        EXPECT_THAT(follow_ids("", 2, 10, relayed.get()), ::testing::ElementsAre(4));
+        EXPECT_THAT(follow_ids("s", {}, 10, relayed.get()), ::testing::ElementsAre(3));
+
+        EXPECT_EQ(settle_foreign(*relayed, 1, SettleKind::retry, true), EventSettled::applied);
+        EXPECT_THAT(ids(read(everything(), relayed.get())), ::testing::ElementsAre(1, 3)) << "the others wait";
+        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::ElementsAre(1, 2, 4));
+        EXPECT_EQ(settle_foreign(*relayed, 1, SettleKind::retry), EventSettled::applied);
+        EXPECT_THAT(ids(read(everything(), relayed.get())), ::testing::ElementsAre(3));
+        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::IsEmpty());
+        EXPECT_EQ(settle_foreign(*relayed, 3, SettleKind::sent), EventSettled::applied);
+    }
+    /// Row 1 of it is dead, row 3 is gone or published.
+    void expect_behind_a_dead_one(EventTable foreign) {
+        EXPECT_THAT(ids(read(everything(), outbox(foreign).get())), ::testing::ElementsAre(2, 4));
+        foreign.block_behind_dead = true;
+        const auto blocking = outbox(foreign);
+        EXPECT_THAT(ids(read(everything(), blocking.get())), ::testing::IsEmpty());
+        EXPECT_THAT(follow_ids("", {}, 10, blocking.get()), ::testing::IsEmpty());
+    }
     EventSettled settle_foreign(EventOutbox& foreign, std::int64_t id, SettleKind kind, bool soon = false) {
         for (const EventRow& row : read(everything(), &foreign)) {
             if (row.sequence != id) continue;
@@ -139,6 +186,45 @@ TEST_P(EventTableConformance, ColumnsMayHaveOtherNames) {
     EXPECT_EQ(store_->value("select tries from journal"), "1");
     EXPECT_EQ(settle_foreign(*journal, 5, SettleKind::sent), EventSettled::applied);
     EXPECT_EQ(count("journal where done"), "1");
+}
+
+TEST_P(EventTableConformance, WithoutAnAggregateARowIsOfTheEmptyOne) {
+    const EventTable journal = journal_table();
+    store_->execute("insert into journal (no, subject) values (1, null), (2, ''), (3, 's'), (4, null)");
+    expect_null_is_the_empty_aggregate(journal);
+    store_->execute("update journal set gone = " + store_->time_expression(0) + " where no = 1");
+    expect_behind_a_dead_one(journal);
+}
+
+TEST_P(EventTableConformance, WithoutAnAggregateARowOfOthersFailsInItsOrder) {
+    store_->execute(
+        "create table shop_events (id bigint primary key, aggregatetype varchar(255), aggregateid varchar(255), type"
+        " varchar(255), payload text)");
+    store_->execute("insert into shop_events (id, aggregateid) values (1, null), (2, ''), (3, 's'), (4, null)");
+    expect_null_is_the_empty_aggregate(debezium_table());
+    EXPECT_EQ(count(GetParam().failures + " where aggregate_id = '' and retry_count = 2"), "1");
+    store_->execute("update " + GetParam().failures + " set dead_at = " + store_->time_expression(0));
+    expect_behind_a_dead_one(debezium_table());
+}
+
+TEST_P(EventTableConformance, WhatElseIsNullIsEmpty) {
+    const auto journal = outbox(journal_table());
+    store_->execute("insert into journal (no) values (5)");
+    const auto rows = read(everything(), journal.get());
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows[0].age_seconds, 0);
+    const Message& message = rows[0].message;
+    EXPECT_EQ(message.key, "");
+    EXPECT_EQ(message.type, "");
+    EXPECT_EQ(message.body, "");
+    EXPECT_EQ(message.message_id, "5") << "the row's own, where it has none";
+    EXPECT_EQ(message.created_at, "");
+    EXPECT_TRUE(message.headers.empty());
+    EXPECT_EQ(message.failures, 0);
+    EXPECT_EQ(must(journal->lag_seconds()), 0);
+    EXPECT_EQ(settle_foreign(*journal, 5, SettleKind::retry, true), EventSettled::applied);
+    EXPECT_EQ(settle_foreign(*journal, 5, SettleKind::dead), EventSettled::applied);
+    EXPECT_EQ(count("journal where gone is not null and tries = 2 and why = 'BROKER_5XX: no'"), "1");
 }
 
 TEST_P(EventTableConformance, RefusesTablesThatCannotBe) {

@@ -207,6 +207,11 @@ TEST_F(EventPlan, TouchesOnlyWhatItReturns) {
         SCOPED_TRACE("with statistics");
         expect_good_plans();
     }
+    store_.execute("alter table outbox alter column aggregate_id drop not null");
+    {
+        SCOPED_TRACE("of aggregates that may be null");
+        expect_good_plans();
+    }
 }
 
 }  // namespace

@@ -33,6 +33,12 @@ public:
     }
     [[nodiscard]] string id(std::string_view a) const { return of(a, columns_.id); }
     [[nodiscard]] string aggregate(std::string_view a) const { return of(a, columns_.aggregate_id); }
+    /// The aggregate as text. Null is the empty one: all rows without an aggregate belong together.
+    [[nodiscard]] string aggregate_text(std::string_view a) const {
+        const string text = aggregate(a) + "::text";
+        return aggregate_may_be_null() ? "coalesce(" + text + ", '')" : text;
+    }
+    [[nodiscard]] bool aggregate_may_be_null() const { return !shape_.column(columns_.aggregate_id).not_null; }
     [[nodiscard]] string id_type() const { return numbers() ? "bigint" : "uuid"; }
     [[nodiscard]] const string& aggregate_type() const { return shape_.column(columns_.aggregate_id).spelt; }
     /// In what order rows of an aggregate, and all rows, are read.
@@ -79,17 +85,22 @@ public:
     /// which the planner cannot make a join of: one probe of an index a row, however many there are that wait.
     [[nodiscard]] string none(bool dead, const string& which, const string& lane) const {
         if (own()) {
-            return "(select 1 from " + name_ + " w where " + aggregate("w") + " = " + aggregate("o") + " and " + which +
-                   " and " + unpublished("w") + " and " +
-                   (dead ? of("w", columns_.dead_at) + " is not null"
-                         : retry_count("w") + " > 0 and " + of("w", columns_.dead_at) + " is null") +
-                   " limit 1) is null";
+            const string state = " and " + which + " and " + unpublished("w") + " and " +
+                                 (dead ? of("w", columns_.dead_at) + " is not null"
+                                       : retry_count("w") + " > 0 and " + of("w", columns_.dead_at) + " is null") +
+                                 " limit 1) is null";
+            const string probe = "(select 1 from " + name_ + " w where ";
+            const string same = probe + aggregate("w") + " = " + aggregate("o") + state;
+            if (!aggregate_may_be_null()) return same;
+            // Apart from the others, whom an index of the column still serves.
+            return "(" + same + " and (" + aggregate_text("o") + " <> '' or " + probe + aggregate_text("w") + " = ''" +
+                   state + "))";
         }
         // A line whose row is gone counts for nothing.
         return "(select 1 from " + string(kFailures) + " f join " + name_ + " w on " + id("w") +
-               " = f.row_id::" + id_type() + " where f.lane = " + lane + " and f.aggregate_id = " + aggregate("o") +
-               "::text and f.dead_at is " + (dead ? "not null" : "null") + " and " + which + " and " +
-               unpublished("w") + " limit 1) is null";
+               " = f.row_id::" + id_type() + " where f.lane = " + lane +
+               " and f.aggregate_id = " + aggregate_text("o") + " and f.dead_at is " + (dead ? "not null" : "null") +
+               " and " + which + " and " + unpublished("w") + " limit 1) is null";
     }
     /// Nothing waits at all: asked once a statement, and mostly so. By the index of due times, which nothing else fits.
     [[nodiscard]] string none_at_all(const string& lane) const {
@@ -107,7 +118,7 @@ public:
     /// w is before o. Random ids have no order within an aggregate: there each one is before all others.
     [[nodiscard]] string before_it() const { return numbers() ? id("w") + " < " + id("o") : "true"; }
     [[nodiscard]] string shard(std::string_view a) const {
-        return "((hashtextextended(" + aggregate(a) + "::text, 0) & 9223372036854775807) % " +
+        return "((hashtextextended(" + aggregate_text(a) + ", 0) & 9223372036854775807) % " +
                std::to_string(table_.shards) + ")::int";
     }
     /// EventColumn.
@@ -188,9 +199,22 @@ string follow_sql(const Fragments& on, bool some_shards) {
     string sql = "select " + on.selected(on.failures("o", tail.lane)) + " from ";
     sql += on.numbers() ? "unnest($1::text[], $2::bigint[]) with ordinality as i (aggregate, after, place)"
                         : "unnest($1::text[]) with ordinality as i (aggregate, place)";
-    sql += " cross join lateral (select o.*, o.xmin from " + on.table() + " o where " + on.aggregate("o") +
-           " = i.aggregate::" + on.aggregate_type() + (on.numbers() ? " and " + on.id("o") + " > i.after" : "") +
-           " and " + on.open("o", tail.lane) + " order by " + on.order("o") + " limit " + number(limit) + "::int) o";
+    const string first_ones = " order by " + on.order("o") + " limit " + number(limit) + "::int)";
+    const auto rows_of = [&](const string& aggregate) {
+        return "(select o.*, o.xmin from " + on.table() + " o where " + aggregate +
+               (on.numbers() ? " and " + on.id("o") + " > i.after" : "") + " and " + on.open("o", tail.lane) +
+               first_ones;
+    };
+    const string named = on.aggregate("o") + " = " +
+                         (on.aggregate_may_be_null() ? "nullif(i.aggregate, '')" : "i.aggregate") +
+                         "::" + on.aggregate_type();
+    if (on.aggregate_may_be_null()) {
+        // Rows without an aggregate apart from the others, whom an index of the column still serves.
+        sql += " cross join lateral (select * from (" + rows_of(named) + " union all " +
+               rows_of("i.aggregate = '' and " + on.aggregate_text("o") + " = ''") + ") o" + first_ones + " o";
+    } else {
+        sql += " cross join lateral " + rows_of(named) + " o";
+    }
     sql += " where " + on.none(false, waits, tail.lane) + on.behind_no_dead(tail.lane) + tail.in_shards;
     return sql + " order by i.place, " + on.order("o");
 }
@@ -291,7 +315,7 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
         sql += ", done as (insert into " + string(kFailures) +
                " as f (lane, row_id, aggregate_id, retry_count, next_attempt_at, last_error, dead_at)"
                " select $1::text, i.id::text, " +
-               on.aggregate("o") + "::text, i.failures + 1, " + again + ", i.note, " + gone + " from " + input +
+               on.aggregate_text("o") + ", i.failures + 1, " + again + ", i.note, " + gone + " from " + input +
                " join " + on.table() + " o on " + applies(on) + only_free +
                " on conflict (lane, row_id) do update set retry_count = excluded.retry_count, next_attempt_at ="
                " excluded.next_attempt_at, last_error = excluded.last_error, dead_at = excluded.dead_at"
@@ -309,12 +333,13 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
     return sql + settled_ids(on, 11) + (past_locks ? locked_ids(on, input) : "");
 }
 
-/// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place.
+/// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place. Nor is null.
 string lag_sql(const Fragments& on, const EventColumns& columns) {
     const string lane = on.own() ? "" : (on.numbers() ? "$2::text" : "$1::text");
+    const string created = Fragments::of("o", columns.created_at) + "::timestamptz";
     const string age = on.has(columns.created_at)
-                           ? "date_part('epoch', now() - greatest(" + Fragments::of("o", columns.created_at) +
-                                 "::timestamptz, timestamptz '1970-01-01 00:00:00Z'))"
+                           ? "case when " + created + " is null then 0 else date_part('epoch', now() - greatest(" +
+                                 created + ", timestamptz '1970-01-01 00:00:00Z')) end"
                            : "0::float8";
     return "select " + age + ", " + (on.numbers() ? on.id("o") + "::bigint" : "0::bigint") + " from " + on.table() +
            " o where " + on.open("o", lane) + " and " + on.fresh("o", lane) +

@@ -68,6 +68,32 @@ TEST_F(PostgresEventTables, GivesPayloadsOfEveryTypeAsTheirText) {
     }
 }
 
+/// The empty aggregate is no uuid and no number.
+TEST_F(PostgresEventTables, AnAggregateOfAnyTypeMayBeNull) {
+    for (const std::string type : {"uuid", "bigint", "text"}) {
+        const std::string named = type == "bigint" ? "7" : "0190aaaa-0000-7000-8000-00000000000a";
+        store_.execute("create table " + type + "_events (id int primary key, aggregateid " + type +
+                       ", aggregatetype text, type text, payload text)");
+        store_.execute("insert into " + type + "_events (id, aggregateid) values (1, null), (2, '" + named +
+                       "'), (3, null)");
+        EventTable foreign = table();
+        foreign.lane = type;
+        foreign.table = type + "_events";
+        foreign.columns = EventColumns::debezium();
+        const auto theirs = outbox(foreign);
+        const auto rows = read(*theirs);
+        EXPECT_THAT(ids(rows), ElementsAre("1", "2", "3")) << type;
+        EventRead request;
+        request.shards = {0, 1, 2, 3};
+        request.follow_limit = 10;
+        request.follow = {{"", std::nullopt}, {named, std::nullopt}};
+        EXPECT_THAT(ids(must(theirs->read(request)).rows), ElementsAre("1", "2", "3")) << type;
+        const ShardLease held = lease(*theirs, "r", rows.at(0).shard);
+        EXPECT_EQ(settle(*theirs, "r", settlement(rows[0], held, SettleKind::retry)), EventSettled::applied);
+        EXPECT_THAT(ids(read(*theirs)), ElementsAre("1", "2")) << type << ": due at once, and the last one waits";
+    }
+}
+
 TEST_F(PostgresEventTables, SaysWhichTablesCannotBeRelayed) {
     store_.execute("create table bad (id text, aggregateid text, aggregatetype text, type text, payload text)");
     EventTable foreign = table();

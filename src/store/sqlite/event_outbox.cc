@@ -60,7 +60,9 @@ Result<std::unique_ptr<EventOutbox>> SqliteEventOutbox::open(File& file, const E
     if (!handle) return Failure(std::move(handle.error()));
     auto indexed = has_our_indexes(**handle, table);
     if (!indexed) return Failure(std::move(indexed.error()));
-    return std::unique_ptr<EventOutbox>(new SqliteEventOutbox(file, table, *indexed));
+    auto nulls = nulls_of(**handle, table);
+    if (!nulls) return Failure(std::move(nulls.error()));
+    return std::unique_ptr<EventOutbox>(new SqliteEventOutbox(file, table, *indexed && !nulls->any(), *nulls));
 }
 
 Result<void> SqliteEventOutbox::check(Handle& handle, const EventRead& request) {
@@ -102,8 +104,8 @@ Result<std::vector<EventRow>> SqliteEventOutbox::read_part(Handle& handle, const
 Result<std::vector<EventRow>> SqliteEventOutbox::read_follow(Handle& handle, const EventRead& request) {
     std::vector<EventRow> rows;
     for (const EventFollow& follow : request.follow) {
-        auto part = read_part(handle, sql_.follow(follow.after.has_value()), request, request.follow_limit,
-                              EventOrigin::follow, &follow);
+        const std::string sql = sql_.follow(follow.after.has_value(), follow.aggregate_id.empty());
+        auto part = read_part(handle, sql, request, request.follow_limit, EventOrigin::follow, &follow);
         if (!part) return part;
         append(rows, std::move(*part));
     }

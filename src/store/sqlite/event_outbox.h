@@ -28,8 +28,8 @@ public:
     Result<std::vector<Finding>> inspect() override;
 
 private:
-    SqliteEventOutbox(File& file, const EventTable& table, bool indexed)
-        : file_(file), table_(table), sql_(table, indexed) {}
+    SqliteEventOutbox(File& file, const EventTable& table, bool indexed, EventNulls nulls)
+        : file_(file), table_(table), sql_(table, indexed, nulls) {}
 
     Result<void> check(Handle& handle, const EventRead& request);
     Result<std::vector<EventRow>> read_part(Handle& handle, const std::string& sql, const EventRead& request,

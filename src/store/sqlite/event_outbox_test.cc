@@ -77,7 +77,7 @@ protected:
 TEST_F(EventPlan, OurOwnTableIsReadByItsIndexes) {
     EventTable table = own_table();
     table.block_behind_dead = true;
-    const EventSql sql(table, true);
+    const EventSql sql(table, true, EventNulls{});
     const auto walks_nothing = testing::Each(Not(AllOf(HasSubstr("SCAN o"), Not(HasSubstr("USING INDEX")))));
     for (const bool after : {false, true}) {
         for (const bool up_to : {false, true}) {
@@ -88,7 +88,7 @@ TEST_F(EventPlan, OurOwnTableIsReadByItsIndexes) {
             EXPECT_THAT(steps, testing::Contains(HasSubstr("outbox_dead (aggregate_id=? AND id<?)")));
             EXPECT_THAT(steps, Not(testing::Contains(HasSubstr("TEMP B-TREE FOR ORDER"))));
         }
-        const auto steps = plan(sql.follow(after));
+        const auto steps = plan(sql.follow(after, false));
         EXPECT_THAT(steps, testing::Contains(HasSubstr("SEARCH o USING INDEX outbox_open_aggregate (aggregate_id=?")));
         EXPECT_THAT(steps, Not(testing::Contains(HasSubstr("TEMP B-TREE FOR ORDER"))));
     }
@@ -111,10 +111,29 @@ TEST_F(EventPlan, FailuresOfATableOfOthersAreLookedUp) {
     EventTable table = own_table();
     table.table = "theirs";
     table.columns = EventColumns::debezium();
-    const EventSql sql(table, false);
-    for (const std::string& reading : {sql.forward(true, false), sql.due(), sql.follow(true)}) {
-        EXPECT_THAT(plan(reading), Not(testing::Contains(testing::ContainsRegex("SCAN [ofw]( |$)")))) << reading;
+    for (const bool nulls : {false, true}) {
+        const EventSql sql(table, false, EventNulls{nulls, nulls});
+        for (const std::string& reading : {sql.forward(true, false), sql.due(), sql.follow(true, nulls)}) {
+            EXPECT_THAT(plan(reading), Not(testing::Contains(testing::ContainsRegex("SCAN [ofw]( |$)")))) << reading;
+        }
     }
+}
+
+TEST_F(EventPlan, AnAggregateThatMayBeNullIsLookedUpByItsIndex) {
+    store_.execute(
+        "create table theirs (id integer primary key, aggregate_id text, event_type text, payload text, created_at "
+        "text,"
+        " published integer, published_at text, event_id text, metadata text, retry_count integer, next_attempt_at "
+        "text,"
+        " last_error text, dead_at text)");
+    store_.execute("create index by_aggregate on theirs (aggregate_id, id)");
+    EventTable table = own_table();
+    table.table = "theirs";
+    const EventSql sql(table, false, EventNulls{true, true});
+    EXPECT_THAT(plan(sql.follow(true, false)),
+                testing::Contains(HasSubstr("SEARCH o USING INDEX by_aggregate (aggregate_id=? AND id>?)")));
+    EXPECT_THAT(plan(sql.forward(true, false)),
+                testing::Contains(HasSubstr("SEARCH w USING INDEX by_aggregate (aggregate_id=? AND id<?)")));
 }
 
 class ForeignEvents : public ::testing::Test {

@@ -24,8 +24,8 @@ std::string quoted(std::string_view name) {
     return out;
 }
 
-EventSql::EventSql(const EventTable& table, bool indexed)
-    : table_(table), indexed_(indexed), own_state_(keeps_failures(table.columns)) {
+EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
+    : table_(table), indexed_(indexed), nulls_(nulls), own_state_(keeps_failures(table.columns)) {
     const std::size_t dot = table.table.find('.');
     name_ = dot == std::string::npos ? quoted(table.table)
                                      : quoted(table.table.substr(0, dot)) + "." + quoted(table.table.substr(dot + 1));
@@ -37,6 +37,17 @@ std::string EventSql::col(const char* alias, const std::string& name) const {
 
 std::string EventSql::from(const char* alias, const char* index) const {
     return name_ + " as " + alias + (indexed_ ? std::string(" indexed by ") + index : "");
+}
+
+/// As text that is never null.
+std::string EventSql::aggregate(const char* alias) const {
+    const std::string column = col(alias, c_.aggregate_id);
+    return nulls_.aggregate_id ? "coalesce(" + column + ", '')" : column;
+}
+
+std::string EventSql::retries(const char* alias) const {
+    const std::string column = col(alias, c_.retry_count);
+    return nulls_.retry_count ? "coalesce(" + column + ", 0)" : column;
 }
 
 std::string EventSql::unpublished(const char* alias) const {
@@ -54,7 +65,8 @@ std::string EventSql::answered(const std::string& failures) const {
         return name.empty() ? std::string(otherwise) : col("o", name);
     };
     return "select " + id + ", " + col("o", c_.aggregate_id) + ", " + col("o", c_.event_type) + ", " +
-           col("o", c_.payload) + ", " + (c_.event_id.empty() ? id : col("o", c_.event_id)) + ", " +
+           col("o", c_.payload) + ", " +
+           (c_.event_id.empty() ? id : "coalesce(" + col("o", c_.event_id) + ", " + id + ")") + ", " +
            or_else(c_.metadata, "'{}'") + ", " +
            (c_.created_at.empty() ? "'', 0.0"
                                   : "strftime('%Y-%m-%dT%H:%M:%fZ', " + created + "), (julianday('now') - julianday(" +
@@ -72,16 +84,19 @@ std::string EventSql::in_shards() const {
 
 /// Whether there is a failed row of o's aggregate: `compare` its id with o's, `state` of it.
 std::string EventSql::failed_before(const std::string& compare, const std::string& state) const {
-    const std::string aggregate = col("o", c_.aggregate_id);
+    const std::string end = " and " + col("w", c_.id) + " " + compare + " " + col("o", c_.id) + " and " +
+                            unpublished("w") + " and " + state + ")";
     if (!own_state_) {
         return "exists (select 1 from deliverd_event_failures as f join " + name_ + " as w on " + col("w", c_.id) +
-               " = f.row_id where f.lane = ?5 and f.aggregate_id = " + aggregate + " and " + col("w", c_.id) + " " +
-               compare + " " + col("o", c_.id) + " and " + unpublished("w") + " and " + state + ")";
+               " = f.row_id where f.lane = ?5 and f.aggregate_id = " + aggregate("o") + end;
     }
     const bool dead = state.ends_with("not null");
-    return "exists (select 1 from " + from("w", dead ? "outbox_dead" : "outbox_waiting_aggregate") + " where " +
-           col("w", c_.aggregate_id) + " = " + aggregate + " and " + col("w", c_.id) + " " + compare + " " +
-           col("o", c_.id) + " and " + unpublished("w") + " and " + state + ")";
+    const std::string probe =
+        "exists (select 1 from " + from("w", dead ? "outbox_dead" : "outbox_waiting_aggregate") + " where ";
+    const std::string same = probe + col("w", c_.aggregate_id) + " = " + col("o", c_.aggregate_id) + end;
+    if (!nulls_.aggregate_id) return same;
+    // Apart from the others, whom an index of the column still serves.
+    return "(" + same + " or (" + aggregate("o") + " = '' and " + probe + aggregate("w") + " = ''" + end + "))";
 }
 
 std::string EventSql::behind_waiting() const {
@@ -97,7 +112,7 @@ std::string EventSql::behind_dead() const {
 std::string EventSql::forward(bool after, bool up_to) const {
     const std::string id = col("o", c_.id);
     std::string sql = answered("0") + from("o", "outbox_open") + " where " + open("o");
-    sql += own_state_ ? " and " + col("o", c_.retry_count) + " = 0"
+    sql += own_state_ ? " and " + retries("o") + " = 0"
                       : " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?5"
                         " and f.row_id = cast(" +
                             id + " as text))";
@@ -122,11 +137,11 @@ std::string EventSql::due() const {
            " and not " + behind_dead() + " order by " + time + ", " + id + " limit ?2";
 }
 
-std::string EventSql::follow(bool after) const {
+std::string EventSql::follow(bool after, bool unnamed) const {
     const std::string id = col("o", c_.id);
     std::string sql;
     if (own_state_) {
-        sql = answered(col("o", c_.retry_count)) + from("o", "outbox_open_aggregate") + " where " + open("o");
+        sql = answered(retries("o")) + from("o", "outbox_open_aggregate") + " where " + open("o");
     } else {
         sql = answered("coalesce(f.retry_count, 0)") + name_ +
               " as o left join deliverd_event_failures as f on f.lane = ?5 and f.row_id = cast(" + id +
@@ -135,7 +150,7 @@ std::string EventSql::follow(bool after) const {
     const std::string waits = own_state_ ? col("w", c_.retry_count) + " > 0 and " + col("w", c_.dead_at) +
                                                " is null and " + due_time(col("w", c_.next_attempt_at)) + " > " + kNow
                                          : "f.dead_at is null and " + due_time("f.next_attempt_at") + " > " + kNow;
-    sql += " and " + col("o", c_.aggregate_id) + " = ?4";
+    sql += " and " + (unnamed ? aggregate("o") : col("o", c_.aggregate_id)) + " = ?4";
     if (after) sql += " and " + id + " > ?3";
     return sql + in_shards() + " and not " + failed_before("<=", waits) + " and not " + behind_dead() + " order by " +
            id + " limit ?2";
@@ -144,7 +159,7 @@ std::string EventSql::follow(bool after) const {
 /// The row a settlement is about, as long as it is as it was read.
 std::string EventSql::this_row() const {
     const std::string row = " where " + col("o", c_.id) + " = ?1 and " + open("o") + " and ";
-    if (own_state_) return row + col("o", c_.retry_count) + " = ?2";
+    if (own_state_) return row + retries("o") + " = ?2";
     return row +
            "coalesce((select iif(f.dead_at is null, f.retry_count, -1) from deliverd_event_failures as f"
            " where f.lane = ?5 and f.row_id = ?6), 0) = ?2";
@@ -186,7 +201,7 @@ std::string EventSql::lag(bool by_id) const {
     std::string sql = " from " + from("o", "outbox_open");
     std::string waits = due_time(own_state_ ? col("o", c_.next_attempt_at) : "f.next_attempt_at") + " > " + kNow;
     if (own_state_) {
-        sql += " where " + open("o") + " and not (" + col("o", c_.retry_count) + " > 0 and " + waits + ")";
+        sql += " where " + open("o") + " and not (" + retries("o") + " > 0 and " + waits + ")";
     } else {
         sql += " where " + open("o") +
                " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?5"

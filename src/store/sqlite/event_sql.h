@@ -10,6 +10,15 @@ namespace deliverd::store::sqlite {
 /// "a" in double quotes, for names.
 [[nodiscard]] std::string quoted(std::string_view name);
 
+/// Which of the columns that conditions are about may be null: such a condition is another one, which an index for the
+/// usual one does not serve.
+struct EventNulls {
+    bool aggregate_id = false;
+    bool retry_count = false;
+
+    [[nodiscard]] bool any() const { return aggregate_id || retry_count; }
+};
+
 /// Parameters of everything that reads: 1 shards as a JSON array, 2 limit, 3 `after`, 4 `up_to` or the aggregate, 5
 /// lane. Answered columns: id, aggregate, type, payload, message id, metadata, created, age, aggregate type, failures,
 /// shard. Parameters of everything that settles: 1 id, 2 failures before, 3 error, 4 delay as a modifier, 5 lane, 6 the
@@ -17,14 +26,15 @@ namespace deliverd::store::sqlite {
 class EventSql {
 public:
     /// `indexed`: the table is our own, with the indexes of the migration. SQLite without statistics takes the primary
-    /// key where it should take a partial index, so the statements then name theirs.
-    EventSql(const EventTable& table, bool indexed);
+    /// key where it should take a partial index, so the statements then name theirs. Not together with any nulls.
+    EventSql(const EventTable& table, bool indexed, EventNulls nulls);
     EventSql(const EventSql&) = delete;
     EventSql& operator=(const EventSql&) = delete;
 
     [[nodiscard]] std::string forward(bool after, bool up_to) const;
     [[nodiscard]] std::string due() const;
-    [[nodiscard]] std::string follow(bool after) const;
+    /// `unnamed`: of the empty aggregate, to which rows without one belong.
+    [[nodiscard]] std::string follow(bool after, bool unnamed) const;
 
     [[nodiscard]] std::string sent() const;
     [[nodiscard]] std::string retry() const;
@@ -40,6 +50,8 @@ public:
 private:
     [[nodiscard]] std::string col(const char* alias, const std::string& name) const;
     [[nodiscard]] std::string from(const char* alias, const char* index) const;
+    [[nodiscard]] std::string aggregate(const char* alias) const;
+    [[nodiscard]] std::string retries(const char* alias) const;
     [[nodiscard]] std::string unpublished(const char* alias) const;
     [[nodiscard]] std::string open(const char* alias) const;
     [[nodiscard]] std::string answered(const std::string& failures) const;
@@ -54,6 +66,7 @@ private:
     const EventTable table_;
     const EventColumns& c_ = table_.columns;
     const bool indexed_;
+    const EventNulls nulls_;
     const bool own_state_;  // failures are in the table itself
     std::string name_;
 };

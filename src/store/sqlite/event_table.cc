@@ -29,21 +29,28 @@ std::string lower(std::string text) {
     return text;
 }
 
-/// Declared types by the columns' names, both in small letters: SQLite's names know no case.
-Result<std::map<std::string, std::string>> columns_of(Handle& handle, const EventTable& table) {
-    auto statement = handle.prepared("select name, type from pragma_table_info(?1, ?2)");
+struct Column {
+    std::string type;  // as declared, in small letters
+    bool not_null = false;
+    [[nodiscard]] bool whole_number() const { return type.find("int") != std::string::npos; }
+};
+using Columns = std::map<std::string, Column>;
+
+/// By their names in small letters: SQLite's names know no case.
+Result<Columns> columns_of(Handle& handle, const EventTable& table) {
+    auto statement = handle.prepared("select name, type, \"notnull\" from pragma_table_info(?1, ?2)");
     if (!statement) return Failure(std::move(statement.error()));
     const TableName name = name_of(table);
     (*statement)->bind(1, std::string_view(name.name)).bind(2, std::string_view(name.schema));
-    std::map<std::string, std::string> columns;
+    Columns columns;
     auto read = each_row(**statement, [&](const SqliteStatement& row) {
-        columns.emplace(lower(std::string(row.text(0))), lower(std::string(row.text(1))));
+        columns.emplace(lower(std::string(row.text(0))), Column{lower(std::string(row.text(1))), row.integer(2) != 0});
     });
     if (!read) return Failure(std::move(read.error()));
     return columns;
 }
 
-std::vector<std::string> missing_columns(const std::map<std::string, std::string>& found, const EventColumns& wanted) {
+std::vector<std::string> missing_columns(const Columns& found, const EventColumns& wanted) {
     std::vector<std::string> missing;
     for (const std::string* name :
          {&wanted.id, &wanted.aggregate_id, &wanted.aggregate_type, &wanted.event_type, &wanted.payload,
@@ -68,6 +75,17 @@ std::string how_it_is_read(bool ours, bool numbers) {
 }
 
 }  // namespace
+
+Result<EventNulls> nulls_of(Handle& handle, const EventTable& table) {
+    auto columns = columns_of(handle, table);
+    if (!columns) return Failure(std::move(columns.error()));
+    const auto may_be_null = [&](const std::string& name) {
+        const auto column = columns->find(lower(name));
+        return column == columns->end() || !column->second.not_null;
+    };
+    const EventColumns& names = table.columns;
+    return EventNulls{may_be_null(names.aggregate_id), may_be_null(names.retry_count)};
+}
 
 Result<bool> has_our_indexes(Handle& handle, const EventTable& table) {
     const TableName name = name_of(table);
@@ -95,7 +113,7 @@ Result<bool> has_number_ids(Handle& handle, const EventTable& table) {
     auto columns = columns_of(handle, table);
     if (!columns) return Failure(std::move(columns.error()));
     const auto id = columns->find(lower(table.columns.id));
-    return id == columns->end() || id->second.find("int") != std::string::npos;
+    return id == columns->end() || id->second.whole_number();
 }
 
 Result<void> check_row_id(Handle& handle, const EventTable& table, std::string_view argument, const RowId& row_id) {
@@ -122,7 +140,7 @@ Result<std::vector<Finding>> inspect_table(Handle& handle, const EventTable& tab
     }
     auto ours = has_our_indexes(handle, table);
     if (!ours) return Failure(std::move(ours.error()));
-    const bool numbers = columns->at(lower(table.columns.id)).find("int") != std::string::npos;
+    const bool numbers = columns->at(lower(table.columns.id)).whole_number();
     return std::vector<Finding>{
         {kCheck, true, "table " + table.table + " can be relayed, " + how_it_is_read(*ours, numbers)}};
 }

@@ -5,9 +5,13 @@
 #include <vector>
 
 #include "store/events.h"
+#include "store/sqlite/event_sql.h"
 #include "store/sqlite/file.h"
 
 namespace deliverd::store::sqlite {
+
+/// What of the table may be null; of a table that is not there, everything.
+[[nodiscard]] Result<EventNulls> nulls_of(Handle& handle, const EventTable& table);
 
 /// Whether it is our own `outbox`, with the indexes of the migration.
 [[nodiscard]] Result<bool> has_our_indexes(Handle& handle, const EventTable& table);
