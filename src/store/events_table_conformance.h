@@ -25,12 +25,11 @@ protected:
         store_->execute("insert into shop_events values (" + std::to_string(id) + ", 'order', '" + aggregate +
                         "', 'OrderPaid', '{\"id\": " + std::to_string(id) + "}')");
     }
-    /// A table that keeps everything itself and lets everything else be null.
+    /// A table that keeps everything itself and lets everything be null.
     EventTable journal_table() {
         store_->execute(
             "create table journal (no bigint primary key, subject varchar(100), kind varchar(100), body text,"
-            " key varchar(100), more text, at timestamp, done boolean not null default (1 = 0), done_at timestamp, "
-            "tries int, again timestamp,"
+            " key varchar(100), more text, at timestamp, done boolean, done_at timestamp, tries int, again timestamp,"
             " why text, gone timestamp)");
         EventTable journal = table();
         journal.lane = "journal";
@@ -225,6 +224,22 @@ TEST_P(EventTableConformance, WhatElseIsNullIsEmpty) {
     EXPECT_EQ(settle_foreign(*journal, 5, SettleKind::retry, true), EventSettled::applied);
     EXPECT_EQ(settle_foreign(*journal, 5, SettleKind::dead), EventSettled::applied);
     EXPECT_EQ(count("journal where gone is not null and tries = 2 and why = 'BROKER_5XX: no'"), "1");
+}
+
+TEST_P(EventTableConformance, ThatNothingSaysWhetherItWasPublishedMeansItWasNot) {
+    const auto journal = outbox(journal_table());
+    store_->execute("insert into journal (no, subject) values (1, 'a'), (2, 'b')");
+    store_->execute("insert into journal (no, subject, done) values (3, 'c', (1 = 1))");
+    EXPECT_THAT(ids(read(everything(), journal.get())), ::testing::ElementsAre(1, 2));
+    EXPECT_EQ(must(journal->counts()).pending, 2);
+    EXPECT_EQ(must(journal->counts()).sent, 1);
+    EXPECT_EQ(settle_foreign(*journal, 1, SettleKind::sent), EventSettled::applied);
+    EXPECT_EQ(count("journal where done and done_at is not null"), "1");
+    store_->execute("update journal set done_at = " + store_->time_expression(-60) + " where done_at is not null");
+    EXPECT_EQ(must(journal->remove_published(std::chrono::seconds(30), 10)), 1);
+    EXPECT_EQ(settle_foreign(*journal, 2, SettleKind::retry, true), EventSettled::applied);
+    EXPECT_THAT(ids(read(everything(), journal.get()), EventOrigin::due), ::testing::ElementsAre(2));
+    EXPECT_EQ(settle_foreign(*journal, 2, SettleKind::sent), EventSettled::applied);
 }
 
 TEST_P(EventTableConformance, RefusesTablesThatCannotBe) {

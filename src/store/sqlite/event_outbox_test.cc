@@ -112,7 +112,7 @@ TEST_F(EventPlan, FailuresOfATableOfOthersAreLookedUp) {
     table.table = "theirs";
     table.columns = EventColumns::debezium();
     for (const bool nulls : {false, true}) {
-        const EventSql sql(table, false, EventNulls{nulls, nulls});
+        const EventSql sql(table, false, EventNulls{nulls, nulls, nulls});
         for (const std::string& reading : {sql.forward(true, false), sql.due(), sql.follow(true, nulls)}) {
             EXPECT_THAT(plan(reading), Not(testing::Contains(testing::ContainsRegex("SCAN [ofw]( |$)")))) << reading;
         }
@@ -129,7 +129,7 @@ TEST_F(EventPlan, AnAggregateThatMayBeNullIsLookedUpByItsIndex) {
     store_.execute("create index by_aggregate on theirs (aggregate_id, id)");
     EventTable table = own_table();
     table.table = "theirs";
-    const EventSql sql(table, false, EventNulls{true, true});
+    const EventSql sql(table, false, EventNulls{true, true, true});
     EXPECT_THAT(plan(sql.follow(true, false)),
                 testing::Contains(HasSubstr("SEARCH o USING INDEX by_aggregate (aggregate_id=? AND id>?)")));
     EXPECT_THAT(plan(sql.forward(true, false)),

@@ -51,7 +51,8 @@ std::string EventSql::retries(const char* alias) const {
 }
 
 std::string EventSql::unpublished(const char* alias) const {
-    return c_.published.empty() ? "true" : "not " + col(alias, c_.published);
+    if (c_.published.empty()) return "true";
+    return nulls_.published ? col(alias, c_.published) + " is not true" : "not " + col(alias, c_.published);
 }
 
 std::string EventSql::open(const char* alias) const {

@@ -14,9 +14,10 @@ namespace deliverd::store::sqlite {
 /// usual one does not serve.
 struct EventNulls {
     bool aggregate_id = false;
+    bool published = false;
     bool retry_count = false;
 
-    [[nodiscard]] bool any() const { return aggregate_id || retry_count; }
+    [[nodiscard]] bool any() const { return aggregate_id || published || retry_count; }
 };
 
 /// Parameters of everything that reads: 1 shards as a JSON array, 2 limit, 3 `after`, 4 `up_to` or the aggregate, 5

@@ -84,7 +84,7 @@ Result<EventNulls> nulls_of(Handle& handle, const EventTable& table) {
         return column == columns->end() || !column->second.not_null;
     };
     const EventColumns& names = table.columns;
-    return EventNulls{may_be_null(names.aggregate_id), may_be_null(names.retry_count)};
+    return EventNulls{may_be_null(names.aggregate_id), may_be_null(names.published), may_be_null(names.retry_count)};
 }
 
 Result<bool> has_our_indexes(Handle& handle, const EventTable& table) {
