@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from harness.event_lanes import (add_stream, always_ok, delete_stream, events_config, quick, rabbit_channel, row,
+from harness.event_lanes import (add_stream, always_ok, delete_stream, events_config, kcat, quick, rabbit_channel, row,
                                  start_relay, state, stream_messages, take_from_queue, wait_for_all_published,
                                  wait_for_state, write)
 from harness.kafka import KafkaServer, available_or_skip
@@ -273,6 +273,22 @@ def test_while_a_broker_is_away_nothing_is_counted(postgres, programs, tmp_path,
         assert audit(postgres) == []
     finally:
         later.server.remove()
+
+
+def test_an_event_without_a_type_is_dead_where_the_topic_needs_one(kafka, postgres, programs, tmp_path):
+    """A table of others: null is no reason to stay behind silently, nor to hold up the rest of its aggregate."""
+    postgres.query("CREATE TABLE legacy (id bigint PRIMARY KEY, aggregatetype text, aggregateid text, type text,"
+                   " payload text)")
+    postgres.query("INSERT INTO legacy VALUES (1, NULL, NULL, NULL, NULL), (2, NULL, NULL, 'OrderPaid', NULL)")
+    kafka.create_topic("order.paid")
+    start_relay(programs, events_config(tmp_path, postgres, {"type": "kafka", "brokers": kafka.brokers},
+                                        lane=quick(table="legacy", columns="debezium")))
+    wait_for(lambda: postgres.query("SELECT id FROM legacy") == [{"id": 1}], 30, lambda: postgres.query("TABLE legacy"))
+    (dead,) = postgres.query("SELECT row_id, aggregate_id, dead_at, last_error FROM deliverd.event_failures")
+    assert (dead["row_id"], dead["aggregate_id"]) == ("1", "") and dead["dead_at"] is not None
+    assert "'' is no name for a topic" in dead["last_error"]
+    (message,) = kcat(kafka, "order.paid")
+    assert not message["payload"]
 
 
 def test_a_receiver_that_is_away_is_left_alone_after_some_failures(store, receiver, relay):
