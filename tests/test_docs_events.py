@@ -134,7 +134,7 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
     text = " ".join(text_of(PAGE).split())
     for setting, sentence in [("shards", r"has (\S+) parts \(`shards`\)"),
                               ("lease_seconds", r"leases of (\S+) seconds \(`lease_seconds`\)"),
-                              ("busy_poll_ms", r"after (\S+) ms while there is work \(`busy_poll_ms`\)"),
+                              ("busy_poll_ms", r"every (\S+) ms while there is work \(`busy_poll_ms`\)"),
                               ("retry.max", r"failed `retry.max` times, (\d+) by default")]:
         assert values[f"lanes.events.{setting}"] == re.search(sentence, text)[1], setting
     assert values["lanes.events.idle_poll_ms"] == "1000" and "after up to 1 s when there is none" in text
