@@ -1,6 +1,7 @@
 #include <array>
 
 #include "app/settings_tables.h"
+#include "store/event_row.h"
 
 namespace deliverd::app {
 
@@ -102,7 +103,7 @@ constexpr auto kSettings = std::to_array<Setting>({
      .fallback = "64",
      .doc = "Parts of the table that processes share among themselves. Every process of a lane has the same number.",
      .least = 1,
-     .most = 4096,
+     .most = store::kMaxShards,
      .only_outbox = "events"},
     {.path = "lanes.*.on_dead",
      .type = choice,
