@@ -1,5 +1,8 @@
 // What the event outbox does on PostgreSQL beyond what every store does, when others are at work in the same rows:
 // takeovers that race a settle, locks, strict order, faults. What is about tables is in event_tables_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>

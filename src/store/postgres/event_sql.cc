@@ -90,7 +90,7 @@ public:
                                        : retry_count("w") + " > 0 and " + of("w", columns_.dead_at) + " is null") +
                                  " limit 1) is null";
             const string probe = "(select 1 from " + name_ + " w where ";
-            const string same = probe + aggregate("w") + " = " + aggregate("o") + state;
+            string same = probe + aggregate("w") + " = " + aggregate("o") + state;
             if (!aggregate_may_be_null()) return same;
             // Apart from the others, whom an index of the column still serves.
             return "(" + same + " and (" + aggregate_text("o") + " <> '' or " + probe + aggregate_text("w") + " = ''" +

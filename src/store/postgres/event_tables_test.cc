@@ -1,5 +1,8 @@
 // Which tables the event outbox relays on PostgreSQL beyond what every store does: uuids, columns of every type,
 // partitions.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <chrono>
 
 #include "store/postgres/test_events.h"

@@ -1,9 +1,6 @@
 // An event table on PostgreSQL and what its tests do with it. Only tests include this.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <memory>
 #include <span>

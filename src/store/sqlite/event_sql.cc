@@ -94,7 +94,7 @@ std::string EventSql::failed_before(const std::string& compare, const std::strin
     const bool dead = state.ends_with("not null");
     const std::string probe =
         "exists (select 1 from " + from("w", dead ? "outbox_dead" : "outbox_waiting_aggregate") + " where ";
-    const std::string same = probe + col("w", c_.aggregate_id) + " = " + col("o", c_.aggregate_id) + end;
+    std::string same = probe + col("w", c_.aggregate_id) + " = " + col("o", c_.aggregate_id) + end;
     if (!nulls_.aggregate_id) return same;
     // Apart from the others, whom an index of the column still serves.
     return "(" + same + " or (" + aggregate("o") + " = '' and " + probe + aggregate("w") + " = ''" + end + "))";
