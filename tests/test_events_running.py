@@ -43,6 +43,11 @@ def add(connection, aggregate, payload):
     connection.execute("SELECT deliverd.add_event(%s, 'T', %s)", (aggregate, payload))
 
 
+def reads(postgres):
+    """How often an index of the table was read."""
+    return postgres.query("SELECT sum(idx_scan) AS n FROM pg_stat_user_indexes WHERE relname = 'outbox'")[0]["n"]
+
+
 def test_strict_order_holds_events_back_behind_an_older_transaction(postgres, receiver, relay):
     relay(postgres, strict_order=True)
     write(postgres, "before", payload="0")
@@ -51,11 +56,24 @@ def test_strict_order_holds_events_back_behind_an_older_transaction(postgres, re
         add(older, "a", "1")
         held = [write(postgres, "a", payload="2"), write(postgres, "b", payload="3")]
         # A sign that the relay looked since then: it goes on looking while it is held back.
-        looks = postgres.query("SELECT sum(idx_scan) AS n FROM pg_stat_user_indexes WHERE relname = 'outbox'")[0]["n"]
-        wait_for(lambda: postgres.query("SELECT sum(idx_scan) AS n FROM pg_stat_user_indexes WHERE relname = 'outbox'")
-                 [0]["n"] > looks + 2, 30, "some looks")
+        looks = reads(postgres)
+        wait_for(lambda: reads(postgres) > looks + 2, 30, "some looks")
         assert [state(postgres, event) for event in held] == ["open", "open"]
         assert bodies(receiver) == ["0"]
+    wait_for_all_published(postgres)
+    assert bodies(receiver, "a") == ["1", "2"]
+
+
+def test_strict_order_waits_for_the_lower_id_of_a_transaction_that_began_later(postgres, receiver, relay):
+    relay(postgres, strict_order=True)
+    with psycopg.connect(postgres.url) as older, psycopg.connect(postgres.url) as younger:
+        older.execute("SELECT pg_current_xact_id()")  # it has written something else
+        add(younger, "a", "1")
+        add(older, "a", "2")
+        older.commit()
+        looks = reads(postgres)
+        wait_for(lambda: reads(postgres) > looks + 5, 30, "some looks")
+        assert bodies(receiver) == []
     wait_for_all_published(postgres)
     assert bodies(receiver, "a") == ["1", "2"]
 

@@ -48,7 +48,7 @@ TEST(EventsConfig, TakesWhatTheFileSays) {
     const EventsConfig& events = loaded.config.lanes.at(0).events;
     EXPECT_TRUE(events.table.block_behind_dead);
     EXPECT_TRUE(events.relay.block_behind_dead);
-    EXPECT_TRUE(events.table.strict_order);
+    EXPECT_TRUE(events.relay.strict_order);
     EXPECT_EQ(events.table.after_publish, store::AfterPublish::remove);
     EXPECT_EQ(events.table.shards, 8);
     EXPECT_EQ(events.relay.lease, std::chrono::seconds(3));

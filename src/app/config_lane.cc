@@ -128,7 +128,6 @@ private:
         relay.block_behind_dead = values_.text(path + ".on_dead") == "block";
         relay.topic = topic(path + ".sink.topic");
         events.table = table(path);
-        events.table.strict_order = relay.strict_order;
         events.table.block_behind_dead = relay.block_behind_dead;
         events.keep_published = values_.seconds(path + ".keep_published");
         return events;

@@ -25,6 +25,7 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     valid_ = true;
     const bool sweep = sweep_is_due(now);
     look_ = Look{};
+    if (backlog_ && !unordered_ && (!highest_ || end_ <= highest_->sequence)) look_.end_above = end_;
     look_back_ = back_.has_value();
     if (back_) {
         begin_behind(back_->to);
@@ -49,6 +50,15 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     return look_;
 }
 
+/// Of transactions that the last look did not see: they drew their first id kLateWindow before it at the earliest.
+std::optional<Position> LookPlanner::before_new_writers() const {
+    if (!writers_asked_) return std::nullopt;
+    for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
+        if (*writers_asked_ - mark->at >= kLateWindow) return mark->highest;
+    }
+    return std::nullopt;
+}
+
 void LookPlanner::begin_behind(std::optional<Position> position) {
     look_.after = id_of(position);
     look_.sees_rows_again = highest_ && (!position || position->before(*highest_));
@@ -65,17 +75,20 @@ std::optional<Position> LookPlanner::near_the_end(Instant now) const {
     return *from;
 }
 
-bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, double youngest_seconds, Instant began,
-                           Instant ended) {
+bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
+                           std::optional<std::int64_t> end, Instant began) {
     if (!valid_) return false;
+    if (end) end_ = *end;
     // The pages of a sweep bring what was written before it began, in order.
     if (!writers || look_.up_to) return true;
     bool believed = true;
     for (auto entry = watched_.begin(); entry != watched_.end();) {
-        const Watched& watched = entry->second;
+        Watched& watched = entry->second;
+        const bool open = writers->has(entry->first);
         const bool covered = !look_from_ || (watched.from && !watched.from->before(*look_from_));
-        const bool older = youngest_seconds > to_seconds(ended - watched.seen);
-        if (writers->has(entry->first) || (!covered && older)) {
+        const bool written_beside = last && last->sequence <= watched.end;
+        if (open || (!covered && written_beside)) {
+            if (open) watched.end = end_;
             ++entry;
             continue;
         }
@@ -86,9 +99,11 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, dou
         entry = watched_.erase(entry);
     }
     if (!believed) return false;
+    const std::optional<Position> from = before_new_writers();
     for (const std::uint64_t transaction : writers->transactions) {
-        watched_.try_emplace(transaction, Watched{highest_, began});
+        watched_.try_emplace(transaction, Watched{from, began, end_});
     }
+    writers_asked_ = began;
     return true;
 }
 
@@ -117,7 +132,7 @@ void LookPlanner::looked(const Found& found) {
 }
 
 void LookPlanner::advance(const Found& found) {
-    const bool more = found.full && !found.cut;
+    const bool more = found.full;
     if (more && !unordered_ && highest_ && found.last->before(*highest_)) {
         back_ = Back{found.last};  // what lies between is not to be passed over
         sweep_from_.reset();       // … and is swept with it
@@ -142,21 +157,25 @@ void LookPlanner::advance(const Found& found) {
 void LookPlanner::make_safe(const Found& found) {
     if (!look_.sweep && backlog_) {
         safe_ = found.last;
-        return;
+        return forget_marks(found.began);
     }
-    while (marks_.size() > 1 && pass_began_ - marks_[1].at >= kLateWindow) marks_.pop_front();
+    forget_marks(pass_began_);
     if (marks_.empty() || pass_began_ - marks_.front().at < kLateWindow) return;
     Position safe = marks_.front().highest;
-    if (found.cut && !found.last) return;
-    if ((found.full || found.cut) && found.last->before(safe)) safe = *found.last;
+    if (found.full && found.last->before(safe)) safe = *found.last;
     if (!safe_ || safe_->before(safe)) safe_ = std::move(safe);
+}
+
+/// Those that are older than another that was kLateWindow ago then.
+void LookPlanner::forget_marks(Instant began) {
+    while (marks_.size() > 1 && began - marks_[1].at >= kLateWindow) marks_.pop_front();
 }
 
 void LookPlanner::advance_sweep(const Found& found) {
     const Duration cost = found.ended - found.began;
     const Duration extra = look_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
     pay_for_sweep(extra, found.ended);
-    const bool more = found.full && !found.cut && found.last && sweep_up_to_ && found.last->before(*sweep_up_to_);
+    const bool more = found.full && found.last && sweep_up_to_ && found.last->before(*sweep_up_to_);
     sweep_from_ = more ? found.last : std::nullopt;
     if (!more && look_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
 }
@@ -172,7 +191,7 @@ void LookPlanner::pace(const Found& found) {
         next_look_ = found.ended;
         return;
     }
-    const bool rows_left = found.full && !found.cut;
+    const bool rows_left = found.full;
     const bool busy = found.anything_new || (rows_left && !look_.sweep && !unordered_);
     wait_ = busy ? busy_poll_ : std::min(wait_ * 2, idle_poll_);
     // Without an order each look begins anew, and a full one that brought nothing new brings the same again.

@@ -7,19 +7,19 @@
 //     A row that became visible since then is found together with, and so before, whatever its writer's next
 //     transaction wrote to the same aggregate. Rows in hand are recognised. Only where the rows are old (a backlog: a
 //     whole batch, all written longer than kBacklogAge ago) does a look begin right behind the last one.
-//   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows:
-//   where
-//     the position is near the end and a look from the beginning costs about the same, each look does; otherwise in
-//     pages up to where the position was when the sweep began (what lies before that was all written before the first
-//     page was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of
-//     the time.
+//   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows: each
+//     look, where the position is near the end and a look from the beginning costs about the same; otherwise in pages
+//     up to where the position was when the sweep began (what lies before that was all written before the first page
+//     was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of the
+//     time.
 //
 // Neither is enough for the order of an aggregate: its writer may have taken longer than kLateWindow to commit one
 // event and then written the next, which lies before the position, while the first one lies behind it. So the
 // transactions that were open when the position passed are *watched*, where the store tells them. When one has ended,
-// what a look brings is believed only if it began before anything that transaction can have written, or if all of it
-// was written before the transaction was first seen; otherwise the look is thrown away and the reading goes *back* to
-// there.
+// what a look brings is believed only if it began before anything that transaction can have written, or if the ids of
+// all of it were drawn while the transaction was open (then no writer had waited for it); otherwise the look is thrown
+// away and the reading goes *back* to there. A transaction may have drawn its first id up to kLateWindow before a look
+// could see it: so it can have written behind where the position was that long before the look that did not see it yet.
 //
 // Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
 //
@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <queue>
@@ -74,14 +75,17 @@ public:
         std::optional<store::RowId> up_to;
         bool sweep = false;
         bool sees_rows_again = false;  // begins behind the position: rows in hand come as well, and want room
+        /// In a backlog the end of the table is asked for, once it is not known any more: what lies before it was
+        /// written before whatever comes after a transaction that is open now.
+        std::optional<std::int64_t> end_above;
     };
     [[nodiscard]] Look plan(Instant now);
     [[nodiscard]] Instant next_look() const;
 
-    /// Whether the forward rows of the look under way may be taken. `youngest_seconds`: the least age of one of them.
-    /// False: they must be thrown away, and Found::asked is false.
-    [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, double youngest_seconds,
-                                Instant began, Instant ended);
+    /// Whether the forward rows of the look under way may be taken. `last` is the last of them, `end` the table's if it
+    /// was told. False: they must be thrown away, and Found::asked is false.
+    [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
+                                std::optional<std::int64_t> end, Instant began);
 
     /// What a look found.
     struct Found {
@@ -90,7 +94,6 @@ public:
         bool asked = true;             // for forward rows at all
         std::optional<Position> last;  // of the forward rows that may be passed
         bool full = false;             // there may be more behind the last one
-        bool cut = false;              // there is more, that must not be passed yet
         double youngest_seconds = 0;   // the least age of a forward row
         bool anything_new = false;     // any row taken, of whatever kind
         bool more_to_ask = false;      // due or followed rows are left
@@ -102,8 +105,8 @@ public:
     void start_over();
     /// Something is there to be found: the next look comes at once.
     void wake(Instant now);
-    /// Once more before sleeping; the table is as quiet as before.
-    void look_again(Instant now) { next_look_ = std::min(next_look_, now); }
+    /// Once more, then at the latest; the table is as quiet as before.
+    void look_again(Instant at) { next_look_ = std::min(next_look_, at); }
     /// A row becomes due then.
     void due_at(Instant at);
 
@@ -117,6 +120,8 @@ private:
     };
     [[nodiscard]] bool sweep_is_due(Instant now) const;
     [[nodiscard]] std::optional<Position> near_the_end(Instant now) const;
+    [[nodiscard]] std::optional<Position> before_new_writers() const;
+    void forget_marks(Instant began);
     void begin_behind(std::optional<Position> position);
     void go_back(const std::optional<Position>& to, bool in_any_case);
     void advance(const Found& found);
@@ -131,6 +136,7 @@ private:
     struct Watched {
         std::optional<Position> from;  // it wrote nothing up to there; none: from the beginning
         Instant seen;                  // when the look began that first saw it
+        std::int64_t end;              // ids up to there were drawn when it was open
     };
     struct Back {
         std::optional<Position> to;  // none: the beginning
@@ -152,6 +158,8 @@ private:
 
     // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
     std::map<std::uint64_t, Watched> watched_;
+    std::optional<Instant> writers_asked_;                         // when the last look began that those of were added
+    std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known
     std::optional<Back> back_;  // where the next look begins, until one has come to highest_ again
 
     std::optional<Position> sweep_from_;  // within a sweep of several pages

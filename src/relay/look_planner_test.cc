@@ -22,7 +22,8 @@ protected:
         found.full = full;
         found.youngest_seconds = age_seconds;
         found.anything_new = anything_new && last > 0;
-        if (open_) believed_ = planner_.believes(store::OpenWriters{*open_}, age_seconds, found.began, now_);
+        end_above_ = look.end_above;
+        if (open_) believed_ = planner_.believes(store::OpenWriters{*open_}, found.last, end_, found.began);
         found.asked = believed_;
         planner_.looked(found);
         return look;
@@ -36,6 +37,8 @@ protected:
     Duration cost_ = kMillisecond;
     Duration sweep_cost_ = std::chrono::milliseconds(50);  // dear: sweeps are rare
     std::optional<std::vector<std::uint64_t>> open_;       // transactions that a look sees open
+    std::optional<std::int64_t> end_;                      // of the table, that a look tells
+    std::optional<std::int64_t> end_above_;                // what the last look asked
     bool believed_ = true;
 };
 
@@ -171,14 +174,33 @@ TEST_F(LookPlannerTest, GoesBackWhenATransactionEndsThatWasOpenForLong) {
     EXPECT_TRUE(believed_);
 }
 
-TEST_F(LookPlannerTest, WhatWasWrittenBeforeATransactionWasSeenIsBelieved) {
+TEST_F(LookPlannerTest, ATransactionMayHaveDrawnItsIdAWhileBeforeItIsSeen) {
+    open_.emplace();
+    look_for(std::chrono::seconds(5), 10);
+    look(20);
+    look(30);
+    open_ = {7};  // it drew 15, and got its number only now
+    look(40);
+    look_for(2 * LookPlanner::kWatchedClosely, 50);
+    open_.emplace();
+    look(60);
+    EXPECT_FALSE(believed_);
+    EXPECT_EQ(look(60).after, "10");
+}
+
+TEST_F(LookPlannerTest, InABacklogWhatWasWrittenBesideATransactionIsBelieved) {
     open_ = {7};
+    end_ = 1000;
     look(500, true, 60);
+    EXPECT_TRUE(end_above_.has_value());
+    end_.reset();
     open_.emplace();
     while (look(1000, true, 60).sweep) EXPECT_TRUE(believed_);
-    EXPECT_TRUE(believed_) << "its writer did not wait for 7";
-    while (look(1500, true, 0.0001).sweep) EXPECT_TRUE(believed_);
-    EXPECT_FALSE(believed_);
+    EXPECT_FALSE(end_above_.has_value()) << "known";
+    EXPECT_TRUE(believed_) << "1000 was there while 7 was open: its writer did not wait for 7";
+    while (look(1500, true, 60).sweep) EXPECT_TRUE(believed_);
+    EXPECT_EQ(end_above_, 1000);
+    EXPECT_FALSE(believed_) << "however long ago its transaction began";
     EXPECT_EQ(look(500, true, 60).after, std::nullopt);
     EXPECT_TRUE(believed_);
 }
@@ -187,7 +209,7 @@ TEST_F(LookPlannerTest, NothingOfALookFromBeforeAGainIsBelieved) {
     look(10);
     (void)planner_.plan(now_);
     planner_.start_over();
-    EXPECT_FALSE(planner_.believes(std::nullopt, 60, now_, now_));
+    EXPECT_FALSE(planner_.believes(std::nullopt, std::nullopt, std::nullopt, now_));
 }
 
 TEST_F(LookPlannerTest, WithoutAnOrderEachLookBeginsAnew) {

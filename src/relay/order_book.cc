@@ -24,7 +24,6 @@ std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
         }
         aggregate.followed = true;
         aggregate.page_rows = 0;
-        aggregate.page_cut = false;
         aggregate.page_last.reset();
         following_.push_back(&aggregate);
         follow.push_back({*aggregate.name, aggregate.after});
@@ -39,8 +38,6 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     const bool failed_before = row.message.failures > 0;
     if (follows) {
         if (known == nullptr || !known->followed || !known->gap || known->failing) return Taken::ignored;
-        known->page_cut = known->page_cut || row.held_back;
-        if (known->page_cut) return Taken::ignored;
         ++known->page_rows;
         known->page_last = row.row_id;
     }
@@ -93,7 +90,7 @@ void OrderBook::end_look(bool ok) {
 /// Behind a row that was tried again the page may end early: what comes after it is asked for when that is recorded.
 void OrderBook::followed(Aggregate& aggregate) {
     if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) return;
-    if (aggregate.page_rows < limits_.follow_page && !aggregate.page_cut) return close_gap(aggregate);
+    if (aggregate.page_rows < limits_.follow_page) return close_gap(aggregate);
     if (aggregate.page_last) aggregate.after = aggregate.page_last;
     want_follow(aggregate);
 }

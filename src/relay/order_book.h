@@ -75,7 +75,6 @@ struct Aggregate {
     std::optional<store::RowId> after;  // where the next page begins
     // The page that the look under way brings.
     std::size_t page_rows = 0;
-    bool page_cut = false;  // a row of it is held back
     std::optional<store::RowId> page_last;
 
     [[nodiscard]] bool nothing_in_hand() const { return first == nullptr && !at_sink && !failing && tried_again == 0; }

@@ -21,6 +21,8 @@ using lane::Signal;
 
 constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // for what came in as patience ended
 constexpr Duration kStopCheck = std::chrono::milliseconds(50);
+constexpr Duration kOncePatience =
+    std::chrono::seconds(5);  // of run_once, until a strict order is certain of something
 
 }  // namespace
 
@@ -58,6 +60,7 @@ struct Relay::Impl {
     void give_back();
     Instant look();
     bool read_once();
+    void look_once();
     void sleep_or_wake(bool quiet);
     Instant send();
     Instant settle();
@@ -180,6 +183,21 @@ bool Relay::Impl::read_once() {
     if (can_send) send_signal.poke();
     sleep_or_wake(quiet);
     return true;
+}
+
+/// The one look that run_once makes, and those that must come before it.
+void Relay::Impl::look_once() {
+    const Instant deadline = clock.now() + kOncePatience;
+    while (!hurried && clock.now() < deadline) {
+        read_once();
+        Instant next;
+        {
+            const std::lock_guard lock(mutex);
+            if (!core.look_left()) return;
+            next = core.next_look(clock.now());
+        }
+        read_signal.wait_until(std::min({next, deadline, clock.now() + kStopCheck}));
+    }
 }
 
 /// Between the last look and the moment a writer sees that this relay sleeps, something may be committed: so one more
@@ -379,7 +397,7 @@ lane::LaneTotals Relay::run_once(Duration patience) {
     impl_->core.look_once();
     impl_->keep();
     impl_->start_sending();
-    impl_->read_once();
+    impl_->look_once();
     const auto at_work = [this] {
         const std::lock_guard lock(impl_->mutex);
         const RelayCore& core = impl_->core;

@@ -32,11 +32,11 @@ struct RelayOptions {
     std::size_t held_bytes = 32 * 1024 * 1024;  // nothing more is read while what is in hand is larger together
     Duration lease = std::chrono::seconds(6);   // of shards; tended at a third of it
     RetryPolicy retry = RetryPolicy::events();
-    bool block_behind_dead = false;                         // as in store::EventTable
-    bool strict_order = false;                              // as in store::EventTable
-    bool listen = true;                                     // be woken by writers where the store can
-    Duration idle_poll = std::chrono::seconds(1);           // longest wait between looks at an empty table
-    Duration busy_poll = std::chrono::milliseconds(2);      // shortest
+    bool block_behind_dead = false;                     // as in store::EventTable
+    bool strict_order = false;                          // an aggregate's events in the order of their ids (horizon.h)
+    bool listen = true;                                 // be woken by writers where the store can
+    Duration idle_poll = std::chrono::seconds(1);       // longest wait between looks at an empty table
+    Duration busy_poll = std::chrono::milliseconds(2);  // shortest
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
     Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is given up
     Duration retry_after_cap = std::chrono::hours(1);       // a receiver cannot ask for more
@@ -55,7 +55,8 @@ public:
     /// Also gives its shards back, so that others need not wait for the leases to run out.
     void stop(Duration patience) override;
     void hurry() override;
-    /// Takes its share of the shards, relays one batch, leaves.
+    /// Takes its share of the shards, relays one batch, leaves. With strict_order it waits a few seconds at most for
+    /// the transactions that it must wait for.
     lane::LaneTotals run_once(Duration patience) override;
     [[nodiscard]] lane::LaneTotals totals() const override;
 

@@ -53,6 +53,7 @@ RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, lane::Obse
                 .linger = options.settle_linger,
                 .patience = options.settle_patience}) {
     if (options.throttle) throttle_.emplace(options.retry_after_cap);
+    if (options.strict_order) horizon_.emplace();
 }
 
 // --- shards --------------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     if (!can_look(now)) return std::nullopt;
     asked_ = keeper_.active();
     if (asked_.empty()) return std::nullopt;
-    if (looks_left_) --*looks_left_;
+    if (looks_left_ && !(horizon_ && horizon_->nothing())) --*looks_left_;
     last_look_ = now;
     store::EventRead request;
     request.shards.reserve(asked_.size());
@@ -161,15 +162,35 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     const LookPlanner::Look look = planner_.plan(now);
     request.after = look.after;
     request.up_to = look.up_to;
+    request.end_above = look.end_above;
     asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
     // Those in hand come again with each look: they must not take the room of others.
     const std::size_t fitting = rows_by_bytes();
+    if (horizon_) ask_what_is_certain(request);
     asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
     request.limit = static_cast<std::int32_t>(asked_rows_);
     request.due_limit = static_cast<std::int32_t>(asked_due_);
     request.follow_limit = static_cast<std::int32_t>(page_of(options_));
     request.follow = book_.begin_look(std::clamp<std::size_t>(fitting / page_of(options_), 1, kMostFollowed));
     return request;
+}
+
+void RelayCore::ask_what_is_certain(store::EventRead& request) {
+    request.end_above = horizon_->known();
+    if (horizon_->nothing()) asked_rows_ = 0;
+    // A sweep ends where the position was, which is certain.
+    if (!request.up_to && !horizon_->everything()) request.up_to = std::to_string(horizon_->certain());
+}
+
+void RelayCore::learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch) {
+    horizon_->looked(began, now, batch);
+    if (const std::optional<Instant> next = horizon_->next_look()) planner_.look_again(*next);
+}
+
+/// A row that failed was sent before. What lies behind the horizon lies behind the position as well: it is read when
+/// its time has come.
+bool RelayCore::may_be_sent(const EventRow& row) const {
+    return !horizon_ || row.message.failures > 0 || row.sequence <= horizon_->certain();
 }
 
 void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> answer) {
@@ -181,26 +202,27 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     LookPlanner::Found found;
     found.began = began;
     found.ended = now;
-    found.asked = asked_rows_ > 0 && believed(began, now, *answer);
+    found.asked = asked_rows_ > 0 && believed(began, *answer);
     taken_ = 0;
     take(answer->rows, found);
     found.anything_new = taken_ > 0;
     book_.end_look(true);
     found.more_to_ask = found.more_to_ask || book_.follow_wanted();
     planner_.looked(found);
+    if (horizon_) learn_what_is_certain(began, now, *answer);
     totals_.claimed += taken_;
     observer_.on_claimed(taken_);
     tell();
 }
 
 /// False: the forward rows were thrown away, because earlier ones of the same aggregates may lie behind the position.
-bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
+bool RelayCore::believed(Instant began, store::EventBatch& batch) {
     const auto forward = std::find_if(batch.rows.begin(), batch.rows.end(),
                                       [](const EventRow& row) { return row.origin == EventOrigin::forward; });
-    double youngest_seconds = forward == batch.rows.end() ? 0 : forward->age_seconds;
-    std::for_each(forward, batch.rows.end(),
-                  [&](const EventRow& row) { youngest_seconds = std::min(youngest_seconds, row.age_seconds); });
-    if (planner_.believes(batch.writers, youngest_seconds, began, now)) return true;
+    const auto last = forward == batch.rows.end() ? std::nullopt : std::optional(Position::of(batch.rows.back()));
+    // What is read with a horizon is certain: nobody need be watched.
+    if (planner_.believes(horizon_ ? std::nullopt : std::exchange(batch.writers, std::nullopt), last, batch.end, began))
+        return true;
     batch.rows.erase(forward, batch.rows.end());
     return false;
 }
@@ -217,7 +239,7 @@ void RelayCore::take(std::vector<EventRow>& rows, LookPlanner::Found& found) {
             ++forward;
             passing = passing && take_forward(row, trusted, found);
         } else if (row.origin == EventOrigin::follow) {
-            take_row(row, true);
+            if (may_be_sent(row)) take_row(row, true);
         } else if (++due; due_taken >= static_cast<std::size_t>(options_.batch_size)) {
             trusted = false;
         } else {
@@ -226,15 +248,11 @@ void RelayCore::take(std::vector<EventRow>& rows, LookPlanner::Found& found) {
         if (due >= asked_due_) trusted = false;
     }
     found.more_to_ask = !trusted;
-    found.full = found.full || forward >= asked_rows_;
+    found.full = found.full || (asked_rows_ > 0 && forward >= asked_rows_);
 }
 
 /// False: neither this row nor anything behind it may be passed.
 bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& found) {
-    if (options_.strict_order && row.held_back) {
-        found.cut = true;
-        return false;
-    }
     if (book_.rows() >= in_hand_limit()) {
         found.full = true;
         return false;

@@ -5,7 +5,7 @@
 //
 //     tend      next_tend() … tended()                                  shards (shard_keeper.h)
 //     release   begin_release() … end_release()                        (by the one who tends)
-//     look      begin_look() … end_look()                               where and when (look_planner.h)
+//     look      begin_look() … end_look()                               where and when (look_planner.h, horizon.h)
 //     send      send() … outcomes()                                     the order (order_book.h)
 //     settle    begin_settle() … end_settle()                           batches and repeats (settle_queue.h)
 //
@@ -23,6 +23,7 @@
 #include "lane/log_limiter.h"
 #include "lane/queue_depth.h"
 #include "lane/throttle.h"
+#include "relay/horizon.h"
 #include "relay/look_planner.h"
 #include "relay/order_book.h"
 #include "relay/relay.h"
@@ -89,8 +90,12 @@ public:
     void cut_off() { cut_off_ = true; }
     /// Everything that is not recorded is abandoned, everything that was not sent is released.
     void abandon();
-    /// Only the look that comes next, for Runner::run_once.
+    /// Only the look that comes next, for Runner::run_once; with strict_order the first for which anything is certain.
     void look_once() { looks_left_ = 1; }
+    /// There is something to wait for before that look comes, or now it can.
+    [[nodiscard]] bool look_left() const {
+        return looks_left_.value_or(0) > 0 && horizon_ && (horizon_->waiting() || !horizon_->nothing());
+    }
 
     [[nodiscard]] bool draining() const { return draining_; }
     [[nodiscard]] bool paused(Instant now) const { return now < paused_until_; }
@@ -114,7 +119,10 @@ private:
     [[nodiscard]] bool nothing_to_wait_for() const { return book_.at_sink() == 0 && !book_.anything_to_send(); }
     void drop_shards(std::span<const std::int32_t> lost);
     void distrust_look(std::int32_t shard);
-    bool believed(Instant began, Instant now, store::EventBatch& batch);
+    void ask_what_is_certain(store::EventRead& request);
+    void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
+    [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
+    bool believed(Instant began, store::EventBatch& batch);
     void take(std::vector<store::EventRow>& rows, LookPlanner::Found& found);
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);
@@ -134,6 +142,7 @@ private:
     Log& log_;
     ShardKeeper keeper_;
     LookPlanner planner_;
+    std::optional<Horizon> horizon_;  // with strict_order
     OrderBook book_;
     SettleQueue settles_;
     std::optional<lane::Throttle> throttle_;

@@ -211,28 +211,88 @@ TEST_F(RelayCoreTest, AFailingAggregateWaitsAndGoesOnInOrder) {
     EXPECT_THAT(send(), ElementsAre(5));
 }
 
-TEST_F(RelayCoreTest, StrictOrderWaitsForOlderTransactions) {
-    FakeEvents::Options strict;
-    strict.shards = 2;
-    strict.strict_order = true;
-    FakeEvents table(strict, [this] { return now_.time_since_epoch(); });
-    RelayOptions options;
-    options.strict_order = true;
-    options.lease = std::chrono::hours(1);
-    make(options);
-    core_->tended(now_, now_, table.tend("r", std::chrono::hours(1)));
-    const auto look_there = [&] {
-        now_ += std::chrono::seconds(1);
-        core_->end_look(now_, now_, table.read(*core_->begin_look(now_)));
-    };
-    table.add("a");
-    const std::int64_t open = table.begin("b");
-    table.add("c");
-    look_there();
+class StrictOrder : public RelayCoreTest {
+protected:
+    StrictOrder() {
+        RelayOptions options;
+        options.strict_order = true;
+        options.lease = std::chrono::hours(1);
+        make(options);
+        core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    }
+    /// Seen, certain, read.
+    void looks() {
+        for (int i = 0; i < 3; ++i) look();
+    }
+};
+
+TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillComeBeforeIt) {
+    table_.add("a");
+    looks();
     EXPECT_THAT(send(), ElementsAre(1));
-    table.commit(open);
-    look_there();
-    EXPECT_THAT(send(), ElementsAre(2, 3));
+    const std::uint64_t first = table_.begin_transaction();
+    const std::int64_t low = table_.begin("b");  // by a later transaction
+    const std::int64_t high = table_.draw("b");
+    table_.write(high, first);
+    table_.end_transaction(first, true);
+    table_.add("c");
+    looks();
+    EXPECT_THAT(send(), IsEmpty());
+    table_.begin_transaction();  // after all of them: nobody waits for it
+    table_.commit(low);
+    looks();
+    EXPECT_THAT(send(), ElementsAre(low, 4));
+    answer(low, delivered());
+    EXPECT_THAT(send(), ElementsAre(high));
+}
+
+TEST_F(StrictOrder, NothingIsReadOfWhatIsNotCertain) {
+    for (int i = 0; i < 3; ++i) table_.add("a");
+    looks();
+    table_.begin("b");
+    table_.add("a");
+    looks();
+    now_ += std::chrono::seconds(1);
+    const auto request = core_->begin_look(now_);
+    ASSERT_TRUE(request);
+    EXPECT_EQ(request->up_to, "3");
+    EXPECT_EQ(table_.read(*request)->rows.size(), 3U);
+}
+
+TEST_F(StrictOrder, TheRestOfAnAggregateThatFailedWaitsLikeAnyOther) {
+    table_.add("a");
+    looks();
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, {.kind = OutcomeKind::retryable, .code = "DOWN"});
+    settle();
+    const std::int64_t low = table_.begin("a");
+    table_.add("a");
+    looks();
+    EXPECT_THAT(send(), ElementsAre(1)) << "it was sent before";
+    answer(1, delivered());
+    settle();
+    looks();
+    EXPECT_THAT(send(), IsEmpty()) << "2 may still come";
+    table_.commit(low);
+    looks();
+    EXPECT_THAT(send(), ElementsAre(2));
+    answer(2, delivered());
+    EXPECT_THAT(send(), ElementsAre(3));
+}
+
+TEST_F(StrictOrder, WhereNothingIsUncertainNothingIsHeldBack) {
+    FakeEvents::Options uuids;
+    uuids.shards = 2;
+    uuids.uuids = true;
+    FakeEvents table(uuids, [this] { return now_.time_since_epoch(); });
+    table.add("a");
+    core_->tended(now_, now_, table.tend("r", std::chrono::hours(1)));
+    for (int i = 0; i < 2; ++i) {
+        ASSERT_LE(core_->next_look(now_), now_);
+        core_->end_look(now_, now_, table.read(*core_->begin_look(now_)));
+    }
+    core_->send(now_, batch_);
+    EXPECT_EQ(batch_.size(), 1U);
 }
 
 TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {

@@ -220,6 +220,13 @@ TEST_F(RelayTest, RunOnceRelaysOneBatch) {
     EXPECT_EQ(table_.shards().at(0).owner, "");
 }
 
+TEST_F(RelayTest, RunOnceInStrictOrderWaitsUntilABatchIsCertain) {
+    options_.strict_order = true;
+    options_.batch_size = 10;
+    for (int i = 1; i <= 25; ++i) table_.add("a" + std::to_string(i % 5));
+    EXPECT_EQ(make()->run_once(std::chrono::seconds(5)).sent, 10U);
+}
+
 TEST_F(RelayTest, RunOnceEndsWhenNothingCanBeSent) {
     sink_.answer = [](const Message&) {
         return Outcome{.kind = OutcomeKind::retryable, .code = "BROKER_UNREACHABLE", .not_attempted = true};

@@ -62,7 +62,6 @@ struct EventTable {
     EventColumns columns{};
     AfterPublish after_publish = AfterPublish::mark;
     bool block_behind_dead = false;  // on_dead: block
-    bool strict_order = false;       // PostgreSQL: EventRow::held_back is filled in
     std::int32_t shards = 64;
 };
 
@@ -80,7 +79,6 @@ struct EventRow {
     std::int64_t sequence = 0;  // the number, for order within an aggregate; 0 where ids are uuids
     std::int32_t shard = 0;
     EventOrigin origin = EventOrigin::forward;
-    bool held_back = false;  // strict_order: a transaction older than the row's is still open
     double age_seconds = 0;  // since created_at; 0 where there is none
     /// id (the number, or 0), message_id, key = aggregate id, type, body = the payload's text untouched,
     /// content_type application/json, created_at, aggregate_type, headers = the metadata's entries, failures.
@@ -100,23 +98,32 @@ struct EventRead {
     std::int32_t due_limit = 0;          // due rows
     std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
     std::int32_t follow_limit = 0;       // rows of each
+    /// The highest id there is, if it is above this one, is to be told as well, and the writers even without a limit.
+    std::optional<std::int64_t> end_above{};
 };
 
 /// The writing transactions that had not ended when a look was taken. What they wrote it did not show, and may have ids
-/// below those it did.
+/// below those it did. A transaction has a number only once it has written: one that is just drawing its first id is
+/// not among them yet.
 struct OpenWriters {
     std::vector<std::uint64_t> transactions;  // in order of their numbers, which are never used again
+    std::uint64_t next = 0;                   // above all numbers that were given out
 
     [[nodiscard]] bool has(std::uint64_t transaction) const {
         return std::binary_search(transactions.begin(), transactions.end(), transaction);
     }
+    /// All with a lower number have ended, and the look shows what they wrote.
+    [[nodiscard]] std::uint64_t oldest() const { return transactions.empty() ? next : transactions.front(); }
 };
 
 struct EventBatch {
     std::vector<EventRow> rows;  // due ones first, then follow, then forward; each part in id order
     /// As of the same moment as the rows. None where ids become visible in their order, where they have no order, and
-    /// with strict_order.
+    /// where neither forward rows nor the end was asked for.
     std::optional<OpenWriters> writers{};
+    /// The highest id of the table at that moment, of whatever shard and state. None if it is not above
+    /// EventRead::end_above, and where there are no writers.
+    std::optional<std::int64_t> end{};
 };
 
 struct ShardLease {

@@ -152,7 +152,6 @@ TEST_P(EventsConformance, ARowIsAMessage) {
     EXPECT_EQ(row.row_id, "1");
     EXPECT_EQ(row.sequence, 1);
     EXPECT_EQ(row.origin, EventOrigin::forward);
-    EXPECT_FALSE(row.held_back);
     EXPECT_GE(row.shard, 0);
     EXPECT_LT(row.shard, kShards);
     EXPECT_GE(row.age_seconds, 0);

@@ -1,6 +1,7 @@
 #include "relay_simulator.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -17,6 +18,9 @@ constexpr std::uint64_t kMostSteps = 2'000'000;  // a run that is not over by th
 constexpr std::size_t kMostRelays = 4;
 constexpr Duration kUsualTransaction = std::chrono::milliseconds(60);  // shorter than LookPlanner::kLateWindow
 constexpr Duration kLongTransaction = std::chrono::seconds(8);
+constexpr Duration kUsualDraw = std::chrono::microseconds(50);  // from an id to the transaction's number
+constexpr Duration kSlowDraw = relay::LookPlanner::kLateWindow - std::chrono::milliseconds(1);
+constexpr std::uint64_t kMostBystanders = 12;
 
 class Run {
 public:
@@ -32,16 +36,18 @@ public:
         options_.settle_patience = std::chrono::hours(10);
         options_.block_behind_dead = random.below(4) == 0;
         options_.strict_order = random.below(4) == 0;
+        world_.report.strict_order = options_.strict_order;
         options_.topic = *TopicTemplate::parse("events");
         world_.lease = options_.lease;
         relay::FakeEvents::Options table;
         table.block_behind_dead = options_.block_behind_dead;
-        table.strict_order = options_.strict_order;
+        table.hides_writers = sabotage.hides_writers;
         table.keeps_back_behind_due = random.below(2) == 0;
         table.without_fence = sabotage.without_fence;
         world_.table = std::make_unique<relay::FakeEvents>(table, [this] { return world_.elapsed; });
         const std::uint64_t aggregates = 1 + random.below(30);
         for (std::uint64_t i = 0; i < aggregates; ++i) plan_writer("a" + std::to_string(i), 1 + random.below(15));
+        for (std::uint64_t i = random.below(kMostBystanders); i > 0; --i) plan_bystander();
         for (std::uint64_t i = 1 + random.below(kMostRelays); i > 0; --i) add_relay();
         tick();
     }
@@ -66,7 +72,7 @@ private:
 
     // --- writers -----------------------------------------------------------------------------------------------
 
-    /// One transaction after the other of this aggregate; with strict_order also several at once.
+    /// Writers of an aggregate wait for each other; with strict_order they need not.
     void plan_writer(const std::string& aggregate, std::uint64_t events) {
         const bool together = world_.random.below(3) == 0;
         writing_ += events;
@@ -79,40 +85,58 @@ private:
         }
     }
 
-    void write(const std::string& aggregate, std::uint64_t left) {
-        if (left == 0) return;
-        const std::int64_t id = world_.table->begin(aggregate);
-        const bool is_long = world_.random.below(25) == 0;
-        const bool rolled_back = world_.random.below(10) == 0;
-        if (is_long) ++world_.report.late_rows;
-        world_.after(world_.up_to(is_long ? kLongTransaction : kUsualTransaction), [=, this] {
-            if (rolled_back) {
-                world_.table->roll_back(id);
-                --writing_;
-            } else {
-                commit(id);
-            }
-            const Duration quick = world_.random.below(2) == 0 ? world_.up_to(std::chrono::milliseconds(5))
-                                                               : world_.up_to(std::chrono::seconds(2));
-            world_.after(quick, [=, this] { go_on(aggregate, left - 1, is_long ? id : 0); });
+    /// A transaction that writes no events.
+    void plan_bystander() {
+        world_.after(world_.up_to(kFaultyPhase / 2), [this] {
+            const std::uint64_t transaction = world_.table->begin_transaction();
+            world_.after(world_.up_to(kLongTransaction),
+                         [=, this] { world_.table->end_transaction(transaction, true); });
         });
     }
 
-    /// The order of what a long transaction wrote and what comes right after it is not promised: the next event is
-    /// written when the long transaction's was found. It must be found, whatever lies behind it.
-    void go_on(const std::string& aggregate, std::uint64_t left, std::int64_t behind) {
-        const auto row = world_.table->rows().find(behind);
-        const bool waits = row != world_.table->rows().end() && row->second.open() && row->second.failures == 0 &&
-                           !(options_.block_behind_dead && behind_dead(behind, row->second));
-        if (!waits) return write(aggregate, left);
-        world_.after(kTick, [=, this] { go_on(aggregate, left, behind); });
+    /// Its transaction has a number before it draws the id (it locked the aggregate's row, or wrote something else), or
+    /// gets it a moment later.
+    void write(const std::string& aggregate, std::uint64_t left) {
+        if (left == 0) return;
+        if (world_.random.below(3) > 0) {
+            const std::uint64_t transaction = world_.table->begin_transaction();
+            const bool idle = world_.random.below(8) == 0;
+            return world_.after(world_.up_to(idle ? kLongTransaction : kUsualDraw), [=, this] {
+                const std::int64_t id = world_.table->draw(aggregate);
+                world_.table->write(id, transaction);
+                finish(aggregate, left, id, transaction);
+            });
+        }
+        const std::int64_t id = world_.table->draw(aggregate);
+        const bool slow = world_.random.below(4) == 0;
+        world_.after(world_.up_to(slow ? kSlowDraw : kUsualDraw), [=, this] {
+            const std::uint64_t transaction = world_.table->begin_transaction();
+            world_.table->write(id, transaction);
+            finish(aggregate, left, id, transaction);
+        });
     }
 
-    void commit(std::int64_t id) {
+    void finish(const std::string& aggregate, std::uint64_t left, std::int64_t id, std::uint64_t transaction) {
+        const bool is_long = world_.random.below(12) == 0;
+        const bool committed = world_.random.below(10) > 0;
+        if (is_long) ++world_.report.late_rows;
+        world_.after(world_.up_to(is_long ? kLongTransaction : kUsualTransaction), [=, this] {
+            world_.table->end_transaction(transaction, committed);
+            --writing_;
+            if (committed) was_committed(aggregate, id);
+            const bool waited = world_.random.below(3) == 0;  // the next one waits for this one's lock
+            const bool quick = world_.random.below(2) == 0;
+            const Duration pause = quick ? std::chrono::milliseconds(5) : std::chrono::seconds(2);
+            world_.after(waited ? Duration::zero() : world_.up_to(pause), [=, this] { write(aggregate, left - 1); });
+        });
+    }
+
+    void was_committed(const std::string& aggregate, std::int64_t id) {
         world_.note("commit", static_cast<std::uint64_t>(id));
-        world_.table->commit(id);
-        --writing_;
         ++world_.report.events;
+        std::int64_t& highest = highest_committed_[aggregate];
+        if (id < highest) ++world_.report.overtaken;
+        highest = std::max(highest, id);
         for (const auto& relay : relays_) {
             if (world_.random.below(2) == 0) relay->wake();
         }
@@ -171,6 +195,7 @@ private:
     relay::RelayOptions options_;
     std::vector<std::unique_ptr<SimulatedRelay>> relays_;
     std::set<std::uint64_t> crashed_;
+    std::map<std::string, std::int64_t> highest_committed_;  // by aggregate
     std::uint64_t relays_made_ = 0;
     std::uint64_t writing_ = 0;
     std::uint64_t steps_ = 0;
@@ -197,6 +222,7 @@ void Run::check() {
     check_shares();
 }
 
+/// By id: writers that wait for each other commit in that order, and with strict_order it is kept whatever they do.
 void Run::check_order() {
     for (const auto& [aggregate, arrivals] : world_.first_arrivals) {
         std::int64_t highest = 0;

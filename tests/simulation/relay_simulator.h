@@ -47,11 +47,14 @@ struct RelayReport {
     std::uint64_t released = 0;  // shards given back
     std::uint64_t put_off = 0;
     std::uint64_t late_rows = 0;  // committed long after their id was given
+    std::uint64_t overtaken = 0;  // committed after a higher id of the same aggregate
+    bool strict_order = false;
 };
 
 /// A store or a relay that breaks its promise, to see that the simulator notices.
 struct RelaySabotage {
     bool without_fence = false;
+    bool hides_writers = false;
 };
 
 [[nodiscard]] RelayReport simulate_relays(std::uint64_t seed, const RelayFaults& faults,

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <string>
 
 namespace deliverd::simulation {
@@ -39,6 +40,7 @@ RelayReport total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.released += report.released;
         sum.put_off += report.put_off;
         sum.late_rows += report.late_rows;
+        sum.overtaken += report.overtaken;
         if (::testing::Test::HasFailure()) break;
     }
     return sum;
@@ -60,6 +62,7 @@ TEST(RelaySimulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.released, 0U);
     EXPECT_GT(sum.put_off, 0U);
     EXPECT_GT(sum.late_rows, 0U);
+    EXPECT_GT(sum.overtaken, 0U);
     std::printf("%llu events, %llu sends, %llu repeated, %llu dead, %llu retried, %llu crashes, %llu fenced\n",
                 static_cast<unsigned long long>(sum.events), static_cast<unsigned long long>(sum.sends),
                 static_cast<unsigned long long>(sum.repeated), static_cast<unsigned long long>(sum.dead),
@@ -85,6 +88,18 @@ TEST(RelaySimulator, NoticesAStoreThatDoesNotFence) {
         noticed = !simulate_relays(seed, RelayFaults::from_seed(seed), sabotage).violations.empty();
     }
     EXPECT_TRUE(noticed);
+}
+
+TEST(RelaySimulator, NoticesAStoreThatHidesOpenTransactions) {
+    std::map<bool, bool> noticed;  // by strict_order
+    for (std::uint64_t seed = 1; seed <= 300 && !(noticed[false] && noticed[true]); ++seed) {
+        RelaySabotage sabotage;
+        sabotage.hides_writers = true;
+        const RelayReport report = simulate_relays(seed, RelayFaults::from_seed(seed), sabotage);
+        if (!report.violations.empty()) noticed[report.strict_order] = true;
+    }
+    EXPECT_TRUE(noticed[false]);
+    EXPECT_TRUE(noticed[true]);
 }
 
 TEST(RelaySimulator, ASeedReplaysExactly) {

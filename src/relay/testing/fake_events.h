@@ -27,6 +27,7 @@ public:
         std::int32_t failures = 0;
         Duration due{};
         Duration created{};
+        std::uint64_t transaction = 0;  // that writes it; 0: it has no number yet
         [[nodiscard]] bool open() const { return !published && !dead; }
     };
     struct Shard {
@@ -42,11 +43,12 @@ public:
     struct Options {
         std::int32_t shards = 8;
         bool block_behind_dead = false;
-        bool strict_order = false;
         /// Rows behind a failed one are kept back until that has ended, also when it is due. The contract leaves it
         /// open.
         bool keeps_back_behind_due = true;
-        bool without_fence = false;  // a store that breaks its promise, to see that this is noticed
+        // A store that breaks its promise, to see that this is noticed.
+        bool without_fence = false;
+        bool hides_writers = false;  // says that no transaction is open
         bool uuids = false;
     };
 
@@ -57,8 +59,14 @@ public:
 
     // --- writers ---------------------------------------------------------------------------------------------------
 
-    /// A transaction that writes one event: the id is given now, the row is there after commit().
-    std::int64_t begin(const std::string& aggregate) {
+    /// A transaction that wrote something and has its number: others see that it is open.
+    std::uint64_t begin_transaction() {
+        const std::lock_guard lock(mutex_);
+        transactions_[next_transaction_];
+        return next_transaction_++;
+    }
+    /// An id is given out; nobody sees yet who has it.
+    std::int64_t draw(const std::string& aggregate) {
         const std::lock_guard lock(mutex_);
         const std::int64_t id = ++last_id_;
         Row row;
@@ -68,21 +76,33 @@ public:
         uncommitted_.emplace(id, std::move(row));
         return id;
     }
-    void commit(std::int64_t id) {
+    /// The row with the id that was drawn is there when that transaction is committed.
+    void write(std::int64_t id, std::uint64_t transaction) {
+        const std::lock_guard lock(mutex_);
+        uncommitted_.at(id).transaction = transaction;
+        transactions_.at(transaction).push_back(id);
+    }
+    /// A transaction that writes one event: the id is given now, the row is there after commit().
+    std::int64_t begin(const std::string& aggregate) {
+        const std::int64_t id = draw(aggregate);
+        write(id, begin_transaction());
+        return id;
+    }
+    void commit(std::int64_t id) { end_transaction(uncommitted_.at(id).transaction, true); }
+    void end_transaction(std::uint64_t transaction, bool committed) {
         std::function<void()> notify;
         {
             const std::lock_guard lock(mutex_);
-            const auto row = uncommitted_.find(id);
-            add_open(id, row->second);
-            rows_.emplace(id, std::move(row->second));
-            uncommitted_.erase(row);
-            if (!asleep_.empty()) notify = on_event_;
+            for (const std::int64_t id : transactions_.at(transaction)) {
+                auto row = uncommitted_.extract(id);
+                if (!committed) continue;
+                add_open(id, row.mapped());
+                rows_.insert(std::move(row));
+            }
+            transactions_.erase(transaction);
+            if (committed && !asleep_.empty()) notify = on_event_;
         }
         if (notify) notify();
-    }
-    void roll_back(std::int64_t id) {
-        const std::lock_guard lock(mutex_);
-        uncommitted_.erase(id);
     }
     std::int64_t add(const std::string& aggregate) {
         const std::int64_t id = begin(aggregate);
@@ -108,6 +128,7 @@ public:
             batch.rows.push_back(describe(*id, row, store::EventOrigin::forward));
             --left;
         }
+        if (!options_.uuids && (request.limit > 0 || request.end_above)) tell_writers(request, batch);
         return batch;
     }
 
@@ -208,7 +229,6 @@ public:
     }
     /// Only while no relay is at work.
     [[nodiscard]] const std::map<std::int64_t, Row>& rows() const { return rows_; }
-    [[nodiscard]] const std::map<std::int64_t, Row>& uncommitted() const { return uncommitted_; }
 
     std::string body;  // of every message
     std::vector<Applied> applied;
@@ -249,6 +269,17 @@ private:
         return options_.uuids ? std::string(12 - digits.size(), '0') + digits : digits;
     }
     static std::int64_t number(const std::optional<store::RowId>& id) { return id ? std::stoll(*id) : 0; }
+
+    void tell_writers(const store::EventRead& request, store::EventBatch& batch) const {
+        store::OpenWriters& writers = batch.writers.emplace();
+        writers.next = next_transaction_;
+        if (!options_.hides_writers) {
+            for (const auto& [transaction, ids] : transactions_) writers.transactions.push_back(transaction);
+        }
+        if (request.end_above && !rows_.empty() && rows_.rbegin()->first > *request.end_above) {
+            batch.end = rows_.rbegin()->first;
+        }
+    }
 
     void add_open(std::int64_t id, const Row& row) {
         open_.insert(id);
@@ -303,7 +334,6 @@ private:
         event.sequence = options_.uuids ? 0 : id;
         event.shard = row.shard;
         event.origin = origin;
-        event.held_back = options_.strict_order && !uncommitted_.empty() && uncommitted_.begin()->first < id;
         event.age_seconds = to_seconds(database_now_() - row.created);
         event.message.id = event.sequence;
         event.message.message_id = "event-" + std::to_string(id);
@@ -354,6 +384,8 @@ private:
     std::int64_t last_id_ = 0;
     std::map<std::int64_t, Row> rows_;
     std::map<std::int64_t, Row> uncommitted_;
+    std::uint64_t next_transaction_ = 1;
+    std::map<std::uint64_t, std::vector<std::int64_t>> transactions_;  // open ones, and the rows they wrote
     std::set<std::int64_t> open_;
     std::map<std::string, Line> lines_;
     std::map<std::int32_t, Shard> shards_;

@@ -77,8 +77,9 @@ OpenWriters writers_of(const PGresult* result) {
     const std::uint64_t unlisted = next_number();
     while (!snapshot.empty()) writers.transactions.push_back(next_number());
     const auto next = static_cast<std::uint32_t>(int32_at(result, 0, 1)) + kFirstTransaction;
-    const std::uint32_t count = std::min(next - static_cast<std::uint32_t>(unlisted), kMostUnlisted);
-    for (std::uint64_t i = 0; i < count; ++i) writers.transactions.push_back(unlisted + i);
+    const std::uint32_t count = next - static_cast<std::uint32_t>(unlisted);
+    writers.next = unlisted + count;
+    for (std::uint64_t i = 0; i < std::min(count, kMostUnlisted); ++i) writers.transactions.push_back(unlisted + i);
     std::ranges::sort(writers.transactions);
     return writers;
 }
@@ -182,11 +183,14 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
         parts.push_back({EventOrigin::forward, Step{&sql.forward, &params[2]}});
     }
     EventBatch batch;
-    if (parts.empty()) return batch;
+    const bool ends = request.end_above.has_value() && (*known)->sql.ids == IdKind::number;
+    if (parts.empty() && !ends) return batch;
     for (Params& each : params) add_tail(each, **known, request, all);
-    const bool watched = request.limit > 0 && (*known)->sql.ids == IdKind::number && !table_.strict_order;
+    const bool watched = ends || (request.limit > 0 && (*known)->sql.ids == IdKind::number);
     std::vector<Step> steps;
     for (const Part& part : parts) steps.push_back(part.step);
+    Params above;
+    if (ends) steps.push_back(Step{&(*known)->sql.end, &above.int64(*request.end_above)});
     if (watched) {
         steps.push_back(open_writers());
         steps.insert(steps.begin(), one_moment());
@@ -202,6 +206,10 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
         append_event_rows(batch.rows, (*results)[first + i].get(), origin, origin == EventOrigin::forward);
     }
     if (watched) batch.writers = writers_of(results->back().get());
+    if (ends) {
+        const PGresult* end = (*results)[first + parts.size()].get();
+        if (!null_at(end, 0, 0)) batch.end = int64_at(end, 0, 0);
+    }
     return batch;
 }
 

@@ -1,5 +1,5 @@
 // What the event outbox does on PostgreSQL beyond what every store does, when others are at work in the same rows:
-// takeovers that race a settle, locks, strict order, faults. What is about tables is in event_tables_test.cc.
+// takeovers that race a settle, locks, faults. What is about tables is in event_tables_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -137,41 +137,6 @@ TEST_F(PostgresEventsAtWork, ALockedRowOfOthersHoldsUpNobodyElse) {
         EXPECT_EQ(count("theirs"), "2");
     }
     EXPECT_EQ(count("deliverd.event_failures where retry_count = 2"), "2");
-}
-
-TEST_F(PostgresEventsAtWork, StrictOrderHoldsBackWhatAnOlderTransactionMayPrecede) {
-    EventTable strict_table = table();
-    strict_table.strict_order = true;
-    const auto strict = outbox(strict_table);
-    // Transactions of other tests on this server count as well: they end by themselves.
-    const auto read_once_free = [&](std::size_t free_rows) {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        auto rows = read(*strict);
-        const auto held = [&] {
-            return std::any_of(rows.begin(),
-                               rows.begin() + static_cast<std::ptrdiff_t>(std::min(free_rows, rows.size())),
-                               [](const EventRow& row) { return row.held_back; });
-        };
-        while (held() && std::chrono::steady_clock::now() < end) rows = read(*strict);
-        return rows;
-    };
-    add("before");
-    PlainConnection other(store_.server().conninfo());
-    other.column("begin");
-    other.column("insert into outbox (aggregate_id, event_type, payload) values ('a', 'First', '{}')");
-    add("a");
-    auto rows = read_once_free(1);
-    ASSERT_EQ(rows.size(), 2U);
-    EXPECT_FALSE(rows[0].held_back);
-    EXPECT_TRUE(rows[1].held_back) << "the other transaction may commit an earlier one";
-    EXPECT_FALSE(read(*outbox_).at(1).held_back) << "not asked for";
-    store_.execute("update outbox set retry_count = 1 where aggregate_id = 'a'");
-    EXPECT_FALSE(read(*strict).at(0).held_back) << "it was sent once already";
-    other.column("commit");
-    store_.execute("update outbox set retry_count = 0");
-    rows = read_once_free(3);
-    ASSERT_EQ(rows.size(), 3U);
-    for (const EventRow& row : rows) EXPECT_FALSE(row.held_back);
 }
 
 TEST_F(PostgresEventsAtWork, ARolledBackEventIsNeverRead) {

@@ -113,6 +113,11 @@ protected:
         const auto [sent, failed] = settlements(open_rows());
         expect_by_index(plan(sql.settle.sent, sent), "outbox_pkey", 1, kLimit * kPagesPerWrite);
         expect_by_index(plan(sql.settle.failed, failed), "outbox_pkey", 1, kLimit * kPagesPerWrite * 2);
+        for (const std::int64_t above : {std::int64_t{0}, std::int64_t{kPublished + kOpen}}) {
+            Params end;
+            end.int64(above);
+            expect_by_index(plan(sql.end, end), "outbox_pkey", 1, 10);
+        }
         Params lag;
         lag.int64(0);
         expect_by_index(plan(sql.lag, lag), "outbox_open", 10, 100);

@@ -81,15 +81,7 @@ private:
     std::array<Oid, kEventAggregateType + 1> types_{};
 };
 
-/// The row's transaction is one that the snapshot still took for open, or not older than one. Numbers of transactions
-/// go round: one of long ago may look newer than all, but is not between the two.
-bool written_beside_open_ones(const PGresult* result, int row) {
-    const auto xid = [&](int column) { return static_cast<std::uint32_t>(int32_at(result, row, column)); };
-    const std::uint32_t oldest_open = xid(kEventSnapshotXmin);
-    return xid(kEventXmin) - oldest_open < xid(kEventSnapshotXmax) - oldest_open;
-}
-
-EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin origin, bool strict) {
+EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin origin) {
     EventRow out;
     out.origin = origin;
     out.shard = int32_at(result, row, kEventShard);
@@ -113,7 +105,6 @@ EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin
         out.age_seconds = std::max(0.0, seconds_between(result, row, kEventCreatedAt, kEventNow));
     }
     message.failures = int32_at(result, row, kEventFailures);
-    out.held_back = strict && message.failures == 0 && written_beside_open_ones(result, row);
     return out;
 }
 
@@ -121,11 +112,10 @@ EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin
 
 void append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin, bool sorted) {
     const Texts texts(result);
-    const bool strict = PQnfields(result) > kEventXmin;
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     const int count = PQntuples(result);
     out.reserve(out.size() + static_cast<std::size_t>(count));
-    for (int row = 0; row < count; ++row) out.push_back(row_at(result, row, texts, origin, strict));
+    for (int row = 0; row < count; ++row) out.push_back(row_at(result, row, texts, origin));
     if (!sorted) std::ranges::stable_sort(out.begin() + before, out.end(), {}, &EventRow::sequence);
 }
 

@@ -133,16 +133,10 @@ public:
         };
         const string created =
             has(columns_.created_at) ? of("o", columns_.created_at) + "::timestamptz" : "null::timestamptz";
-        string list = (numbers() ? id("o") + "::bigint" : id("o")) + ", " + text(columns_.aggregate_id) + ", " +
-                      text(columns_.event_type) + ", " + text(columns_.payload) + ", " + text(columns_.event_id) +
-                      ", " + text(columns_.metadata) + ", " + text(columns_.aggregate_type) + ", " + created +
-                      ", now(), (" + failures + ")::int, " + shard("o");
-        if (table_.strict_order) {
-            list +=
-                ", o.xmin, (select pg_snapshot_xmin(pg_current_snapshot())::xid),"
-                " (select pg_snapshot_xmax(pg_current_snapshot())::xid)";
-        }
-        return list;
+        return (numbers() ? id("o") + "::bigint" : id("o")) + ", " + text(columns_.aggregate_id) + ", " +
+               text(columns_.event_type) + ", " + text(columns_.payload) + ", " + text(columns_.event_id) + ", " +
+               text(columns_.metadata) + ", " + text(columns_.aggregate_type) + ", " + created + ", now(), (" +
+               failures + ")::int, " + shard("o");
     }
 
 private:
@@ -201,7 +195,7 @@ string follow_sql(const Fragments& on, bool some_shards) {
                         : "unnest($1::text[]) with ordinality as i (aggregate, place)";
     const string first_ones = " order by " + on.order("o") + " limit " + number(limit) + "::int)";
     const auto rows_of = [&](const string& aggregate) {
-        return "(select o.*, o.xmin from " + on.table() + " o where " + aggregate +
+        return "(select o.* from " + on.table() + " o where " + aggregate +
                (on.numbers() ? " and " + on.id("o") + " > i.after" : "") + " and " + on.open("o", tail.lane) +
                first_ones;
     };
@@ -333,6 +327,11 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
     return sql + settled_ids(on, 11) + (past_locks ? locked_ids(on, input) : "");
 }
 
+/// By the primary key, from its end: rows of whatever state count.
+string end_sql(const Fragments& on) {
+    return "select max(" + on.id("o") + ")::bigint from " + on.table() + " o where " + on.id("o") + " > $1::bigint";
+}
+
 /// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place. Nor is null.
 string lag_sql(const Fragments& on, const EventColumns& columns) {
     const string lane = on.own() ? "" : (on.numbers() ? "$2::text" : "$1::text");
@@ -377,6 +376,7 @@ EventStatements::EventStatements(const EventTable& table, const TablePlace& plac
     };
     settle = settling(false);
     settle_past_locks = settling(true);
+    if (ids == IdKind::number) end = event_statement("end", end_sql(on));
     lag = event_statement("lag", lag_sql(on, table.columns));
     counts = event_statement("counts", counts_sql(on));
 }

@@ -23,9 +23,6 @@ enum EventColumn {
     kEventNow,
     kEventFailures,
     kEventShard,
-    kEventXmin,          // strict_order only: the transaction that wrote the row …
-    kEventSnapshotXmin,  // … and those that are open: from here
-    kEventSnapshotXmax,  // … to before here
 };
 
 /// Of all shards, or of some: these take an array of them as their last parameter but the lane.
@@ -59,6 +56,7 @@ struct EventStatements {
     ReadStatements of_some;
     SettleStatements settle;
     SettleStatements settle_past_locks;
+    Statement end;     // above; answers the highest id above it or null. Only where ids are numbers
     Statement lag;     // the id to look from, where ids are numbers; answers seconds, id [, lane]
     Statement counts;  // [lane]; answers pending, sent, dead
 };

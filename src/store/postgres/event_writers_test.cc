@@ -10,18 +10,23 @@ using conformance::must;
 
 class EventWriters : public ::testing::Test {
 protected:
-    EventBatch read(bool strict = false) {
-        const auto outbox =
-            must(store_.database().event_outbox({.lane = "events", .strict_order = strict, .shards = 1}));
+    EventBatch read(std::optional<std::int64_t> end_above = {}, std::int32_t limit = 10) {
+        const auto outbox = must(store_.database().event_outbox({.lane = "events", .shards = 1}));
         EventRead request;
         request.shards = {0};
-        request.limit = 10;
+        request.limit = limit;
+        request.end_above = end_above;
         return must(outbox->read(request));
     }
     static std::uint64_t begin(PlainConnection& writer) {
         writer.column("begin");
-        writer.column("insert into outbox (aggregate_id, event_type, payload) values ('a', 'T', '{}')");
+        insert(writer);
         return std::stoull(writer.column("select pg_current_xact_id()").front());
+    }
+    static std::int64_t insert(PlainConnection& writer) {
+        return std::stoll(
+            writer.column("insert into outbox (aggregate_id, event_type, payload) values ('a', 'T', '{}') returning id")
+                .front());
     }
 
     PostgresTestStore store_{true};
@@ -46,8 +51,59 @@ TEST_F(EventWriters, AreThoseThatHaveNotEnded) {
     EXPECT_FALSE(read().writers->has(second));
 }
 
-TEST_F(EventWriters, AreNotNeededInStrictOrder) {
-    EXPECT_FALSE(read(true).writers);
+/// A transaction that began first draws the higher id and commits first. What tells that the lower one is still to come
+/// is the number of its writer, which is the higher one: the row's own says nothing.
+TEST_F(EventWriters, OfALowerIdAreOpenEvenIfTheyBeganAfterThatOfTheHigher) {
+    PlainConnection first(store_.server().conninfo());
+    PlainConnection second(store_.server().conninfo());
+    first.column("begin");
+    const std::uint64_t older = std::stoull(first.column("select pg_current_xact_id()").front());
+    const std::uint64_t younger = begin(second);
+    const std::int64_t high = insert(first);
+    first.column("commit");
+    EventBatch batch = read(0);
+    ASSERT_EQ(batch.rows.size(), 1U);
+    EXPECT_EQ(batch.rows[0].sequence, high);
+    EXPECT_EQ(batch.end, high);
+    EXPECT_GT(younger, older);
+    ASSERT_TRUE(batch.writers);
+    EXPECT_LE(batch.writers->oldest(), younger);
+    EXPECT_GT(batch.writers->next, younger);
+    const std::uint64_t next = batch.writers->next;
+    second.column("commit");
+    // Transactions of other tests on this server count as well: they end by themselves.
+    ASSERT_TRUE(wait_until([&] { return (batch = read(0)).writers->oldest() >= next; }));
+    ASSERT_EQ(batch.rows.size(), 2U);
+    EXPECT_LT(batch.rows[0].sequence, high);
+}
+
+TEST_F(EventWriters, ThatWroteNothingHaveNoNumber) {
+    PlainConnection reader(store_.server().conninfo());
+    reader.column("begin transaction isolation level repeatable read");
+    reader.column("select count(*) from outbox");
+    std::uint64_t next = read(0).writers->next;
+    ASSERT_TRUE(wait_until([&] { return read(0).writers->oldest() >= next; }));
+    reader.column("savepoint a");
+    insert(reader);
+    next = read(0).writers->next;
+    reader.column("release savepoint a");
+    EXPECT_LT(read(0).writers->oldest(), next) << "a part of a transaction counts as it";
+    reader.column("commit");
+    ASSERT_TRUE(wait_until([&] { return read(0).writers->oldest() >= next; }));
+}
+
+TEST_F(EventWriters, TheEndIsTheHighestIdOfWhateverState) {
+    EXPECT_FALSE(read(0).end) << "an empty table";
+    for (int i = 0; i < 3; ++i) insert(store_.plain());
+    store_.execute("update outbox set published = true where id = 3");
+    EXPECT_EQ(read(0).end, 3);
+    EXPECT_EQ(read(2).end, 3);
+    EXPECT_FALSE(read(3).end);
+    EXPECT_FALSE(read().end) << "not asked for";
+    const EventBatch without_rows = read(0, 0);
+    EXPECT_TRUE(without_rows.rows.empty());
+    EXPECT_TRUE(without_rows.writers);
+    EXPECT_EQ(without_rows.end, 3);
 }
 
 }  // namespace
