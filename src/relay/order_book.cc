@@ -240,7 +240,9 @@ void OrderBook::drop_queued(std::int32_t shard) {
     }
     for (Aggregate* aggregate : touched) {
         drop_queue(*aggregate);
-        if (aggregate->gap) close_gap(*aggregate);
+        // While one that was tried again is not recorded, the database keeps the later ones back, also from a reading
+        // that starts over because the shard is wanted again.
+        if (aggregate->gap && aggregate->tried_again == 0) close_gap(*aggregate);
         forget_if_idle(*aggregate);
     }
 }

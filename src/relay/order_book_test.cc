@@ -238,5 +238,17 @@ TEST_F(OrderBookTest, AShardToBeGivenBackKeepsOnlyWhatIsUnderWay) {
     EXPECT_TRUE(book_.at_rest(0));
 }
 
+TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindWhatIsStillTriedAgain) {
+    look({row(1, "a", EventOrigin::due, 1)});
+    EXPECT_THAT(send(), ElementsAre(1));
+    book_.drop_queued(0);
+    deliver(1);
+    look({row(1, "a", EventOrigin::due, 1)});  // from the beginning: 2 is kept back behind 1
+    record(1, Recorded::ended);
+    look({row(2, "a", EventOrigin::follow), row(3, "a")});
+    EXPECT_THAT(followed(), ElementsAre("a>1"));
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace deliverd::relay
