@@ -25,7 +25,7 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     valid_ = true;
     const bool sweep = sweep_is_due(now);
     look_ = Look{};
-    if (backlog_ && !unordered_ && (!highest_ || end_ <= highest_->sequence)) look_.end_above = end_;
+    if (more_ && !unordered_ && drawn_ == end_) look_.end_above = end_;
     look_back_ = back_.has_value();
     if (back_) {
         begin_behind(back_->to);
@@ -76,11 +76,19 @@ std::optional<Position> LookPlanner::near_the_end(Instant now) const {
 }
 
 bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
-                           std::optional<std::int64_t> end, Instant began) {
+                           std::optional<std::int64_t> end, Instant began, Instant ended) {
     if (!valid_) return false;
-    if (end) end_ = *end;
+    if (!writers) {  // rows appear in order
+        drawn_ = std::numeric_limits<std::int64_t>::max();
+        return true;
+    }
+    if (began - end_known_ >= kLateWindow) drawn_ = end_;
+    if (end) {
+        end_ = *end;
+        end_known_ = ended;
+    }
     // The pages of a sweep bring what was written before it began, in order.
-    if (!writers || look_.up_to) return true;
+    if (look_.up_to) return true;
     bool believed = true;
     for (auto entry = watched_.begin(); entry != watched_.end();) {
         Watched& watched = entry->second;
@@ -139,9 +147,11 @@ void LookPlanner::advance(const Found& found) {
         return;
     }
     back_.reset();
+    more_ = more;
     if (found.last && (!highest_ || highest_->before(*found.last))) highest_ = found.last;
     if (!look_.sweep) {
-        backlog_ = more && (found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds);
+        const bool old = found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds;
+        backlog_ = more && old && found.last->sequence <= drawn_;
         // A look that went back and found only what was known goes on behind that.
         const bool go_on = more && (backlog_ || unordered_ || !found.anything_new);
         continue_ = go_on ? found.last : std::nullopt;
@@ -219,6 +229,7 @@ void LookPlanner::start_over() {
     highest_.reset();
     safe_.reset();
     continue_.reset();
+    more_ = true;
     backlog_ = true;
     marks_.clear();
     sweep_from_.reset();

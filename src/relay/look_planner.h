@@ -6,7 +6,8 @@
 //     *safe* position: all up to there was seen by a look that began kLateWindow after something was first seen there.
 //     A row that became visible since then is found together with, and so before, whatever its writer's next
 //     transaction wrote to the same aggregate. Rows in hand are recognised. Only where the rows are old (a backlog: a
-//     whole batch, all written longer than kBacklogAge ago) does a look begin right behind the last one.
+//     whole batch, all written longer than kBacklogAge ago) does a look begin right behind the last one. A row's age is
+//     that of its transaction: that the ids are not younger than kLateWindow is known from where the table ended then.
 //   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows: each
 //     look, where the position is near the end and a look from the beginning costs about the same; otherwise in pages
 //     up to where the position was when the sweep began (what lies before that was all written before the first page
@@ -74,10 +75,8 @@ public:
         std::optional<store::RowId> after;
         std::optional<store::RowId> up_to;
         bool sweep = false;
-        bool sees_rows_again = false;  // begins behind the position: rows in hand come as well, and want room
-        /// In a backlog the end of the table is asked for, once it is not known any more: what lies before it was
-        /// written before whatever comes after a transaction that is open now.
-        std::optional<std::int64_t> end_above;
+        bool sees_rows_again = false;           // begins behind the position: rows in hand come as well, and want room
+        std::optional<std::int64_t> end_above;  // where there may be a backlog, the end of the table is asked for
     };
     [[nodiscard]] Look plan(Instant now);
     [[nodiscard]] Instant next_look() const;
@@ -85,7 +84,7 @@ public:
     /// Whether the forward rows of the look under way may be taken. `last` is the last of them, `end` the table's if it
     /// was told. False: they must be thrown away, and Found::asked is false.
     [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
-                                std::optional<std::int64_t> end, Instant began);
+                                std::optional<std::int64_t> end, Instant began, Instant ended);
 
     /// What a look found.
     struct Found {
@@ -152,6 +151,7 @@ private:
     std::optional<Position> safe_;      // none: the beginning
     std::optional<Position> continue_;  // within a pass from safe_ that needs several looks
     Instant pass_began_{};
+    bool more_ = true;  // the last look that went forward was full
     bool backlog_ = true;
     bool unordered_ = false;  // ids are uuids
     std::deque<Mark> marks_;  // oldest first
@@ -159,7 +159,9 @@ private:
     // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
     std::map<std::uint64_t, Watched> watched_;
     std::optional<Instant> writers_asked_;                         // when the last look began that those of were added
-    std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known
+    std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known …
+    Instant end_known_{};                                          // … since then
+    std::int64_t drawn_ = end_;                                    // ids up to there were drawn kLateWindow ago
     std::optional<Back> back_;  // where the next look begins, until one has come to highest_ again
 
     std::optional<Position> sweep_from_;  // within a sweep of several pages

@@ -202,7 +202,7 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     LookPlanner::Found found;
     found.began = began;
     found.ended = now;
-    found.asked = asked_rows_ > 0 && believed(began, *answer);
+    found.asked = asked_rows_ > 0 && believed(began, now, *answer);
     taken_ = 0;
     take(answer->rows, found);
     found.anything_new = taken_ > 0;
@@ -216,13 +216,13 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
 }
 
 /// False: the forward rows were thrown away, because earlier ones of the same aggregates may lie behind the position.
-bool RelayCore::believed(Instant began, store::EventBatch& batch) {
+bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
     const auto forward = std::find_if(batch.rows.begin(), batch.rows.end(),
                                       [](const EventRow& row) { return row.origin == EventOrigin::forward; });
     const auto last = forward == batch.rows.end() ? std::nullopt : std::optional(Position::of(batch.rows.back()));
     // What is read with a horizon is certain: nobody need be watched.
-    if (planner_.believes(horizon_ ? std::nullopt : std::exchange(batch.writers, std::nullopt), last, batch.end, began))
-        return true;
+    const auto writers = horizon_ ? std::nullopt : std::exchange(batch.writers, std::nullopt);
+    if (planner_.believes(writers, last, batch.end, began, now)) return true;
     batch.rows.erase(forward, batch.rows.end());
     return false;
 }

@@ -122,7 +122,7 @@ private:
     void ask_what_is_certain(store::EventRead& request);
     void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
     [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
-    bool believed(Instant began, store::EventBatch& batch);
+    bool believed(Instant began, Instant now, store::EventBatch& batch);
     void take(std::vector<store::EventRow>& rows, LookPlanner::Found& found);
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);

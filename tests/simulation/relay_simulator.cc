@@ -102,12 +102,12 @@ private:
             const std::uint64_t transaction = world_.table->begin_transaction();
             const bool idle = world_.random.below(8) == 0;
             return world_.after(world_.up_to(idle ? kLongTransaction : kUsualDraw), [=, this] {
-                const std::int64_t id = world_.table->draw(aggregate);
+                const std::int64_t id = world_.table->draw(aggregate, begun());
                 world_.table->write(id, transaction);
                 finish(aggregate, left, id, transaction);
             });
         }
-        const std::int64_t id = world_.table->draw(aggregate);
+        const std::int64_t id = world_.table->draw(aggregate, begun());
         const bool slow = world_.random.below(4) == 0;
         world_.after(world_.up_to(slow ? kSlowDraw : kUsualDraw), [=, this] {
             const std::uint64_t transaction = world_.table->begin_transaction();
@@ -115,6 +115,9 @@ private:
             finish(aggregate, left, id, transaction);
         });
     }
+
+    /// How long a transaction did other things, or waited for a lock, before it wrote: its events look as old.
+    Duration begun() { return world_.up_to(world_.random.below(4) == 0 ? kLongTransaction : kUsualDraw); }
 
     void finish(const std::string& aggregate, std::uint64_t left, std::int64_t id, std::uint64_t transaction) {
         const bool is_long = world_.random.below(12) == 0;

@@ -65,14 +65,14 @@ public:
         transactions_[next_transaction_];
         return next_transaction_++;
     }
-    /// An id is given out; nobody sees yet who has it.
-    std::int64_t draw(const std::string& aggregate) {
+    /// An id is given out; nobody sees yet who has it. `begun`: how long ago its transaction began.
+    std::int64_t draw(const std::string& aggregate, Duration begun = {}) {
         const std::lock_guard lock(mutex_);
         const std::int64_t id = ++last_id_;
         Row row;
         row.aggregate = aggregate;
         row.shard = shard_of(aggregate);
-        row.created = database_now_();
+        row.created = database_now_() - begun;
         uncommitted_.emplace(id, std::move(row));
         return id;
     }
