@@ -114,7 +114,8 @@ constexpr auto kSettings = std::to_array<Setting>({
     {.path = "lanes.*.strict_order",
      .type = boolean,
      .fallback = "false",
-     .doc = "PostgreSQL: hold events back while a transaction older than theirs is open (docs/events.md says when).",
+     .doc = "PostgreSQL: an event waits until none of its aggregate with a lower id can appear any more (docs/events.md"
+            " says when to use it).",
      .only_outbox = "events"},
     {.path = "lanes.*.after_publish",
      .type = choice,

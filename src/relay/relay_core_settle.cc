@@ -114,4 +114,19 @@ void RelayCore::tell() {
     settling_depth_.tell(observer_, settles_.size());
 }
 
+void RelayCore::log_failure(Instant now, const Message& message, const Outcome& outcome,
+                            const store::Settlement& settlement) {
+    const std::optional<std::uint64_t> left_out = failure_lines_.admit(now);
+    if (!left_out) return;
+    const bool dead = settlement.kind == SettleKind::dead;
+    log_.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on an event" : "a send failed",
+               {{"lane", options_.name},
+                {"message_id", message.message_id},
+                {"outcome", to_string(outcome.kind)},
+                {"failures", message.failures + 1},
+                {"retry_in_seconds", to_seconds(settlement.delay)},
+                {"error", settlement.error},
+                {"lines_left_out", *left_out}});
+}
+
 }  // namespace deliverd::relay

@@ -39,16 +39,15 @@ TEST_F(EventWriters, AreThoseThatHaveNotEnded) {
     const std::uint64_t second = begin(right);
     EventBatch batch = read();
     EXPECT_TRUE(batch.rows.empty());
-    ASSERT_TRUE(batch.writers);
-    EXPECT_TRUE(batch.writers->has(first));
-    EXPECT_TRUE(batch.writers->has(second));
+    EXPECT_TRUE(batch.writers.value().has(first));
+    EXPECT_TRUE(batch.writers.value().has(second));
     left.column("commit");
     batch = read();
     EXPECT_EQ(batch.rows.size(), 1U);
-    EXPECT_FALSE(batch.writers->has(first));
-    EXPECT_TRUE(batch.writers->has(second));
+    EXPECT_FALSE(batch.writers.value().has(first));
+    EXPECT_TRUE(batch.writers.value().has(second));
     right.column("rollback");
-    EXPECT_FALSE(read().writers->has(second));
+    EXPECT_FALSE(read().writers.value().has(second));
 }
 
 /// A transaction that began first draws the higher id and commits first. What tells that the lower one is still to come
@@ -66,13 +65,12 @@ TEST_F(EventWriters, OfALowerIdAreOpenEvenIfTheyBeganAfterThatOfTheHigher) {
     EXPECT_EQ(batch.rows[0].sequence, high);
     EXPECT_EQ(batch.end, high);
     EXPECT_GT(younger, older);
-    ASSERT_TRUE(batch.writers);
-    EXPECT_LE(batch.writers->oldest(), younger);
-    EXPECT_GT(batch.writers->next, younger);
-    const std::uint64_t next = batch.writers->next;
+    EXPECT_LE(batch.writers.value().oldest(), younger);
+    EXPECT_GT(batch.writers.value().next, younger);
+    const std::uint64_t next = batch.writers.value().next;
     second.column("commit");
     // Transactions of other tests on this server count as well: they end by themselves.
-    ASSERT_TRUE(wait_until([&] { return (batch = read(0)).writers->oldest() >= next; }));
+    ASSERT_TRUE(wait_until([&] { return (batch = read(0)).writers.value().oldest() >= next; }));
     ASSERT_EQ(batch.rows.size(), 2U);
     EXPECT_LT(batch.rows[0].sequence, high);
 }
@@ -81,15 +79,15 @@ TEST_F(EventWriters, ThatWroteNothingHaveNoNumber) {
     PlainConnection reader(store_.server().conninfo());
     reader.column("begin transaction isolation level repeatable read");
     reader.column("select count(*) from outbox");
-    std::uint64_t next = read(0).writers->next;
-    ASSERT_TRUE(wait_until([&] { return read(0).writers->oldest() >= next; }));
+    std::uint64_t next = read(0).writers.value().next;
+    ASSERT_TRUE(wait_until([&] { return read(0).writers.value().oldest() >= next; }));
     reader.column("savepoint a");
     insert(reader);
-    next = read(0).writers->next;
+    next = read(0).writers.value().next;
     reader.column("release savepoint a");
-    EXPECT_LT(read(0).writers->oldest(), next) << "a part of a transaction counts as it";
+    EXPECT_LT(read(0).writers.value().oldest(), next) << "a part of a transaction counts as it";
     reader.column("commit");
-    ASSERT_TRUE(wait_until([&] { return read(0).writers->oldest() >= next; }));
+    ASSERT_TRUE(wait_until([&] { return read(0).writers.value().oldest() >= next; }));
 }
 
 TEST_F(EventWriters, TheEndIsTheHighestIdOfWhateverState) {
