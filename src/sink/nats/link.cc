@@ -65,18 +65,18 @@ std::string_view refused_subject(std::string_view complaint) {
 
 Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token, AnswerReader& reader) {
     const auto listener = std::make_shared<Listener>(reader);
-    auto for_events = std::make_unique<Held>(listener);
+    Held* const for_events = std::make_unique<Held>(listener).release();  // on_closed() deletes it
     auto connection = connect_to_nats(options, token, kNoLimit,
-                                      {.on_error = &on_error, .on_closed = &on_closed, .closure = for_events.get()});
+                                      {.on_error = &on_error, .on_closed = &on_closed, .closure = for_events});
     if (!connection) {
         listener->forget_reader();
+        on_closed(nullptr, for_events);  // libnats calls it only for a connection that was made
         return Failure(connection.error());
     }
-    static_cast<void>(for_events.release());  // on_closed() has it
     auto link = std::make_unique<Link>();
     link->connection = std::move(*connection);
     link->max_payload = natsConnection_GetMaxPayload(link->connection.get());
-    auto for_answers = std::make_unique<Held>(listener);
+    Held* const for_answers = std::make_unique<Held>(listener).release();  // on_complete() deletes it
     natsInbox* inbox = nullptr;
     natsSubscription* answers = nullptr;
     auto status = natsInbox_Create(&inbox);
@@ -84,18 +84,17 @@ Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::str
         link->inbox = inbox;
         natsInbox_Destroy(inbox);
         status = natsConnection_Subscribe(&answers, link->connection.get(), (link->inbox + ".*").c_str(), &on_message,
-                                          for_answers.get());
+                                          for_answers);
         link->answers.reset(answers);
     }
     // Their number is bounded by what is under way.
     if (status == NATS_OK) status = natsSubscription_SetPendingLimits(answers, -1, -1);
     // Last: a link without it is not handed out, and nothing was published that could be answered.
-    if (status == NATS_OK) status = natsSubscription_SetOnCompleteCB(answers, &on_complete, for_answers.get());
-    if (status == NATS_OK) {
-        static_cast<void>(for_answers.release());  // on_complete() has it
-        return link;
-    }
+    if (status == NATS_OK) status = natsSubscription_SetOnCompleteCB(answers, &on_complete, for_answers);
+    if (status == NATS_OK) return link;
     listener->forget_reader();
+    link.reset();
+    on_complete(for_answers);
     return retryable(std::string(kBrokerUnreachable),
                      fmt::format("NATS at {}: {}", nats_hosts(options.url), natsStatus_GetText(status)));
 }
