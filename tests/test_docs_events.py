@@ -137,7 +137,7 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
                               ("busy_poll_ms", r"every (\S+) ms while there is work \(`busy_poll_ms`\)"),
                               ("retry.max", r"failed `retry.max` times, (\d+) by default")]:
         assert values[f"lanes.events.{setting}"] == re.search(sentence, text)[1], setting
-    assert values["lanes.events.idle_poll_ms"] == "1000" and "after up to 1 s when there is none" in text
+    assert values["lanes.events.idle_poll_ms"] == "1000" and "at least once a second (`idle_poll_ms`)" in text
     assert values["lanes.events.keep_published"] in ("7d", "604800") and "after 7 days (`keep_published`)" in text
     assert values["lanes.events.retry.cap_seconds"] in ("300", "5m") and "at most 5 minutes" in text
     assert values["lanes.events.retry.jitter"] == "0.2" and "±20 %" in text
