@@ -279,15 +279,15 @@ def test_an_event_without_a_type_is_dead_where_the_topic_needs_one(kafka, postgr
     """A table of others: null is no reason to stay behind silently, nor to hold up the rest of its aggregate."""
     postgres.query("CREATE TABLE legacy (id bigint PRIMARY KEY, aggregatetype text, aggregateid text, type text,"
                    " payload text)")
-    postgres.query("INSERT INTO legacy VALUES (1, NULL, NULL, NULL, NULL), (2, NULL, NULL, 'OrderPaid', NULL)")
-    kafka.create_topic("order.paid")
+    postgres.query("INSERT INTO legacy VALUES (1, NULL, NULL, NULL, NULL), (2, NULL, NULL, 'InvoicePaid', NULL)")
+    kafka.create_topic("invoice.paid")
     start_relay(programs, events_config(tmp_path, postgres, {"type": "kafka", "brokers": kafka.brokers},
                                         lane=quick(table="legacy", columns="debezium")))
     wait_for(lambda: postgres.query("SELECT id FROM legacy") == [{"id": 1}], 30, lambda: postgres.query("TABLE legacy"))
     (dead,) = postgres.query("SELECT row_id, aggregate_id, dead_at, last_error FROM deliverd.event_failures")
     assert (dead["row_id"], dead["aggregate_id"]) == ("1", "") and dead["dead_at"] is not None
     assert "'' is no name for a topic" in dead["last_error"]
-    (message,) = kcat(kafka, "order.paid")
+    (message,) = kcat(kafka, "invoice.paid")
     assert not message["payload"]
 
 
