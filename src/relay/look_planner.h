@@ -158,7 +158,7 @@ private:
 
     // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
     std::map<std::uint64_t, Watched> watched_;
-    std::optional<Instant> writers_asked_;                         // when the last look began that those of were added
+    std::optional<Instant> writers_asked_;                         // when the last look began whose writers were added
     std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known …
     Instant end_known_{};                                          // … since then
     std::int64_t drawn_ = end_;                                    // ids up to there were drawn kLateWindow ago

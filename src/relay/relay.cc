@@ -21,8 +21,7 @@ using lane::Signal;
 
 constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // for what came in as patience ended
 constexpr Duration kStopCheck = std::chrono::milliseconds(50);
-constexpr Duration kOncePatience =
-    std::chrono::seconds(5);  // of run_once, until a strict order is certain of something
+constexpr Duration kOncePatience = std::chrono::seconds(5);  // of run_once with strict_order
 
 }  // namespace
 

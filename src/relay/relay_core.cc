@@ -177,9 +177,11 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
 
 void RelayCore::ask_what_is_certain(store::EventRead& request) {
     request.end_above = horizon_->known();
-    if (horizon_->nothing()) asked_rows_ = 0;
-    // A sweep ends where the position was, which is certain.
-    if (!request.up_to && !horizon_->everything()) request.up_to = std::to_string(horizon_->certain());
+    if (horizon_->nothing()) {
+        asked_rows_ = 0;
+    } else if (!request.up_to && !horizon_->everything()) {  // a sweep ends where the position was, which is certain
+        request.up_to = std::to_string(horizon_->certain());
+    }
 }
 
 void RelayCore::learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch) {
