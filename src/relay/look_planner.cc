@@ -67,11 +67,12 @@ void LookPlanner::begin_behind(std::optional<Position> position) {
 
 std::optional<Position> LookPlanner::near_the_end(Instant now) const {
     const std::optional<Position>* from = &safe_;
-    for (const auto& [transaction, watched] : watched_) {
-        if (!*from) break;
-        if (now - watched.seen > kWatchedClosely) continue;
+    const auto consider = [&](const Watched& watched) {
+        if (!*from || now - watched.seen > kWatchedClosely) return;
         if (!watched.from || watched.from->before(**from)) from = &watched.from;
-    }
+    };
+    for (const auto& [transaction, watched] : watched_) consider(watched);
+    if (ended_) consider(*ended_);
     return *from;
 }
 
@@ -89,24 +90,22 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     }
     // The pages of a sweep bring what was written before it began, in order.
     if (look_.up_to) return true;
-    bool believed = true;
     for (auto entry = watched_.begin(); entry != watched_.end();) {
-        Watched& watched = entry->second;
-        const bool open = writers->has(entry->first);
-        const bool covered = !look_from_ || (watched.from && !watched.from->before(*look_from_));
-        const bool written_beside = last && last->sequence <= watched.end;
-        if (open || (!covered && written_beside)) {
-            if (open) watched.end = end_;
+        if (writers->has(entry->first)) {
+            entry->second.end = end_;
             ++entry;
             continue;
         }
-        if (!covered) {
-            go_back(watched.from, believed);
-            believed = false;
-        }
+        if (!covers(entry->second)) keep_ended(entry->second);
         entry = watched_.erase(entry);
     }
-    if (!believed) return false;
+    if (ended_ && covers(*ended_)) ended_.reset();
+    const bool written_beside = ended_ && last && last->sequence <= ended_->end;
+    if (ended_ && !written_beside) {
+        back_ = Back{ended_->from};
+        ended_.reset();
+        return false;
+    }
     const std::optional<Position> from = before_new_writers();
     for (const std::uint64_t transaction : writers->transactions) {
         watched_.try_emplace(transaction, Watched{from, began, end_});
@@ -115,8 +114,19 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     return true;
 }
 
-void LookPlanner::go_back(const std::optional<Position>& to, bool in_any_case) {
-    if (in_any_case || (back_->to && (!to || to->before(*back_->to)))) back_ = Back{to};
+/// Whether the look under way shows whatever that one wrote.
+bool LookPlanner::covers(const Watched& watched) const {
+    return !look_from_ || (watched.from && !watched.from->before(*look_from_));
+}
+
+void LookPlanner::keep_ended(const Watched& watched) {
+    if (!ended_) {
+        ended_ = watched;
+        return;
+    }
+    if (!watched.from || (ended_->from && watched.from->before(*ended_->from))) ended_->from = watched.from;
+    ended_->seen = std::max(ended_->seen, watched.seen);
+    ended_->end = std::min(ended_->end, watched.end);
 }
 
 Instant LookPlanner::next_look() const {

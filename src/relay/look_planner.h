@@ -113,6 +113,11 @@ public:
     [[nodiscard]] bool quiet() const { return wait_ >= std::min(kSleepFrom, idle_poll_); }
 
 private:
+    struct Watched {
+        std::optional<Position> from;  // it wrote nothing up to there; none: from the beginning
+        Instant seen;                  // when the look began that first saw it
+        std::int64_t end;              // ids up to there were drawn when it was open
+    };
     struct Mark {
         Instant at;
         Position highest;
@@ -122,7 +127,8 @@ private:
     [[nodiscard]] std::optional<Position> before_new_writers() const;
     void forget_marks(Instant began);
     void begin_behind(std::optional<Position> position);
-    void go_back(const std::optional<Position>& to, bool in_any_case);
+    [[nodiscard]] bool covers(const Watched& watched) const;
+    void keep_ended(const Watched& watched);
     void advance(const Found& found);
     void make_safe(const Found& found);
     void advance_sweep(const Found& found);
@@ -132,11 +138,6 @@ private:
     const Duration busy_poll_;
     const Duration idle_poll_;
 
-    struct Watched {
-        std::optional<Position> from;  // it wrote nothing up to there; none: from the beginning
-        Instant seen;                  // when the look began that first saw it
-        std::int64_t end;              // ids up to there were drawn when it was open
-    };
     struct Back {
         std::optional<Position> to;  // none: the beginning
     };
@@ -157,7 +158,10 @@ private:
     std::deque<Mark> marks_;  // oldest first
 
     // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
-    std::map<std::uint64_t, Watched> watched_;
+    std::map<std::uint64_t, Watched> watched_;  // not more than the server has at once
+    // Those that have ended since, while what looks bring was written beside them, as one: in a long backlog there are
+    // any number of them. Going back for the first goes back for all.
+    std::optional<Watched> ended_;
     std::optional<Instant> writers_asked_;                         // when the last look began whose writers were added
     std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known …
     Instant end_known_{};                                          // … since then

@@ -227,6 +227,31 @@ TEST_F(LookPlannerTest, InABacklogWhatWasWrittenBesideATransactionIsBelieved) {
     EXPECT_TRUE(believed_);
 }
 
+TEST_F(LookPlannerTest, BehindABacklogItGoesBackOnceForAllThatEndedMeanwhile) {
+    open_.emplace();
+    end_ = 10'000;
+    look(500, true, 60);
+    now_ += LookPlanner::kLateWindow;
+    // Each look sees another writer, which has ended by the next one.
+    for (std::int64_t last = 1000; last <= 9000; last += 500) {
+        open_ = {static_cast<std::uint64_t>(last)};
+        while (look(last, true, 60).up_to) {
+        }
+        EXPECT_TRUE(believed_) << last;
+    }
+    open_.emplace();
+    look(10'500, true, 60);
+    EXPECT_FALSE(believed_) << "behind the end as it was when the first of them was open";
+    EXPECT_EQ(look(9500, true, 60).after, "500") << "the first of them came kLateWindow after that";
+    EXPECT_TRUE(believed_);
+    int thrown_away = 0;
+    for (std::int64_t last = 10'000; last <= 20'000; last += 500) {
+        look(last, true, 60);
+        if (!believed_) ++thrown_away;
+    }
+    EXPECT_EQ(thrown_away, 0) << "that was for all of them";
+}
+
 TEST_F(LookPlannerTest, NothingOfALookFromBeforeAGainIsBelieved) {
     look(10);
     (void)planner_.plan(now_);
