@@ -24,15 +24,18 @@ def _backlog(half, wanted):
     yield tables.judged("resident while working", half["peak_mib"], " MiB", wanted["working_mib"])
 
 
-def _latency(half, wanted):
-    yield from tables.table(f"commit to consumer, {half['rate']:,} events a second", "measured", "wanted")
-    for part in ("p50", "p99"):
-        yield f"| {part} when the writer itself produces after its commit | {half['bare'][part + '_ms']:.2f} ms | – |"
-    yield tables.judged("p50", half["p50_ms"], " ms", wanted["events_p50_ms"])
-    yield f"| p95 | {half['p95_ms']:.2f} ms | – |"
-    yield tables.judged("p99", half["p99_ms"], " ms", wanted["events_p99_ms"])
-    yield f"| longest | {half['max_ms']:.0f} ms | – |"
-    yield f"| CPU of deliverd | {half['cpu_percent_of_a_core']:.1f} % of a core | – |"
+def _latency(cases, wanted):
+    for case in cases:
+        topic = "one partition" if case["partitions"] == 1 else f"{case['partitions']} partitions"
+        yield from tables.table(f"commit to consumer, {case['rate']:,} events a second, {topic}", "measured", "wanted")
+        for part in ("p50", "p99"):
+            yield (f"| {part} when the writer itself produces after its commit | {case['bare'][part + '_ms']:.2f} ms "
+                   "| – |")
+        yield tables.judged("p50", case["p50_ms"], " ms", wanted["events_p50_ms"])
+        yield f"| p95 | {case['p95_ms']:.2f} ms | – |"
+        yield tables.judged("p99", case["p99_ms"], " ms", wanted["events_p99_ms"])
+        yield f"| longest | {case['max_ms']:.0f} ms | – |"
+        yield f"| CPU of deliverd | {case['cpu_percent_of_a_core']:.1f} % of a core | – |"
 
 
 def _flat(cases, wanted):

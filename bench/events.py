@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import statistics
+import subprocess
 import threading
 import time
 
@@ -15,10 +16,10 @@ import psycopg
 
 import bare
 import brokers
-import latency
 import usage
 from harness.kafka import KafkaServer
 from harness.postgres import free_port
+from harness.process import program
 from harness.waiting import wait_for
 from harness.web import get
 
@@ -27,6 +28,7 @@ BATCH_SIZE = 500
 AGGREGATES = 10_000
 FAILING = 100  # of them
 PARTITIONS = 8
+WARM_UP_SECONDS = 10  # not counted: the broker's JVM compiles what it runs often
 DEADLINE_SECONDS = 1800
 LOOK_SECONDS = 0.1
 NEAR_THE_END = 3_000  # ids
@@ -113,9 +115,9 @@ class Events:
 
     # --- one run -------------------------------------------------------------------------------------------------
 
-    def topic(self):
+    def topic(self, partitions=PARTITIONS):
         self._topics += 1
-        return self.kafka.create_topic(f"bench-{self._topics}", PARTITIONS)
+        return self.kafka.create_topic(f"bench-{self._topics}", partitions)
 
     def kafka_sink(self, topic):
         return {"type": "kafka", "brokers": self.kafka.brokers, "topic": topic}
@@ -286,25 +288,32 @@ class Events:
         return found
 
     def commit_to_consumer(self):
+        """To a topic as a broker makes it by default, and to one of several partitions: a request each, so that the
+        broker has several times the work."""
         self.say(f"events: commit to consumer at {self.options.rate:,} a second")
-        with self.copy(self.template) as name:
-            bare = latency.measure(self.server.url(name), self.kafka.brokers, self.topic(), self.options.rate,
-                                   self.options.latency_seconds, bare=True)
-        with self.copy(self.template) as name:
-            topic = self.topic()
-            worker = self.programs.start("worker", "--config", self.config(name, self.kafka_sink(topic)), "--lane",
-                                         "events", "--loop")
-            try:
-                cpu = usage.cpu_seconds(worker.pid)
-                figures = latency.measure(self.server.url(name), self.kafka.brokers, topic, self.options.rate,
-                                          self.options.latency_seconds)
-                cpu = usage.cpu_seconds(worker.pid) - cpu
+        return [{"partitions": partitions, "bare": self._stamp(partitions, bare=True)} | self._stamp(partitions)
+                for partitions in (1, PARTITIONS)]
+
+    def _stamp(self, partitions, *, bare=False):
+        with self.copy(self.template) as name, contextlib.ExitStack() as stack:
+            topic = self.topic(partitions)
+            worker = None
+            if not bare:
+                worker = self.programs.start("worker", "--config", self.config(name, self.kafka_sink(topic)), "--lane",
+                                             "events", "--loop")
+                stack.callback(worker.end)
+            cpu = usage.cpu_seconds(worker.pid) if worker else 0
+            run = subprocess.run(
+                [program("bench_latency"), self.server.url(name), self.kafka.brokers, topic, str(self.options.rate),
+                 str(WARM_UP_SECONDS), str(self.options.latency_seconds), *(["--produce"] if bare else [])],
+                stdout=subprocess.PIPE, check=True, timeout=DEADLINE_SECONDS)
+            figures = json.loads(run.stdout)
+            if worker:
+                figures["cpu_percent_of_a_core"] = round(100 * (usage.cpu_seconds(worker.pid) - cpu)
+                                                         / (figures["seconds"] + WARM_UP_SECONDS), 1)
                 worker.terminate()
                 worker.wait()
-            finally:
-                worker.end()
-        return figures | {"bare": bare, "cpu_percent_of_a_core": round(
-            100 * cpu / (figures["seconds"] + latency.WARM_UP_SECONDS), 1)}
+        return figures
 
     def idle(self):
         """A `serve` with a lane of events on an empty table."""

@@ -217,7 +217,7 @@ void LookPlanner::pace(const Found& found) {
     // Without an order each look begins anew, and a full one that brought nothing new brings the same again.
     const bool more_behind = rows_left && (!unordered_ || found.anything_new);
     const bool at_once = more_behind || (found.more_to_ask && found.anything_new);
-    next_look_ = at_once ? found.ended : found.ended + wait_;
+    next_look_ = at_once ? found.ended : std::max(found.began + wait_, found.ended + wait_ / 2);
     if (back_) next_look_ = found.ended;
     if (sweep_from_) next_look_ = std::min(next_look_, std::max(next_sweep_, found.ended));
 }

@@ -25,7 +25,8 @@
 // Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
 //
 // *When?* At once after a batch that was full; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
-// while nothing is found; earlier when a retry comes due. After an error: doubling, with jitter.
+// while nothing is found, counted from the look's beginning, but half of it at least from its end; earlier when a retry
+// comes due. After an error: doubling, with jitter.
 #pragma once
 
 #include <cstdint>

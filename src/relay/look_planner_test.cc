@@ -63,6 +63,15 @@ TEST_F(LookPlannerTest, NearTheEndItBeginsWhereItIsSafe) {
     EXPECT_EQ(look(23).after, "20");
 }
 
+TEST_F(LookPlannerTest, ALooksOwnTimeIsPartOfTheWaitUpToHalf) {
+    cost_ = sweep_cost_ = kBusy / 4;
+    look(10);
+    EXPECT_EQ(planner_.next_look(), now_ - cost_ + kBusy);
+    cost_ = sweep_cost_ = 10 * kBusy;
+    look(20);
+    EXPECT_EQ(planner_.next_look(), now_ + kBusy / 2) << "a slow database is left alone for a while";
+}
+
 TEST_F(LookPlannerTest, ALookThatFailedMakesNothingSafe) {
     look(10);
     look(10);
@@ -109,6 +118,7 @@ TEST_F(LookPlannerTest, ASweepEndsWhereThePositionWasWhenItBegan) {
 }
 
 TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
+    cost_ = sweep_cost_ = Duration::zero();
     look(10);
     EXPECT_EQ(planner_.next_look(), now_ + kBusy);
     for (int i = 0; i < 20; ++i) look(0);
@@ -124,6 +134,7 @@ TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
 }
 
 TEST_F(LookPlannerTest, LooksWhenARetryComesDue) {
+    cost_ = sweep_cost_ = Duration::zero();
     for (int i = 0; i < 20; ++i) look(0);
     const Instant due = now_ + std::chrono::milliseconds(30);
     planner_.due_at(due);

@@ -116,7 +116,9 @@ private:
     [[nodiscard]] std::size_t in_hand_limit() const;
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] std::size_t rows_by_bytes() const;
-    [[nodiscard]] bool nothing_to_wait_for() const { return book_.at_sink() == 0 && !book_.anything_to_send(); }
+    [[nodiscard]] bool nothing_to_wait_for() const {
+        return quiet() && book_.at_sink() == 0 && !book_.anything_to_send();
+    }
     void drop_shards(std::span<const std::int32_t> lost);
     void distrust_look(std::int32_t shard);
     void ask_what_is_certain(store::EventRead& request);

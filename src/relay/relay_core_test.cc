@@ -68,6 +68,33 @@ protected:
     std::map<std::int64_t, const Message*> messages_;
 };
 
+TEST_F(RelayCoreTest, ASettleWaitsForMoreWhileTheTableIsBusy) {
+    const RelayOptions options;
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+    table_.add("a");
+    look();
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, delivered());
+    EXPECT_FALSE(core_->settle_due(now_)) << "others are likely to follow";
+    EXPECT_TRUE(core_->settle_due(now_ + options.settle_linger));
+}
+
+TEST_F(RelayCoreTest, ASettleWaitsForNothingWhereTheTableIsQuiet) {
+    const RelayOptions options;
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+    table_.add("a");
+    look();
+    EXPECT_THAT(send(), ElementsAre(1));
+    for (int i = 0; i < 10; ++i) {  // nothing new
+        now_ += options.idle_poll;
+        core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+        look();
+    }
+    answer(1, delivered());
+    EXPECT_TRUE(core_->quiet());
+    EXPECT_TRUE(core_->settle_due(now_));
+}
+
 TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
     table_.add("a");
     EXPECT_FALSE(core_->begin_look(now_).has_value());
@@ -135,6 +162,7 @@ TEST_F(RelayCoreTest, AConflictAfterATryInDoubtIsThatTry) {
     look();
     send();
     answer(1, delivered());
+    now_ += RelayOptions{}.settle_linger;
     const auto settlements = core_->begin_settle(now_);
     ASSERT_TRUE(table_.settle("r", settlements).has_value());
     core_->end_settle(now_, ambiguous("db_error", "the answer was lost"));
