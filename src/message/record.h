@@ -1,0 +1,30 @@
+// A Kafka record as it lay in its topic, byte for byte. Plain values, no I/O.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace deliverd {
+
+struct RecordHeader {
+    std::string name;
+    std::optional<std::string> value;  // none: null, which is not the same as empty
+    friend bool operator==(const RecordHeader&, const RecordHeader&) = default;
+};
+
+enum class RecordTime { none, created, appended };  // what `timestamp_ms` is the time of
+
+struct Record {
+    std::string topic;
+    std::int32_t partition = 0;
+    std::int64_t offset = 0;
+    std::optional<std::string> key;
+    std::optional<std::string> value;
+    std::vector<RecordHeader> headers;  // in their order, repeated names included
+    std::int64_t timestamp_ms = 0;      // Unix time
+    RecordTime timestamp_type = RecordTime::none;
+};
+
+}  // namespace deliverd

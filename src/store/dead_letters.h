@@ -1,0 +1,265 @@
+// The port through which dead letters are kept, looked at, and sent back.
+//
+// A dead letter is a message that somebody gave up on: a Kafka consumer that put it into a dead-letter topic, or one of
+// this program's lanes. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which nothing leads on.
+//
+// Guarantees every implementation gives (store/dead_letters_conformance.h checks them):
+//   - a record is stored once, however often and by however many processes at once: topic, partition, offset and
+//     timestamp are unique (the timestamp, because a topic that was deleted and made anew counts from 0 again); bytes
+//     come back as they were given, null and empty apart;
+//   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
+//     after it was sent back makes its letter PENDING again;
+//   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
+//     database's clock. What was begun is on the disk before begin_retry() answers;
+//   - every change by a person or by a retry is in dlq_audit, in the same transaction;
+//   - counts are exact, and cost the same however many letters there are.
+//
+// Threads, blocking and failure: as in store/outbox.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+#include "message/record.h"
+
+namespace deliverd::store {
+
+enum class LetterStatus { pending, retrying, resolved, dead };
+
+[[nodiscard]] constexpr std::string_view to_string(LetterStatus status) noexcept {
+    switch (status) {
+        case LetterStatus::pending:
+            return "PENDING";
+        case LetterStatus::retrying:
+            return "RETRYING";
+        case LetterStatus::resolved:
+            return "RESOLVED";
+        case LetterStatus::dead:
+            return "DEAD";
+    }
+    return "UNKNOWN";
+}
+[[nodiscard]] std::optional<LetterStatus> letter_status(std::string_view text);
+
+/// The row of an outbox that a letter is about.
+struct LaneRow {
+    std::string lane;
+    std::string outbox;  // orders | events | memory
+    std::string row_id;
+};
+
+/// Why and where something failed, as far as anybody said.
+struct Provenance {
+    std::string original_topic;
+    std::optional<std::int32_t> original_partition{};
+    std::optional<std::int64_t> original_offset{};
+    std::string error_message = "unknown error";
+    std::optional<std::string> error_class{};  // an exception's class, or an outcome's code
+    std::optional<std::string> stack_trace{};
+    std::optional<std::string> producer{};  // who gave it up: "spring-kafka", "kafka-connect", consumer group, worker
+};
+
+/// A record of a dead-letter topic, to be stored.
+struct NewLetter {
+    Record record;
+    Provenance provenance;
+    std::optional<std::string> payload{};  // the value, where it is JSON that the database can hold
+    bool truncated = false;                // the record's value was longer: these are its first bytes
+};
+
+/// A letter without its bytes.
+struct Letter {
+    std::string id;  // uuid
+    std::string source;  // "kafka", "lane:NAME", "spool:NAME"
+    Provenance provenance;
+    std::int32_t retry_count = 0;
+    std::int32_t max_retries = 3;
+    std::optional<std::string> payload;  // JSON text
+    LetterStatus status = LetterStatus::pending;
+    WallTime created_at{};
+    WallTime updated_at{};
+    std::optional<WallTime> last_retry_at;
+    std::optional<std::string> last_retry_error;  // of the last retry, when it failed or is in doubt
+    bool in_doubt = false;                        // a retry may have been published though nobody confirmed it
+    std::optional<std::string> topic;             // the dead-letter topic it was read from; none: not from Kafka
+    std::optional<std::int32_t> partition;
+    std::optional<std::int64_t> offset;
+    std::optional<LaneRow> lane_row;
+    std::int64_t value_bytes = 0;
+    bool truncated = false;
+};
+
+/// A letter with everything that is known of it.
+struct LetterDetail {
+    Letter letter;
+    Record record;  // topic, partition and offset only of letters from Kafka
+};
+
+struct LetterAudit {
+    WallTime at{};
+    std::string action;  // ingested | retry_begun | published | retry_failed | retry_in_doubt | returned | dead | deleted
+    std::string actor;
+    std::optional<std::string> status_from;
+    std::optional<std::string> status_to;
+    std::optional<std::string> detail;
+};
+
+/// A position in the order of a listing: newest first.
+struct LetterCursor {
+    WallTime created_at{};
+    std::string id;
+};
+
+struct LetterQuery {
+    std::optional<std::string> topic{};  // the dead-letter topic, or the original one; none: all
+    std::optional<LetterStatus> status{};
+    std::optional<std::string> source{};
+    std::optional<std::string> error_class{};
+    std::optional<WallTime> from{};         // created at or after
+    std::optional<WallTime> until{};        // created before
+    std::optional<std::string> text{};      // in error message or payload, whatever the case
+    std::optional<std::string> key{};       // the record's key, exactly
+    std::optional<LetterCursor> after{};    // behind this one, in place of an offset
+    std::int64_t offset = 0;
+    std::int32_t limit = 20;
+};
+
+struct LetterPage {
+    std::vector<Letter> letters;  // newest first
+    std::int64_t total = 0;       // of the query, without position and limit
+    bool total_is_minimum = false;  // there are more than kMaxCounted: `total` is that
+    bool has_next = false;
+};
+
+/// What a filter that needs reading the letters themselves counts at most. Topic, source and status alone are exact.
+inline constexpr std::int64_t kMaxCounted = 100'000;
+
+struct TopicCounts {
+    std::string topic;  // the dead-letter topic; of lanes and spools their name
+    std::string source;
+    std::int64_t pending = 0;
+    std::int64_t retrying = 0;
+    std::int64_t resolved = 0;
+    std::int64_t dead = 0;
+    WallTime newest_at{};
+};
+
+enum class RetryVerdict {
+    begun,      // it is this caller's until end_retry() or the lease's end
+    unknown,    // no such letter
+    finished,   // RESOLVED or DEAD
+    exhausted,  // as many retries as it may have
+    under_way,  // somebody else's retry has not ended
+    refused,    // it cannot be sent anywhere: truncated, an origin that is a dead-letter topic, an order
+};
+
+struct RetryClaim {
+    std::string id;
+    RetryVerdict verdict = RetryVerdict::unknown;
+    std::string reason{};                 // refused: why, for people
+    std::optional<LetterDetail> letter{};  // as it stands now; none when unknown
+};
+
+struct RetryRequest {
+    std::string owner;  // unique to this call
+    std::string actor;  // for the audit
+    Duration lease{};
+};
+
+enum class RetryResult {
+    published,  // -> RESOLVED
+    failed,     // certainly not published: RETRYING, or DEAD when it was the last
+    in_doubt,   // may have been: RETRYING, in_doubt
+    not_tried,  // nothing was even tried (no broker): the count goes back, as if it had not begun
+};
+
+struct RetryEnd {
+    std::string id;
+    RetryResult result = RetryResult::failed;
+    std::string detail{};  // failed, in_doubt: one line; published: where ("orders[0]@17")
+};
+
+/// A retry of all retryable letters of a topic. Its position survives a restart.
+struct Redrive {
+    std::string topic;
+    std::string actor;
+    std::optional<LetterCursor> position;  // worked through, oldest first, up to and with this one
+    LetterCursor up_to;                    // the newest letter when it began: later ones are not its business
+    std::int64_t published = 0;
+    std::int64_t failed = 0;
+    std::int64_t in_doubt = 0;
+    std::int64_t taken_over = 0;  // begun by a process that died: may have been published twice
+    bool finished = false;
+};
+
+class DeadLetters {
+public:
+    virtual ~DeadLetters() = default;
+
+    // --- coming in -------------------------------------------------------------------------------------------------
+
+    /// All in one transaction, on the disk when it returns; answers how many were new. A letter that the database
+    /// cannot hold refuses the whole call (permanent): the others may be tried without it.
+    virtual Result<std::int64_t> store(std::span<const NewLetter> letters) = 0;
+
+    // --- looking ---------------------------------------------------------------------------------------------------
+
+    virtual Result<LetterPage> list(const LetterQuery& query) = 0;
+    /// None when there is no such letter, or `id` is not a uuid.
+    virtual Result<std::optional<LetterDetail>> find(std::string_view id) = 0;
+    /// Oldest first.
+    virtual Result<std::vector<LetterAudit>> audit(std::string_view id, std::int32_t limit) = 0;
+    /// By topic and source, in order of the names.
+    virtual Result<std::vector<TopicCounts>> topics() = 0;
+
+    // --- sending back ----------------------------------------------------------------------------------------------
+
+    /// Counts the retry and makes each RETRYING, in one transaction; one answer an id, in the same order. A letter of a
+    /// lane is begun as well: return_to_lane() ends it.
+    virtual Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids, const RetryRequest& request) = 0;
+
+    /// Of those that are still `owner`'s; the others are left as they are. One transaction; answers how many applied.
+    virtual Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
+                                           std::span<const RetryEnd> ends) = 0;
+
+    /// Puts the rows of these letters (begun by `owner`) back into their outboxes, due at once with no failures, and
+    /// makes the letters RESOLVED, in one transaction. One answer an id: empty when done, else why not (the row is gone
+    /// or no longer dead), and the letter is then as end_retry(failed) leaves it.
+    virtual Result<std::vector<std::string>> return_to_lane(std::string_view owner, std::string_view actor,
+                                                            std::span<const std::string> ids) = 0;
+
+    /// Begins a redrive of the topic, or takes up the one that is unfinished and nobody's at the moment. None: somebody
+    /// else is at it. It is `owner`'s for `lease`.
+    virtual Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner,
+                                                        std::string_view actor, Duration lease) = 0;
+    /// The next letters of the redrive, oldest first, at most `limit`: begun as by begin_retry(), and the redrive's
+    /// position moved behind them, in one transaction. Those that cannot be retried are left out. Empty: that was all.
+    /// Failure `not_owner`, permanent: somebody else has it by now.
+    virtual Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
+                                                            std::int32_t limit) = 0;
+    /// end_retry() and the redrive's counts, in one transaction.
+    virtual Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner,
+                                                     std::string_view actor, std::span<const RetryEnd> ends) = 0;
+    virtual Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) = 0;
+    /// Unfinished ones that are nobody's at the moment: whose process died.
+    virtual Result<std::vector<Redrive>> abandoned_redrives() = 0;
+
+    // --- by hand, and upkeep ---------------------------------------------------------------------------------------
+
+    /// PENDING or RETRYING -> DEAD. As it was before; none when there is no such letter. What is finished, or being
+    /// retried at this moment, is left as it is.
+    virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
+    /// False when there is no such letter. Its audit stays.
+    virtual Result<bool> remove(std::string_view id, std::string_view actor) = 0;
+    /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits for
+    /// nobody's row lock; answers how many. A record that was deleted comes back when its topic is read again from before it.
+    virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit) = 0;
+};
+
+}  // namespace deliverd::store
