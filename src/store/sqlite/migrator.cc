@@ -36,16 +36,23 @@ Result<std::vector<AppliedMigration>> applied_migrations(Handle& handle) {
     }
 }
 
-/// SQLite has no IF: the part of a migration between these lines is left out where another program has a table
-/// `outbox` already, which then stays as it is.
-constexpr std::string_view kUnlessOutbox = "-- unless there is a table outbox:\n";
-constexpr std::string_view kEndUnless = "-- end unless\n";
+/// SQLite has no IF: a part of a migration that does not fit is left out. The table `outbox` may be another program's,
+/// which then stays as it is.
+struct OptionalPart {
+    std::string_view begin;
+    std::string_view end;
+    std::string_view instead;
+};
+constexpr OptionalPart kUnlessOutbox = {"-- unless there is a table outbox:\n", "-- end unless\n",
+                                        "-- There is a table outbox already: it is left as it is.\n"};
+constexpr OptionalPart kOwnOutbox = {"-- where the table outbox is deliverd's own:\n", "-- end where\n",
+                                     "-- There is no table outbox of deliverd's with anything in it.\n"};
 
-void leave_out_outbox(std::string& sql) {
-    const std::size_t from = sql.find(kUnlessOutbox);
-    const std::size_t to = sql.find(kEndUnless, from == std::string::npos ? 0 : from);
+void leave_out(std::string& sql, const OptionalPart& part) {
+    const std::size_t from = sql.find(part.begin);
+    const std::size_t to = sql.find(part.end, from == std::string::npos ? 0 : from);
     if (from == std::string::npos || to == std::string::npos) return;
-    sql.replace(from, to + kEndUnless.size() - from, "-- There is a table outbox already: it is left as it is.\n");
+    sql.replace(from, to + part.end.size() - from, part.instead);
 }
 
 Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
@@ -55,8 +62,13 @@ Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
     if (!steps) return steps;
     auto outbox = value_of(handle, "select name from sqlite_schema where lower(name) = 'outbox'");
     if (!outbox) return Failure(std::move(outbox.error()));
-    if (!outbox->empty()) {
-        for (MigrationStep& step : *steps) leave_out_outbox(step.sql);
+    auto ours = value_of(handle,
+                         "select name from sqlite_schema where type = 'index' and name = 'outbox_dead'"
+                         " and tbl_name = 'outbox'");
+    if (!ours) return Failure(std::move(ours.error()));
+    for (MigrationStep& step : *steps) {
+        if (!outbox->empty()) leave_out(step.sql, kUnlessOutbox);
+        if (ours->empty()) leave_out(step.sql, kOwnOutbox);
     }
     return steps;
 }
