@@ -140,7 +140,7 @@ private:
 /// How many rows there are to work off, once the table is as the arguments want it.
 Result<std::int64_t> prepare(store::Database& database, const BenchArguments& arguments, OwnRows& own,
                              Progress& progress) {
-    const auto counts = database.memory_outbox()->counts();
+    const auto counts = database.memory_outbox("memory")->counts();
     if (!counts) return tl::unexpected(counts.error());
     if (arguments.existing) {
         if (counts->pending == 0) return permanent("bad_argument", "--existing: the table has no pending rows");

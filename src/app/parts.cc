@@ -110,7 +110,8 @@ Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const
     }
     lane::LaneOptions options = config.options;
     options.worker_id = std::move(worker_id);
-    auto outbox = config.outbox == OutboxKind::orders ? database.orders_outbox(orders) : database.memory_outbox();
+    auto outbox = config.outbox == OutboxKind::orders ? database.orders_outbox(orders, options.name)
+                                                      : database.memory_outbox(options.name);
     return std::make_unique<LaneUnit>(std::move(options), std::move(outbox), std::move(*sink), observer, log);
 }
 

@@ -13,6 +13,7 @@
 #include "deliverd/lease.h"
 #include "deliverd/outbox.h"
 #include "deliverd/result.h"
+#include "store/dead_letters.h"
 #include "store/events.h"
 #include "store/finding.h"
 #include "store/orders.h"
@@ -64,12 +65,12 @@ public:
     /// what it did, or with `dry_run` what it would do. Refused, permanent, when the schema is newer or changed.
     virtual Result<std::vector<MigrationStep>> migrate(bool dry_run) = 0;
 
-    /// The memory outbox (lease protocol) for lanes.
-    virtual std::unique_ptr<Outbox> memory_outbox() = 0;
+    /// The memory outbox (lease protocol), for the lane of that name: its dead letters are under it.
+    virtual std::unique_ptr<Outbox> memory_outbox(std::string lane) = 0;
 
     /// The order outbox, for lanes: claims turn due `failed` rows back to `queued` first; settlements write order,
-    /// ledger and audit together.
-    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) = 0;
+    /// ledger and audit together. `lane` as above.
+    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) = 0;
 
     /// Order intake.
     virtual std::unique_ptr<Orders> orders(const OrdersOptions& options) = 0;
@@ -82,6 +83,8 @@ public:
     virtual Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) = 0;
 
     virtual std::unique_ptr<Upkeep> upkeep() = 0;
+
+    virtual std::unique_ptr<DeadLetters> dead_letters() = 0;
 
     /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this

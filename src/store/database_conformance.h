@@ -53,7 +53,7 @@ TEST_P(DatabaseConformance, ADryRunChangesNothingAndCanBeRunByHand) {
 }
 
 TEST_P(DatabaseConformance, WithoutASchemaEveryCallNamesTheCommand) {
-    const auto claimed = database().memory_outbox()->claim({"w", 1, std::chrono::seconds(1), std::nullopt});
+    const auto claimed = database().memory_outbox("memory")->claim({"w", 1, std::chrono::seconds(1), std::nullopt});
     ASSERT_FALSE(claimed);
     EXPECT_EQ(claimed.error().error_class, ErrorClass::permanent);
     EXPECT_NE(claimed.error().message.find("deliverd migrate"), std::string::npos) << claimed.error().message;

@@ -26,7 +26,7 @@ protected:
     void SetUp() override {
         store_ = GetParam().make();
         orders_ = store_->database().orders(kOptions);
-        outbox_ = store_->database().orders_outbox(kOptions);
+        outbox_ = store_->database().orders_outbox(kOptions, "orders");
         ASSERT_TRUE(orders_ && outbox_);
     }
     static NewOrder new_order(const std::string& key, const std::string& digest = "sha256:a") {

@@ -155,7 +155,7 @@ TEST_P(OrdersHoldingConformance, TwoProcessesGetEachOrderOnce) {
     constexpr int kOrders = 4000;
     fill(kOrders);
     const std::unique_ptr<Database> other = store_->open_again();
-    const std::unique_ptr<Outbox> other_outbox = other->orders_outbox(kOptions);
+    const std::unique_ptr<Outbox> other_outbox = other->orders_outbox(kOptions, "orders");
     std::mutex mutex;
     std::map<std::int64_t, int> seen;
     std::vector<std::string> problems;

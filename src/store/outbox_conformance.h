@@ -23,7 +23,7 @@ class OutboxConformance : public ::testing::TestWithParam<StoreKind> {
 protected:
     void SetUp() override {
         store_ = GetParam().make();
-        outbox_ = store_->database().memory_outbox();
+        outbox_ = store_->database().memory_outbox("memory");
         lease_ = must(store_->database().lease(std::nullopt));
     }
     Outbox& outbox() { return *outbox_; }
@@ -339,7 +339,7 @@ TEST_P(OutboxConformance, TwoProcessesGetEachRowOnce) {
     constexpr int kRows = 10'000;
     fill(kRows);
     const std::unique_ptr<Database> other = store_->open_again();
-    const std::unique_ptr<Outbox> other_outbox = other->memory_outbox();
+    const std::unique_ptr<Outbox> other_outbox = other->memory_outbox("memory");
     std::mutex mutex;
     std::map<std::int64_t, int> seen;
     std::vector<std::string> problems;

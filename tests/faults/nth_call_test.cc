@@ -134,9 +134,9 @@ void accept_orders(store::Database& database) {
     must(database.orders({})->accept(orders));
 }
 
-const OutboxKind kMemories{"Memories", "outbox_memory", [](store::Database& d) { return d.memory_outbox(); },
+const OutboxKind kMemories{"Memories", "outbox_memory", [](store::Database& d) { return d.memory_outbox("memory"); },
                            enqueue_memories, true};
-const OutboxKind kOrders{"Orders", "outbox_orders", [](store::Database& d) { return d.orders_outbox({}); },
+const OutboxKind kOrders{"Orders", "outbox_orders", [](store::Database& d) { return d.orders_outbox({}, "orders"); },
                          accept_orders, false};
 
 class NthCall : public ::testing::TestWithParam<std::tuple<StoreKind, OutboxKind>> {

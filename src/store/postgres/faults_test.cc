@@ -54,14 +54,14 @@ protected:
 };
 
 TEST_F(PostgresFaults, AConnectionCutWhileIdleIsReplacedUnnoticed) {
-    const auto outbox = store_.database().memory_outbox();
+    const auto outbox = store_.database().memory_outbox("memory");
     const std::int64_t id = enqueue_and_claim(*outbox);
     cut_connections();
     EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
 }
 
 TEST_F(PostgresFaults, AConnectionCutDuringASettleIsAmbiguousAndTheRepeatIsSafe) {
-    const auto outbox = store_.database().memory_outbox();
+    const auto outbox = store_.database().memory_outbox("memory");
     const std::int64_t id = enqueue_and_claim(*outbox);
     store_.execute("begin; lock table outbox_memory in exclusive mode");
     Result<std::vector<SettleAnswer>> answer = retryable("", "");
@@ -87,7 +87,7 @@ TEST_F(PostgresFaults, AStatementThatTakesTooLongIsATimeout) {
         const auto database = open([&](PostgresOptions& options) {
             (by_lock ? options.lock_timeout : options.statement_timeout) = milliseconds(100);
         });
-        const auto outbox = database->memory_outbox();
+        const auto outbox = database->memory_outbox("memory");
         const std::int64_t id = enqueue_and_claim(*outbox);
         store_.execute("begin; lock table outbox_memory in exclusive mode");
         const auto answer = settle(*outbox, id);
@@ -100,7 +100,7 @@ TEST_F(PostgresFaults, AStatementThatTakesTooLongIsATimeout) {
 }
 
 TEST_F(PostgresFaults, AClaimDoesNotWaitForLockedRows) {
-    const auto outbox = store_.database().memory_outbox();
+    const auto outbox = store_.database().memory_outbox("memory");
     must(must(store_.database().lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
     store_.execute("begin; select 1 from outbox_memory for update");
     EXPECT_TRUE(must(outbox->claim({"w", 10, seconds(60), std::nullopt})).rows.empty());
@@ -110,7 +110,7 @@ TEST_F(PostgresFaults, AClaimDoesNotWaitForLockedRows) {
 /// Someone looks at a row in psql, or locks it in a transaction left open: the other rows do not suffer for it.
 TEST_F(PostgresFaults, ARowLockedElsewhereIsLeftOutAndNobodyWaits) {
     const auto database = open([](PostgresOptions& options) { options.lock_timeout = std::chrono::hours(1); });
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     store_.execute(
         "insert into outbox_memory (target_space, payload_md, payload_sha)"
         " select 's', 'p', 'sha' || n from generate_series(1, 11) as n");
@@ -144,7 +144,7 @@ TEST_F(PostgresFaults, ARowLockedElsewhereIsLeftOutAndNobodyWaits) {
 
 /// A foreign key's check locks the row it points to, but not against a settle.
 TEST_F(PostgresFaults, ARowReferredToCanBeSettled) {
-    const auto outbox = store_.database().memory_outbox();
+    const auto outbox = store_.database().memory_outbox("memory");
     const std::int64_t id = enqueue_and_claim(*outbox);
     store_.execute("begin; select 1 from outbox_memory for key share");
     EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
@@ -153,7 +153,7 @@ TEST_F(PostgresFaults, ARowReferredToCanBeSettled) {
 
 /// An INSERT may say so, and means "at once".
 TEST_F(PostgresFaults, ARowDueSinceEverIsClaimedAndHasAFiniteAge) {
-    const auto outbox = store_.database().memory_outbox();
+    const auto outbox = store_.database().memory_outbox("memory");
     store_.execute(
         "insert into outbox_memory (target_space, payload_md, payload_sha, next_attempt_at) values"
         " ('s', 'p', 'a', 'infinity'), ('s', 'p', 'b', '-infinity'), ('s', 'p', 'c', '4713-01-01 BC'),"
@@ -232,7 +232,7 @@ TEST_F(PostgresFaults, ADatabaseThatCannotHoldEveryTextIsRefused) {
         const auto refused = {error_of(database->ping(kPatience)), error_of(database->schema()),
                               error_of(database->migrate(false)),
                               error_of(must(database->lease(std::nullopt))->check_dedup("s", "sha")),
-                              error_of(database->memory_outbox()->lag_seconds())};
+                              error_of(database->memory_outbox("memory")->lag_seconds())};
         for (const Error& error : refused) {
             EXPECT_EQ(error.error_class, ErrorClass::permanent) << error.message;
             EXPECT_EQ(error.code, "db_error");
@@ -247,7 +247,7 @@ TEST_F(PostgresFaults, ThePoolIsBoundedAndItsWaitToo) {
         options.max_connections = 1;
         options.pool_wait = milliseconds(50);
     });
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     const std::int64_t id = enqueue_and_claim(*outbox);
     store_.execute("begin; lock table outbox_memory in exclusive mode");
     std::thread settling([&] { EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied); });
@@ -267,12 +267,12 @@ TEST_F(PostgresFaults, AnotherSchemaHoldsTheTablesAndIsNotLeftSilently) {
     const auto database = must(open_postgres(options, log_));
     must(database->migrate(false));
     const std::int64_t id = must(must(database->lease("cli:ann"))->enqueue_memory("s", "p", std::nullopt));
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     EXPECT_EQ(must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows.at(0).message.id, id);
     EXPECT_TRUE(must(settle(*outbox, id)).at(0).applied);
     const NewOrder order{"key-1", "{}", "sha256:a", "t", "ops"};
     must(database->orders({})->accept(std::span(&order, 1)));
-    EXPECT_EQ(must(database->orders_outbox({})->counts()).pending, 1);
+    EXPECT_EQ(must(database->orders_outbox({}, "orders")->counts()).pending, 1);
     EXPECT_EQ(must(database->upkeep()->purge_ledger(10)), 0);
     for (const Finding& finding : must(database->inspect())) EXPECT_TRUE(finding.ok) << finding.message;
     EXPECT_TRUE(
@@ -297,7 +297,7 @@ TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreTheGrantsToRun) {
         }
         return Finding{};
     };
-    const auto claimed = database->memory_outbox()->claim({"w", 1, seconds(60), std::nullopt});
+    const auto claimed = database->memory_outbox("memory")->claim({"w", 1, seconds(60), std::nullopt});
     EXPECT_EQ(claimed.error().error_class, ErrorClass::permanent);
     EXPECT_THAT(claimed.error().message, ::testing::HasSubstr("deliverd doctor"));
     const std::string message = privileges().message;
@@ -306,13 +306,13 @@ TEST_F(PostgresFaults, ThePrivilegesAUserLacksAreTheGrantsToRun) {
     store_.execute(message.substr(message.find("grant ")));
     EXPECT_TRUE(privileges().ok) << privileges().message;
     must(must(database->lease("cli:ann"))->enqueue_memory("s", "p", std::nullopt));
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     const auto rows = must(outbox->claim({"w", 1, seconds(60), std::nullopt})).rows;
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_TRUE(must(settle(*outbox, rows.front().message.id)).at(0).applied);
     const NewOrder order{"key-1", "{}", "sha256:a", "t", "ops"};
     must(database->orders({})->accept(std::span(&order, 1)));
-    const auto orders = database->orders_outbox({});
+    const auto orders = database->orders_outbox({}, "orders");
     EXPECT_EQ(must(orders->claim({"w", 1, seconds(60), std::nullopt})).rows.size(), 1U);
     EXPECT_TRUE(must(settle(*orders, 1)).at(0).applied);
     EXPECT_TRUE(must(database->upkeep()->begin("tidy", "w", seconds(60), seconds(60))));

@@ -33,7 +33,7 @@ protected:
     }
 
     PostgresTestStore store_{true};
-    std::unique_ptr<Outbox> outbox_ = store_.database().orders_outbox({});
+    std::unique_ptr<Outbox> outbox_ = store_.database().orders_outbox({}, "orders");
 };
 
 TEST_F(OrdersFaults, AnOrderTheDatabaseCannotHoldRefusesTheCallForGood) {

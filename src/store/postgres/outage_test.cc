@@ -81,7 +81,7 @@ TEST_F(PostgresOutage, WhoAsksWhileTheServerIsAskedAgainIsToldTheCauseAtOnce) {
     switchboard_.hold();
     std::thread probing([&] { ask_until(*database, 2); });
     EXPECT_TRUE(wait_until([&] { return switchboard_.attempts() == 2; }));
-    auto lag = std::async(std::launch::async, [&] { return database->memory_outbox()->lag_seconds(); });
+    auto lag = std::async(std::launch::async, [&] { return database->memory_outbox("memory")->lag_seconds(); });
     EXPECT_EQ(lag.wait_for(kPatience), std::future_status::ready);
     switchboard_.let_go();
     probing.join();
@@ -104,7 +104,7 @@ TEST_F(PostgresOutage, AFailedAttemptIsTheAnswerForAllWhoWait) {
     for (int i = 0; i < kCallers; ++i) {
         callers.emplace_back([&] {
             ++called;
-            const auto answer = database->memory_outbox()->lag_seconds();
+            const auto answer = database->memory_outbox("memory")->lag_seconds();
             if (!answer && answer.error().code == "db_unreachable") ++told;
         });
     }
@@ -117,7 +117,7 @@ TEST_F(PostgresOutage, AFailedAttemptIsTheAnswerForAllWhoWait) {
 
 TEST_F(PostgresOutage, AServerThatIsBackIsUsedByAll) {
     const auto database = open(8);
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     ASSERT_FALSE(outbox->lag_seconds());
     switchboard_.point_to(store_.server().conninfo());
     EXPECT_TRUE(wait_until([&] { return database->ping(kPatience).has_value(); }));
@@ -133,7 +133,7 @@ TEST_F(PostgresOutage, AServerThatIsBackIsUsedByAll) {
 TEST_F(PostgresOutage, AConnectionInUseIsWorthWaitingFor) {
     switchboard_.point_to(store_.server().conninfo());
     const auto database = open(2);
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     must(must(database->lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
     store_.execute("begin; lock table outbox_memory in access exclusive mode");
     auto using_it = std::async(std::launch::async, [&] { return outbox->lag_seconds(); });

@@ -46,13 +46,15 @@ public:
         return postgres::migrate(**connection, options_.schema, dry_run);
     }
 
-    std::unique_ptr<Outbox> memory_outbox() override {
+    std::unique_ptr<Outbox> memory_outbox(std::string /*lane*/) override {
         return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema);
     }
 
-    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) override {
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string /*lane*/) override {
         return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options);
     }
+
+    std::unique_ptr<DeadLetters> dead_letters() override { return nullptr; }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);

@@ -35,7 +35,7 @@ protected:
 
 TEST_F(PostgresStop, AStatementUnderWayIsCutAndSoIsTheWaitForItsConnection) {
     const auto database = open(store_.server().conninfo());
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     must(must(database->lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
     ASSERT_EQ(must(outbox->claim({"w", 1, std::chrono::seconds(60), std::nullopt})).rows.size(), 1U);
 
@@ -59,7 +59,7 @@ TEST_F(PostgresStop, AStatementUnderWayIsCutAndSoIsTheWaitForItsConnection) {
 
 TEST_F(PostgresStop, WhatIsAskedAfterTheLimitIsCertainlyNotDone) {
     const auto database = open(store_.server().conninfo());
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     must(must(database->lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
     ASSERT_EQ(must(outbox->claim({"w", 1, std::chrono::seconds(60), std::nullopt})).rows.size(), 1U);
     database->limit_waits(std::chrono::hours(1));

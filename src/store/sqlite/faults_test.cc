@@ -65,7 +65,7 @@ TEST_F(SqliteFaults, AFileHeldByAnotherProcessIsATimeout) {
     must(database->migrate(false));
     const auto lease = must(database->lease(std::nullopt));
     const std::int64_t id = must(lease->enqueue_memory("s", "p", std::nullopt));
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
 
     sqlite3* other = nullptr;
     ASSERT_EQ(sqlite3_open(path("busy.db").c_str(), &other), SQLITE_OK);
@@ -86,7 +86,7 @@ TEST_F(SqliteFaults, AFileHeldByAnotherProcessIsATimeout) {
 TEST_F(SqliteFaults, WaitsAreCutWhenTheProgramStops) {
     const auto database = must(open_sqlite({.path = path("stop.db"), .busy_timeout = std::chrono::hours(1)}, log_));
     must(database->migrate(false));
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     sqlite3* other = nullptr;
     ASSERT_EQ(sqlite3_open(path("stop.db").c_str(), &other), SQLITE_OK);
     ASSERT_EQ(sqlite3_exec(other, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);
@@ -126,7 +126,7 @@ TEST_F(SqliteFaults, AFullDiskIsSaidAndLeavesTheRowsAsTheyWere) {
     EXPECT_EQ(refused.error().code, "db_error");
     EXPECT_EQ(refused.error().error_class, ErrorClass::retryable);
     EXPECT_THAT(refused.error().message, ::testing::HasSubstr("make room on the disk"));
-    EXPECT_EQ(must(database->memory_outbox()->counts()).pending, 0);
+    EXPECT_EQ(must(database->memory_outbox("memory")->counts()).pending, 0);
 }
 
 /// What another writer put into the table past the client library cannot be sent as it is, so it is not sent at all.
@@ -143,7 +143,7 @@ TEST_F(SqliteFaults, BytesThatAreNoTextAreGivenUpInTheClaim) {
                            nullptr, nullptr, nullptr),
               SQLITE_OK);
     sqlite3_close(other);
-    const auto outbox = database->memory_outbox();
+    const auto outbox = database->memory_outbox("memory");
     const auto batch = must(outbox->claim({"w", 10, seconds(60), std::nullopt}));
     ASSERT_EQ(batch.rows.size(), 2U);
     EXPECT_EQ(batch.rows[0].message.id, 1);

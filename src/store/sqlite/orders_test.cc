@@ -95,7 +95,7 @@ TEST_F(SqliteOrdersTest, BytesThatAreNoTextAreGivenUpInTheClaim) {
         " select 'bad-json', cast(x'7b22ff7d' as text), null, 3 union all"
         " select cast(x'e9' as text), '{}', null, 0 union all"
         " select 'bad-trace', '{}', cast(x'e9' as text), 0 union all select 'last', '{}', null, 0)");
-    const auto outbox = database_->orders_outbox({});
+    const auto outbox = database_->orders_outbox({}, "orders");
     const ClaimBatch batch = must(outbox->claim({"w", 10, seconds(60), std::nullopt}));
     ASSERT_EQ(batch.rows.size(), 2U);
     EXPECT_EQ(batch.rows[0].message.message_id, "good");

@@ -75,11 +75,15 @@ public:
         return sqlite::migrate(**handle, dry_run);
     }
 
-    std::unique_ptr<Outbox> memory_outbox() override { return std::make_unique<sqlite::SqliteOutbox>(*file_); }
+    std::unique_ptr<Outbox> memory_outbox(std::string /*lane*/) override {
+        return std::make_unique<sqlite::SqliteOutbox>(*file_);
+    }
 
-    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options) override {
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string /*lane*/) override {
         return std::make_unique<sqlite::SqliteOrdersOutbox>(*file_, options);
     }
+
+    std::unique_ptr<DeadLetters> dead_letters() override { return nullptr; }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return std::make_unique<sqlite::SqliteOrders>(*file_, options);
