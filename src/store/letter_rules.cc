@@ -1,0 +1,138 @@
+#include "store/letter_rules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_check.h"
+#include "base/text.h"
+#include "store/upkeep_arguments.h"
+
+namespace deliverd::store {
+namespace {
+
+constexpr std::string_view kDeadLetterEnding = ".dlq.v1";
+
+std::string where(const Record& record) {
+    return one_line(record.topic) + "[" + std::to_string(record.partition) + "]@" + std::to_string(record.offset);
+}
+
+bool is_storable(std::string_view text) {
+    return text.find('\0') == std::string_view::npos && !find_invalid_utf8(text);
+}
+
+}  // namespace
+
+std::optional<LetterStatus> letter_status(std::string_view text) {
+    for (const LetterStatus status :
+         {LetterStatus::pending, LetterStatus::retrying, LetterStatus::resolved, LetterStatus::dead}) {
+        if (text == to_string(status)) return status;
+    }
+    return std::nullopt;
+}
+
+std::string_view error_class_of(std::string_view error) {
+    const std::size_t end = error.find(": ");
+    if (end == std::string_view::npos || error.find(' ') < end) return {};
+    return error.substr(0, end);
+}
+
+Result<void> check_letter(const NewLetter& letter) {
+    const Provenance& from = letter.provenance;
+    const std::optional<std::string> topic = letter.record.topic;
+    const std::optional<std::string> original_topic = from.original_topic;
+    const std::optional<std::string> error_message = from.error_message;
+    const std::pair<std::string_view, const std::optional<std::string>*> texts[] = {{"topic", &topic},
+                                                                                    {"original_topic", &original_topic},
+                                                                                    {"error_message", &error_message},
+                                                                                    {"error_class", &from.error_class},
+                                                                                    {"stack_trace", &from.stack_trace},
+                                                                                    {"producer", &from.producer}};
+    for (const auto& [name, text] : texts) {
+        if (*text && !is_storable(**text)) {
+            return permanent("bad_argument", "record " + where(letter.record) + ": " + std::string(name) +
+                                                 " must be UTF-8 without NUL");
+        }
+    }
+    if (letter.payload) {
+        if (const auto problem = json_problem(*letter.payload, JsonKind::any)) {
+            return permanent("bad_argument", "record " + where(letter.record) + ": payload is " + *problem);
+        }
+    }
+    return {};
+}
+
+std::string letter_id(std::string_view text) {
+    constexpr std::size_t kLength = 36;
+    if (text.size() != kLength) return {};
+    std::string id(text);
+    for (std::size_t i = 0; i < kLength; ++i) {
+        char& c = id[i];
+        if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+        const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return {};
+    }
+    return id;
+}
+
+std::string retry_refusal(const LetterDetail& detail) {
+    const Letter& letter = detail.letter;
+    if (letter.lane_row) {
+        if (letter.lane_row->outbox != "orders") return {};
+        return "an order is not sent again: it may have been taken; post a new one if it is still wanted";
+    }
+    if (letter.truncated) return "the record was too long to be kept: what is here is only its beginning";
+    if (letter.provenance.original_topic.ends_with(kDeadLetterEnding)) {
+        return "it came from the dead-letter topic " + one_line(letter.provenance.original_topic) +
+               ": sent there, it would only come back";
+    }
+    return {};
+}
+
+RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way) {
+    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
+    if (order) return RetryVerdict::refused;  // it is DEAD from the beginning, which would not say why
+    if (letter.status == LetterStatus::resolved || letter.status == LetterStatus::dead) return RetryVerdict::finished;
+    if (!refusal.empty()) return RetryVerdict::refused;
+    if (under_way) return RetryVerdict::under_way;
+    return letter.retry_count < letter.max_retries ? RetryVerdict::begun : RetryVerdict::exhausted;
+}
+
+RetryEffect retry_effect(const Letter& letter, RetryResult result) {
+    RetryEffect effect{LetterStatus::retrying, letter.retry_count, letter.in_doubt, true, "retry_failed"};
+    switch (result) {
+        case RetryResult::published:
+            effect.status = LetterStatus::resolved;
+            effect.in_doubt = false;
+            effect.action = "published";
+            break;
+        case RetryResult::failed:
+            if (letter.retry_count >= letter.max_retries) effect.status = LetterStatus::dead;
+            break;
+        case RetryResult::in_doubt:
+            effect.in_doubt = true;
+            effect.action = "retry_in_doubt";
+            break;
+        case RetryResult::not_tried:
+            effect.retry_count = std::max(0, letter.retry_count - 1);
+            if (effect.retry_count == 0) {
+                effect.status = LetterStatus::pending;
+                effect.was_tried = false;
+            }
+            break;
+    }
+    return effect;
+}
+
+Result<void> check_retry_request(const RetryRequest& request) {
+    if (auto ok = check_upkeep_name("owner", request.owner); !ok) return ok;
+    if (auto ok = check_upkeep_name("actor", request.actor); !ok) return ok;
+    return check_upkeep_span("lease", request.lease);
+}
+
+Result<void> check_letter_query(const LetterQuery& query) {
+    if (query.offset < 0) return permanent("bad_argument", "offset must not be negative");
+    if (query.limit < 1) return permanent("bad_argument", "limit must be 1 or more");
+    return {};
+}
+
+}  // namespace deliverd::store

@@ -1,0 +1,44 @@
+// What both stores decide alike about dead letters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+#include "store/dead_letters.h"
+
+namespace deliverd::store {
+
+/// The code that an error of a lane ("CODE: detail") begins with; empty when it begins with words.
+[[nodiscard]] std::string_view error_class_of(std::string_view error);
+
+/// What no database could hold, or would change: text that is not UTF-8 or has NUL in it, a payload that is not JSON.
+/// Failure: permanent, `bad_argument`, naming the record and the field.
+[[nodiscard]] Result<void> check_letter(const NewLetter& letter);
+
+/// The id as both databases write it; empty when it is not a uuid.
+[[nodiscard]] std::string letter_id(std::string_view text);
+
+/// Why the letter can never be retried, for people; empty when it can.
+[[nodiscard]] std::string retry_refusal(const LetterDetail& letter);
+
+/// Whether a retry may begin. `under_way`: one has begun whose lease has not run out.
+[[nodiscard]] RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way);
+
+/// The letter after a retry that ended so.
+struct RetryEffect {
+    LetterStatus status = LetterStatus::retrying;
+    std::int32_t retry_count = 0;
+    bool in_doubt = false;
+    bool was_tried = true;    // else the time of the last retry is not known any more
+    std::string_view action;  // LetterAudit::action
+};
+[[nodiscard]] RetryEffect retry_effect(const Letter& letter, RetryResult result);
+
+[[nodiscard]] Result<void> check_retry_request(const RetryRequest& request);
+[[nodiscard]] Result<void> check_letter_query(const LetterQuery& query);
+
+}  // namespace deliverd::store
