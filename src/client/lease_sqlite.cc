@@ -110,7 +110,18 @@ public:
     Result<bool> mark_dead_by_worker(std::int64_t outbox_id, std::string_view worker_id,
                                      std::string_view error) override {
         if (auto ok = check_settle(worker_id, "error", error); !ok) return Failure(ok.error());
-        return change(sqlite_sql::kMarkDead, outbox_id, worker_id, [&](SqliteStatement& s) { s.bind(3, error); });
+        // Both or neither, also where the caller is in no transaction.
+        if (auto begun = sqlite_run(connection_, "savepoint deliverd_dead"); !begun) return Failure(begun.error());
+        auto dead = mark_dead_with_letter(outbox_id, worker_id, error);
+        const bool keep = dead && *dead;
+        auto ended = sqlite_run(connection_,
+                                keep ? "release deliverd_dead" : "rollback to deliverd_dead; release deliverd_dead");
+        if (dead && !ended) {
+            // A release that ends the transaction can find the file busy: the savepoint must not stay open.
+            static_cast<void>(sqlite_run(connection_, "rollback to deliverd_dead; release deliverd_dead"));
+            return Failure(ended.error());
+        }
+        return dead;
     }
 
     Result<bool> renew_lease(std::int64_t outbox_id, std::string_view worker_id) override {
@@ -155,6 +166,13 @@ public:
     }
 
 private:
+    Result<bool> mark_dead_with_letter(std::int64_t outbox_id, std::string_view worker_id, std::string_view error) {
+        auto dead = change(sqlite_sql::kMarkDead, outbox_id, worker_id, [&](SqliteStatement& s) { s.bind(3, error); });
+        if (!dead || !*dead) return dead;
+        return change(sqlite_sql::kMemoryLetter, outbox_id, worker_id,
+                      [](SqliteStatement& s) { s.bind(3, sqlite_sql::kMemoryLane); });
+    }
+
     /// Runs one guarded update; `bind_rest` binds from 3 on.
     template <typename BindRest>
     Result<bool> change(std::string_view sql, std::int64_t outbox_id, std::string_view worker_id, BindRest bind_rest) {

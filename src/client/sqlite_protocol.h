@@ -45,6 +45,22 @@ inline constexpr std::string_view kMarkDead =
     "update outbox_memory set status = 'dead', last_error = ?3, locked_at = null, locked_by = null, updated_at "
     "= " DELIVERD_NOW DELIVERD_HELD;
 
+/// 1 id, 2 worker, 3 lane. After kMarkDead, in one transaction: the dead letter of the row, or a new life for the one
+/// that it has. An error "CODE: detail" is of the class CODE.
+inline constexpr std::string_view kMemoryLetter =
+    "insert into dlq_messages (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,"
+    " producer, record_key, payload, record_value)"
+    " select ?3, 'lane:' || ?3, ?3, 'memory', outbox_id, coalesce(nullif(last_error, ''), 'unknown error'),"
+    " iif(instr(last_error, ': ') > 1 and instr(last_error, ' ') > instr(last_error, ': '),"
+    " substr(last_error, 1, instr(last_error, ': ') - 1), null), ?2, cast(target_space as blob),"
+    " json_quote(payload_md), cast(payload_md as blob) from outbox_memory where outbox_id = ?1 and status = 'dead'"
+    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set status = excluded.status,"
+    " error_message = excluded.error_message, error_class = excluded.error_class, producer = excluded.producer,"
+    " retry_owner = null, retry_expires_at = null, updated_at = " DELIVERD_NOW;
+
+/// The lane that rows are of which no lane, but a worker by itself gave up.
+inline constexpr std::string_view kMemoryLane = "memory";
+
 /// 1 id, 2 worker.
 inline constexpr std::string_view kRenew =
     "update outbox_memory set locked_at = " DELIVERD_NOW ", updated_at = " DELIVERD_NOW DELIVERD_HELD;

@@ -68,6 +68,12 @@ SqliteStatement& SqliteStatement::bind(int index, const std::optional<std::strin
     return text ? bind(index, std::string_view(*text)) : bind_null(index);
 }
 
+SqliteStatement& SqliteStatement::bind_blob(int index, const std::optional<std::string>& bytes) {
+    if (!bytes) return bind_null(index);
+    sqlite3_bind_blob64(statement_.get(), index, bytes->data(), bytes->size(), SQLITE_STATIC);
+    return *this;
+}
+
 SqliteStatement& SqliteStatement::bind_null(int index) {
     sqlite3_bind_null(statement_.get(), index);
     return *this;

@@ -24,6 +24,7 @@ public:
     SqliteStatement& bind(int index, std::int64_t value);
     SqliteStatement& bind(int index, std::string_view text);
     SqliteStatement& bind(int index, const std::optional<std::string>& text);
+    SqliteStatement& bind_blob(int index, const std::optional<std::string>& bytes);
     SqliteStatement& bind_null(int index);
 
     /// true: a row can be read; false: done.
@@ -35,7 +36,7 @@ public:
     [[nodiscard]] bool is_null(int column) const;
     [[nodiscard]] std::int64_t integer(int column) const;
     [[nodiscard]] double real(int column) const;
-    /// Valid until the next step or reset.
+    /// Of a blob its bytes. Valid until the next step or reset.
     [[nodiscard]] std::string_view text(int column) const;
     [[nodiscard]] std::optional<std::string> optional_text(int column) const;
 

@@ -12,6 +12,7 @@
 #include "store/sqlite/event_row_id.h"
 #include "store/sqlite/event_shards.h"
 #include "store/sqlite/event_table.h"
+#include "store/sqlite/lane_letters.h"
 #include "store/sqlite/time_modifier.h"
 #include "store/upkeep_arguments.h"
 
@@ -184,6 +185,10 @@ Result<EventSettled> SqliteEventOutbox::settle_row(Handle& handle, std::string_v
     }
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     if (handle.changes() != 1) return EventSettled::conflict;
+    if (how.kind == SettleKind::dead) {
+        auto written = write_event_letter(handle, table_, owner, settlement);
+        if (!written) return Failure(std::move(written.error()));
+    }
     auto noted = failed ? audit(handle, owner, settlement) : forget_failure(handle, settlement.row_id);
     if (!noted) return Failure(std::move(noted.error()));
     return EventSettled::applied;

@@ -24,12 +24,18 @@ std::string quoted(std::string_view name) {
     return out;
 }
 
-EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
-    : table_(table), indexed_(indexed), nulls_(nulls), own_state_(keeps_failures(table.columns)) {
-    const std::size_t dot = table.table.find('.');
-    name_ = dot == std::string::npos ? quoted(table.table)
-                                     : quoted(table.table.substr(0, dot)) + "." + quoted(table.table.substr(dot + 1));
+std::string quoted_table(std::string_view table) {
+    const std::size_t dot = table.find('.');
+    if (dot == std::string_view::npos) return quoted(table);
+    return quoted(table.substr(0, dot)) + "." + quoted(table.substr(dot + 1));
 }
+
+EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
+    : table_(table),
+      indexed_(indexed),
+      nulls_(nulls),
+      own_state_(keeps_failures(table.columns)),
+      name_(quoted_table(table.table)) {}
 
 std::string EventSql::col(const char* alias, const std::string& name) const {
     return std::string(alias) + "." + quoted(name);

@@ -10,6 +10,9 @@ namespace deliverd::store::sqlite {
 /// "a" in double quotes, for names.
 [[nodiscard]] std::string quoted(std::string_view name);
 
+/// The same for "table" and "schema.table".
+[[nodiscard]] std::string quoted_table(std::string_view table);
+
 /// Which of the columns that conditions are about may be null: such a condition is another one, which an index for the
 /// usual one does not serve.
 struct EventNulls {
@@ -69,7 +72,7 @@ private:
     const bool indexed_;
     const EventNulls nulls_;
     const bool own_state_;  // failures are in the table itself
-    std::string name_;
+    const std::string name_;
 };
 
 }  // namespace deliverd::store::sqlite

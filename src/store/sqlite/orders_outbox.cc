@@ -11,6 +11,7 @@
 #include "client/sqlite_rows.h"
 #include "store/order_row.h"
 #include "store/settle_batch.h"
+#include "store/sqlite/lane_letters.h"
 #include "store/sqlite/orders.h"
 #include "store/sqlite/orders_sql.h"
 #include "store/sqlite/time_modifier.h"
@@ -102,14 +103,15 @@ Settlement burial(const ClaimedOrder& row, std::string why) {
 
 }  // namespace
 
-SqliteOrdersOutbox::SqliteOrdersOutbox(File& file, const OrdersOptions& options)
+SqliteOrdersOutbox::SqliteOrdersOutbox(File& file, const OrdersOptions& options, std::string lane)
     : OutboxBase(file, {.renew = orders_sql::kRenew,
                         .release = orders_sql::kRelease,
                         .audit_note = orders_sql::kAuditNote,
                         .row_state = orders_sql::kRowState,
                         .lag = orders_sql::kLag,
                         .counts = orders_sql::kCounts}),
-      options_(options) {}
+      options_(options),
+      lane_(std::move(lane)) {}
 
 Result<ClaimBatch> SqliteOrdersOutbox::claim(const ClaimRequest& request) {
     if (auto ok = client::check_claim(request.worker_id, request.limit, to_seconds(request.lease)); !ok) {
@@ -157,6 +159,10 @@ Result<bool> SqliteOrdersOutbox::settle_row(Handle& handle, std::string_view wor
         auto kept =
             write_ledger(handle, settlement.id, options_.ledger_ttl, settled.result_digest, settled.result_json);
         if (!kept) return Failure(std::move(kept.error()));
+    }
+    if (settlement.kind == SettleKind::dead) {
+        auto written = write_row_letter(handle, orders_sql::kLetter, settlement.id, worker_id, lane_);
+        if (!written) return Failure(std::move(written.error()));
     }
     const OrderStep step = step_of(order_settle_reason(settlement.kind), "sending", worker_id);
     auto noted = audit_orders(handle, std::span(&settlement.id, 1), step);

@@ -95,6 +95,18 @@ inline constexpr std::string_view kGiveUp =
     "update outbox_orders set status = 'dead', locked_by = null, last_error = ?4, last_error_detail = ?5,"
     " in_doubt = in_doubt or ?6, updated_at = " DELIVERD_NOW DELIVERD_HELD;
 
+/// 1 id, 2 worker, 3 lane. The letter of an order that is dead now. It is DEAD as well: an order is not sent again.
+inline constexpr std::string_view kLetter =
+    "insert into dlq_messages (original_topic, source, lane, outbox, outbox_row_id, status, error_message, error_class,"
+    " producer, in_doubt, record_key, payload, record_value)"
+    " select ?3, 'lane:' || ?3, ?3, 'orders', id, 'DEAD',"
+    " coalesce(nullif(last_error_detail, ''), nullif(last_error, ''), 'unknown error'), nullif(last_error, ''), ?2,"
+    " in_doubt, cast(idempotency_key as blob), iif(json_valid(request_json), request_json, null),"
+    " cast(request_json as blob) from outbox_orders where id = ?1 and status = 'dead'"
+    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set status = excluded.status,"
+    " error_message = excluded.error_message, error_class = excluded.error_class, producer = excluded.producer,"
+    " in_doubt = excluded.in_doubt, updated_at = " DELIVERD_NOW;
+
 /// 1 ids as a JSON array, 2 worker.
 inline constexpr std::string_view kRenew =
     "update outbox_orders set updated_at = " DELIVERD_NOW

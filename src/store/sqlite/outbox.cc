@@ -11,6 +11,7 @@
 #include "client/sqlite_rows.h"
 #include "store/memory_message.h"
 #include "store/settle_batch.h"
+#include "store/sqlite/lane_letters.h"
 #include "store/sqlite/outbox_sql.h"
 #include "store/sqlite/time_modifier.h"
 
@@ -74,23 +75,28 @@ Result<void> audit_transition(Handle& handle, std::int64_t id, std::string_view 
 }
 
 /// Given up without an attempt, so the count stays.
-Result<void> bury(Handle& handle, const MemoryRow& row, std::string_view worker_id, const std::string& why) {
+Result<void> bury(Handle& handle, const MemoryRow& row, std::string_view worker_id, std::string_view lane,
+                  const std::string& why) {
     auto statement = handle.prepared(protocol::kMarkDead);
     if (!statement) return Failure(std::move(statement.error()));
     (*statement)->bind(1, row.outbox_id).bind(2, worker_id).bind(3, std::string_view(why));
     if (auto done = (*statement)->run(); !done) return done;
+    if (auto written = write_row_letter(handle, protocol::kMemoryLetter, row.outbox_id, worker_id, lane); !written) {
+        return written;
+    }
     return audit_transition(handle, row.outbox_id, settle_reason(SettleKind::dead), worker_id);
 }
 
 }  // namespace
 
-SqliteOutbox::SqliteOutbox(File& file)
+SqliteOutbox::SqliteOutbox(File& file, std::string lane)
     : OutboxBase(file, {.renew = protocol::kRenewBatch,
                         .release = kRelease,
                         .audit_note = kAuditNote,
                         .row_state = kRowState,
                         .lag = kLag,
-                        .counts = kCounts}) {}
+                        .counts = kCounts}),
+      lane_(std::move(lane)) {}
 
 Result<ClaimBatch> SqliteOutbox::claim(const ClaimRequest& request) {
     if (auto ok = client::check_claim(request.worker_id, request.limit, to_seconds(request.lease)); !ok) {
@@ -103,7 +109,7 @@ Result<ClaimBatch> SqliteOutbox::claim(const ClaimRequest& request) {
         batch.rows.reserve(rows->size());
         for (const MemoryRow& row : *rows) {
             if (const auto why = unsendable(row)) {
-                auto done = bury(handle, row, request.worker_id, *why);
+                auto done = bury(handle, row, request.worker_id, lane_, *why);
                 if (!done) return Failure(std::move(done.error()));
                 continue;
             }
@@ -129,6 +135,10 @@ Result<bool> SqliteOutbox::settle_row(Handle& handle, std::string_view worker_id
     if (settlement.kind == SettleKind::retry) (*statement)->bind(5, std::string_view(delay));
     if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
     if (handle.changes() != 1) return false;
+    if (settlement.kind == SettleKind::dead) {
+        auto written = write_row_letter(handle, protocol::kMemoryLetter, settlement.id, worker_id, lane_);
+        if (!written) return Failure(std::move(written.error()));
+    }
     auto noted = audit_transition(handle, settlement.id, settle_reason(settlement.kind), worker_id);
     if (!noted) return Failure(std::move(noted.error()));
     return true;

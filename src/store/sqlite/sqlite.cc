@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "store/session_lease.h"
+#include "store/sqlite/dead_letters.h"
 #include "store/sqlite/event_outbox.h"
 #include "store/sqlite/event_session.h"
 #include "store/sqlite/file.h"
@@ -75,15 +76,15 @@ public:
         return sqlite::migrate(**handle, dry_run);
     }
 
-    std::unique_ptr<Outbox> memory_outbox(std::string /*lane*/) override {
-        return std::make_unique<sqlite::SqliteOutbox>(*file_);
+    std::unique_ptr<Outbox> memory_outbox(std::string lane) override {
+        return std::make_unique<sqlite::SqliteOutbox>(*file_, std::move(lane));
     }
 
-    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string /*lane*/) override {
-        return std::make_unique<sqlite::SqliteOrdersOutbox>(*file_, options);
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) override {
+        return std::make_unique<sqlite::SqliteOrdersOutbox>(*file_, options, std::move(lane));
     }
 
-    std::unique_ptr<DeadLetters> dead_letters() override { return nullptr; }
+    std::unique_ptr<DeadLetters> dead_letters() override { return std::make_unique<sqlite::SqliteDeadLetters>(*file_); }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return std::make_unique<sqlite::SqliteOrders>(*file_, options);
@@ -133,7 +134,7 @@ public:
         return sqlite::inspect(**handle);
     }
 
-    Result<void> ping(Duration deadline) override { return sqlite::SqliteOutbox(*file_).ping(deadline); }
+    Result<void> ping(Duration deadline) override { return sqlite::SqliteOutbox(*file_, "").ping(deadline); }
 
     void limit_waits(Duration at_most) override { file_->limit_waits(at_most); }
 
