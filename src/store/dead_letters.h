@@ -228,14 +228,17 @@ public:
     virtual Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
                                            std::span<const RetryEnd> ends) = 0;
 
-    /// Puts the rows of these letters (begun by `owner`) back into their outboxes, due at once with no failures, and
-    /// makes the letters RESOLVED, in one transaction. One answer an id: empty when done, else why not (the row is gone
-    /// or no longer dead), and the letter is then as end_retry(failed) leaves it.
+    /// Puts the rows of these letters (begun by `owner`) back into their outboxes, due at once, and makes the letters
+    /// RESOLVED, in one transaction. A memory has no failures then; an event has one, which is what keeps the later
+    /// rows of its aggregate behind it: with none, a relay whose position is past it would find those first. One answer
+    /// an id: empty when done, else why not (the row is gone or no longer dead), and the letter is then as
+    /// end_retry(failed) leaves it. Where a redrive of the owner's began them, its counts have them too.
     virtual Result<std::vector<std::string>> return_to_lane(std::string_view owner, std::string_view actor,
                                                             std::span<const std::string> ids) = 0;
 
     /// Begins a redrive of the topic, or takes up the one that is unfinished and nobody's at the moment. None: somebody
-    /// else is at it. It is `owner`'s for `lease`.
+    /// else is at it. It is `owner`'s for `lease`, and for that of each next_of_redrive(). What the owner before had
+    /// begun and not ended comes once more: the same retry, which does not count again, in doubt and `taken_over`.
     virtual Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner,
                                                         std::string_view actor, Duration lease) = 0;
     /// The next letters of the redrive, oldest first, at most `limit`: begun as by begin_retry(), and the redrive's
