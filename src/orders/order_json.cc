@@ -5,20 +5,13 @@
 #include <string_view>
 
 #include "base/canonical_json.h"
-#include "base/json_text.h"
-#include "base/text.h"
+#include "base/json_object.h"
 
 namespace deliverd::orders {
 
 namespace {
 
 using Text = std::optional<std::string>;
-
-std::string time_text(WallTime time) {
-    std::string text = rfc3339_millis(time);
-    text.replace(text.size() - 1, 1, "+00:00");  // for the Z
-    return text;
-}
 
 /// Members written twice and numbers no double holds are JSON as well, though they have no canonical form.
 bool is_json(std::string_view text) {
@@ -29,76 +22,36 @@ bool is_json(std::string_view text) {
     return !error;
 }
 
-/// Writes the members of one object in the order they are told.
-class ObjectText {
-public:
-    void text(std::string_view name, std::string_view value) {
-        begin(name);
-        append_json_string(out_, valid_utf8(value));
+/// JSON as it came; a string where it is none.
+void add_json(JsonObject& object, std::string_view name, const Text& value) {
+    if (value && is_json(*value)) {
+        object.raw(name, *value);
+    } else {
+        object.text(name, value);
     }
-    void text(std::string_view name, const Text& value) {
-        if (value) {
-            text(name, std::string_view(*value));
-        } else {
-            raw(name, "null");
-        }
-    }
-    void number(std::string_view name, std::int64_t value) { raw(name, std::to_string(value)); }
-    void time(std::string_view name, WallTime value) { text(name, std::string_view(time_text(value))); }
+}
 
-    /// JSON as it came; a string where it is none.
-    void json(std::string_view name, const Text& value) {
-        if (value && is_json(*value)) {
-            raw(name, *value);
-        } else {
-            text(name, value);
-        }
-    }
-    void raw(std::string_view name, std::string_view json) {
-        begin(name);
-        out_ += json;
-    }
-
-    [[nodiscard]] std::string done() {
-        out_.push_back('}');
-        return std::move(out_);
-    }
-
-private:
-    void begin(std::string_view name) {
-        out_.push_back(out_.empty() ? '{' : ',');
-        append_json_string(out_, name);
-        out_.push_back(':');
-    }
-
-    std::string out_;
-};
-
-void add_acceptance(ObjectText& object, const store::Order& order) {
+void add_acceptance(JsonObject& object, const store::Order& order) {
     object.number("id", order.id);
-    object.text("idempotency_key", std::string_view(order.idempotency_key));
-    object.text("status", std::string_view(order.status));
-    object.text("request_digest", std::string_view(order.request_digest));
+    object.text("idempotency_key", order.idempotency_key);
+    object.text("status", order.status);
+    object.text("request_digest", order.request_digest);
     object.time("created_at", order.created_at);
 }
 
-void add_result(ObjectText& object, const store::Order& order) {
+void add_result(JsonObject& object, const store::Order& order) {
     object.text("broker_order_id", order.broker_order_id);
     object.text("result_digest", order.result_digest);
-    object.json("result", order.result_json);
+    add_json(object, "result", order.result_json);
 }
 
 std::string audit_json(const store::AuditLine& line) {
-    ObjectText object;
+    JsonObject object;
     object.time("at", line.at);
-    object.text("reason", std::string_view(line.reason));
+    object.text("reason", line.reason);
     object.text("status_from", line.status_from);
     object.text("status_to", line.status_to);
-    if (line.retry_count) {
-        object.number("retry_count", *line.retry_count);
-    } else {
-        object.raw("retry_count", "null");
-    }
+    object.number("retry_count", line.retry_count);
     object.text("last_error", line.last_error);
     object.text("detail", line.detail);
     object.text("broker_order_id", line.broker_order_id);
@@ -111,52 +64,49 @@ std::string audit_json(const store::AuditLine& line) {
 
 std::string acceptance_json(const store::AcceptAnswer& answer) {
     const store::Order& order = answer.order;
-    ObjectText object;
+    JsonObject object;
     add_acceptance(object, order);
     const bool has_result = order.broker_order_id || order.result_digest || order.result_json;
     if (answer.kind == store::AcceptKind::known && has_result) add_result(object, order);
     if (answer.kind == store::AcceptKind::known && order.status == "dead") {
         object.text("last_error", order.last_error);
-        object.raw("in_doubt", order.in_doubt ? "true" : "false");
+        object.boolean("in_doubt", order.in_doubt);
     }
     return object.done();
 }
 
 std::string detail_json(const store::OrderDetail& detail) {
     const store::Order& order = detail.order;
-    ObjectText object;
+    JsonObject object;
     add_acceptance(object, order);
     object.number("retry_count", order.retry_count);
     object.time("next_attempt_at", order.next_attempt_at);
     object.text("last_error", order.last_error);
     object.text("last_error_detail", order.last_error_detail);
-    object.raw("in_doubt", order.in_doubt ? "true" : "false");
+    object.boolean("in_doubt", order.in_doubt);
     add_result(object, order);
-    object.text("trace_id", std::string_view(order.trace_id));
-    object.json("request", order.request_json);
+    object.text("trace_id", order.trace_id);
+    add_json(object, "request", order.request_json);
     object.time("updated_at", order.updated_at);
-    std::string audit = "[";
-    for (const store::AuditLine& line : detail.audit) {
-        if (audit.size() > 1) audit.push_back(',');
-        audit += audit_json(line);
-    }
-    object.raw("audit", audit + "]");
+    JsonArray audit;
+    for (const store::AuditLine& line : detail.audit) audit.raw(audit_json(line));
+    object.raw("audit", audit.done());
     return object.done();
 }
 
 std::string row_json(const store::Order& order) {
-    ObjectText object;
+    JsonObject object;
     object.number("id", order.id);
-    object.text("idempotency_key", std::string_view(order.idempotency_key));
-    object.json("request_json", order.request_json);
-    object.text("request_digest", std::string_view(order.request_digest));
-    object.text("status", std::string_view(order.status));
+    object.text("idempotency_key", order.idempotency_key);
+    add_json(object, "request_json", order.request_json);
+    object.text("request_digest", order.request_digest);
+    object.text("status", order.status);
     object.number("retry_count", order.retry_count);
     object.time("next_attempt_at", order.next_attempt_at);
     object.text("last_error", order.last_error);
     object.text("last_error_detail", order.last_error_detail);
-    object.raw("in_doubt", order.in_doubt ? "true" : "false");
-    object.text("trace_id", std::string_view(order.trace_id));
+    object.boolean("in_doubt", order.in_doubt);
+    object.text("trace_id", order.trace_id);
     object.text("broker_order_id", order.broker_order_id);
     object.time("created_at", order.created_at);
     object.time("updated_at", order.updated_at);

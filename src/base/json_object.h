@@ -1,0 +1,49 @@
+// Writing one JSON object by hand, member by member, where the order counts and texts that are JSON go out untouched.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace deliverd {
+
+/// 2026-02-20T10:30:00.123+00:00, as every answer of the API has it.
+[[nodiscard]] std::string rfc3339_offset(WallTime time);
+
+/// Writes the members of one object in the order they are told. Texts that are not UTF-8 are made presentable.
+class JsonObject {
+public:
+    void text(std::string_view name, std::string_view value);
+    void text(std::string_view name, const std::string& value) { text(name, std::string_view(value)); }
+    void text(std::string_view name, const std::optional<std::string>& value);  // none: null
+    void number(std::string_view name, std::int64_t value);
+    void number(std::string_view name, const std::optional<std::int64_t>& value);
+    void boolean(std::string_view name, bool value);
+    void time(std::string_view name, WallTime value);
+    void time(std::string_view name, const std::optional<WallTime>& value);
+    void null(std::string_view name);
+    /// `json` must be JSON: it goes out as it is.
+    void raw(std::string_view name, std::string_view json);
+
+    [[nodiscard]] std::string done();
+
+private:
+    void begin(std::string_view name);
+
+    std::string out_;
+};
+
+/// Writes an array of texts that are JSON.
+class JsonArray {
+public:
+    void raw(std::string_view json);
+    [[nodiscard]] std::string done();
+
+private:
+    std::string out_;
+};
+
+}  // namespace deliverd
