@@ -1,0 +1,253 @@
+#include "deadletter/letter_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/hmac.h"
+#include "base/json_object.h"
+#include "base/text.h"
+#include "deadletter/provenance.h"
+
+namespace deliverd::deadletter {
+
+namespace {
+
+using store::Letter;
+using store::LetterDetail;
+using store::LetterStatus;
+using Bytes = std::optional<std::string>;
+
+constexpr std::size_t kUuidLength = 36;
+constexpr char kCursorMark = '_';
+constexpr std::size_t kMaxMicrosDigits = 17;  // the year 5138: what every database can hold
+
+/// What a person can read as it is: UTF-8 without control characters but for tabs and line ends.
+bool is_text(std::string_view bytes) {
+    const auto is_control = [](char c) {
+        return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
+    };
+    return std::ranges::none_of(bytes, is_control) && !find_invalid_utf8(bytes);
+}
+
+void add_text(JsonObject& object, std::string_view name, const Bytes& bytes) {
+    if (!bytes || !is_text(*bytes)) return object.null(name);
+    object.text(name, *bytes);
+}
+
+void add_base64(JsonObject& object, std::string_view name, const Bytes& bytes) {
+    if (!bytes) return object.null(name);
+    object.text(name, base64_encoded(*bytes));
+}
+
+void add_payload(JsonObject& object, const Letter& letter) {
+    object.raw("payload", letter.payload ? std::string_view(*letter.payload) : "null");
+}
+
+void add_seed_fields(JsonObject& object, const Letter& letter) {
+    object.text("id", letter.id);
+    object.text("original_topic", letter.provenance.original_topic);
+    object.text("error_message", letter.provenance.error_message);
+    object.number("retry_count", letter.retry_count);
+    object.number("max_retries", letter.max_retries);
+    add_payload(object, letter);
+    object.text("status", store::to_string(letter.status));
+    object.time("created_at", letter.created_at);
+    object.time("updated_at", letter.updated_at);
+    object.time("last_retry_at", letter.last_retry_at);
+}
+
+void add_lane_row(JsonObject& object, const Letter& letter) {
+    const auto& row = letter.lane_row;
+    object.text("lane", row ? std::optional(row->lane) : std::nullopt);
+    object.text("outbox", row ? std::optional(row->outbox) : std::nullopt);
+    object.text("outbox_row_id", row ? std::optional(row->row_id) : std::nullopt);
+}
+
+void add_letter(JsonObject& object, const LetterDetail& detail, std::string_view pattern) {
+    const Letter& letter = detail.letter;
+    add_seed_fields(object, letter);
+    object.text("source", letter.source);
+    object.text("topic", letter.topic);
+    object.number("partition", letter.partition);
+    object.number("offset", letter.offset);
+    object.text("error_class", letter.provenance.error_class);
+    object.number("original_partition", letter.provenance.original_partition);
+    object.number("original_offset", letter.provenance.original_offset);
+    object.text("producer", letter.provenance.producer);
+    add_lane_row(object, letter);
+    object.number("value_bytes", letter.value_bytes);
+    object.boolean("truncated", letter.truncated);
+    object.boolean("in_doubt", letter.in_doubt);
+    object.text("last_retry_error", letter.last_retry_error);
+    const std::string reason = not_retryable_reason(detail, pattern);
+    object.boolean("retryable", reason.empty());
+    object.text("not_retryable_reason", reason.empty() ? std::nullopt : std::optional(reason));
+}
+
+std::string header_json(const RecordHeader& header) {
+    JsonObject object;
+    object.text("name", header.name);
+    if (find_invalid_utf8(header.name)) object.text("name_base64", base64_encoded(header.name));
+    add_base64(object, "value_base64", header.value);
+    add_text(object, "value_text", header.value);
+    return object.done();
+}
+
+std::string_view time_type(RecordTime type) {
+    return type == RecordTime::created ? "created" : "appended";
+}
+
+char lower(char c) {
+    return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+}  // namespace
+
+std::string not_retryable_reason(const LetterDetail& detail, std::string_view pattern) {
+    if (std::string refusal = replay_refusal(detail, pattern); !refusal.empty()) return refusal;
+    const Letter& letter = detail.letter;
+    const bool finished = letter.status == LetterStatus::resolved || letter.status == LetterStatus::dead;
+    if (!finished && letter.retry_count < letter.max_retries) return {};
+    return fmt::format("status={}, retry_count={}/{}", store::to_string(letter.status), letter.retry_count,
+                       letter.max_retries);
+}
+
+std::string detail_json(const LetterDetail& detail, std::string_view pattern) {
+    JsonObject object;
+    add_letter(object, detail, pattern);
+    add_text(object, "key", detail.record.key);
+    object.text("stack_trace", detail.letter.provenance.stack_trace);
+    return object.done();
+}
+
+std::string page_json(store::LetterPage page, std::optional<std::int64_t> number, std::int32_t page_size,
+                      std::string_view pattern) {
+    std::optional<std::string> next;
+    if (page.has_next && !page.letters.empty()) {
+        next = cursor_text({page.letters.back().created_at, page.letters.back().id});
+    }
+    JsonArray messages;
+    for (Letter& letter : page.letters) {
+        JsonObject object;
+        add_letter(object, {std::move(letter), {}}, pattern);
+        messages.raw(object.done());
+    }
+    JsonObject pagination;
+    pagination.number("total_count", page.total);
+    pagination.number("page", number);
+    pagination.number("page_size", page_size);
+    pagination.boolean("has_next", page.has_next);
+    pagination.text("next_cursor", next);
+    pagination.boolean("total_is_minimum", page.total_is_minimum);
+    JsonObject body;
+    body.raw("messages", messages.done());
+    body.raw("pagination", pagination.done());
+    return body.done();
+}
+
+std::string raw_json(const LetterDetail& detail) {
+    const Record& record = detail.record;
+    const bool timed = record.timestamp_type != RecordTime::none;
+    JsonArray headers;
+    for (const RecordHeader& header : record.headers) headers.raw(header_json(header));
+    JsonObject object;
+    add_base64(object, "key_base64", record.key);
+    add_base64(object, "value_base64", record.value);
+    object.raw("headers", headers.done());
+    object.text("topic", detail.letter.topic);
+    object.number("partition", detail.letter.partition);
+    object.number("offset", detail.letter.offset);
+    object.time("timestamp",
+                timed ? std::optional(WallTime(std::chrono::milliseconds(record.timestamp_ms))) : std::nullopt);
+    object.text("timestamp_type", timed ? std::optional<std::string>(time_type(record.timestamp_type)) : std::nullopt);
+    object.boolean("truncated", detail.letter.truncated);
+    add_text(object, "key_text", record.key);
+    add_text(object, "value_text", record.value);
+    return object.done();
+}
+
+std::string audit_json(std::span<const store::LetterAudit> lines) {
+    JsonArray array;
+    for (const store::LetterAudit& line : lines) {
+        JsonObject object;
+        object.time("at", line.at);
+        object.text("action", line.action);
+        object.text("actor", line.actor);
+        object.text("status_from", line.status_from);
+        object.text("status_to", line.status_to);
+        object.text("detail", line.detail);
+        array.raw(object.done());
+    }
+    JsonObject body;
+    body.raw("audit", array.done());
+    return body.done();
+}
+
+std::string topics_json(std::span<const store::TopicCounts> topics) {
+    JsonArray array;
+    for (const store::TopicCounts& topic : topics) {
+        JsonObject object;
+        object.text("topic", topic.topic);
+        object.text("source", topic.source);
+        object.number("total", topic.pending + topic.retrying + topic.resolved + topic.dead);
+        object.number("pending", topic.pending);
+        object.number("retrying", topic.retrying);
+        object.number("resolved", topic.resolved);
+        object.number("dead", topic.dead);
+        object.time("newest_at", topic.newest_at);
+        array.raw(object.done());
+    }
+    JsonObject body;
+    body.raw("topics", array.done());
+    return body.done();
+}
+
+std::string row_json(const Letter& letter) {
+    JsonObject object;
+    add_seed_fields(object, letter);
+    object.text("source", letter.source);
+    object.text("source_topic", letter.topic);
+    object.number("source_partition", letter.partition);
+    object.number("source_offset", letter.offset);
+    object.boolean("truncated", letter.truncated);
+    object.text("error_class", letter.provenance.error_class);
+    object.number("original_partition", letter.provenance.original_partition);
+    object.number("original_offset", letter.provenance.original_offset);
+    object.text("producer", letter.provenance.producer);
+    add_lane_row(object, letter);
+    object.text("last_retry_error", letter.last_retry_error);
+    object.boolean("in_doubt", letter.in_doubt);
+    return object.done();
+}
+
+std::string cursor_text(const store::LetterCursor& cursor) {
+    return fmt::format("{}{}{}", cursor.created_at.time_since_epoch().count(), kCursorMark, cursor.id);
+}
+
+std::optional<store::LetterCursor> parse_cursor(std::string_view text) {
+    const std::size_t mark = text.find(kCursorMark);
+    if (mark == std::string_view::npos || mark > kMaxMicrosDigits || text.front() == '-') return std::nullopt;
+    std::int64_t micros = 0;
+    const char* end = text.data() + mark;
+    const auto [at, fault] = std::from_chars(text.data(), end, micros);
+    auto id = parse_letter_id(text.substr(mark + 1));
+    if (fault != std::errc{} || at != end || !id) return std::nullopt;
+    return store::LetterCursor{WallTime(std::chrono::microseconds(micros)), std::move(*id)};
+}
+
+std::optional<std::string> parse_letter_id(std::string_view text) {
+    if (text.size() != kUuidLength) return std::nullopt;
+    std::string id(text);
+    for (std::size_t i = 0; i < id.size(); ++i) {
+        id[i] = lower(id[i]);
+        const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        const bool hex = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'a' && id[i] <= 'f');
+        if (dash ? id[i] != '-' : !hex) return std::nullopt;
+    }
+    return id;
+}
+
+}  // namespace deliverd::deadletter
