@@ -1,0 +1,30 @@
+// What a listing of dead letters is asked for in its query string. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api.h"
+#include "store/dead_letters.h"
+
+namespace deliverd::api {
+
+inline constexpr std::int32_t kDefaultDlqPageSize = 20;
+inline constexpr std::int32_t kMaxDlqPageSize = 100;
+inline constexpr std::int64_t kMaxDlqPage = 1'000'000'000;
+inline constexpr std::size_t kMaxDlqFilterCharacters = 256;
+
+struct DlqListing {
+    store::LetterQuery query;            // without the topic
+    std::optional<std::int64_t> page{};  // none: a cursor leads on. Beside a cursor it is only repeated in the answer
+    std::vector<Detail> problems{};      // one an unknown, repeated or wrong parameter; then the rest is not to be used
+};
+
+/// page, page_size, cursor, status, source, error_class, from, until, text, key. A + is a space, but in a time, where
+/// people forget to escape it.
+[[nodiscard]] DlqListing read_dlq_listing(std::string_view query);
+
+}  // namespace deliverd::api

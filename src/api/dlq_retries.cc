@@ -1,0 +1,141 @@
+#include "api/dlq_retries.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "api/dlq_answers.h"
+#include "base/json_object.h"
+#include "base/text.h"
+
+namespace deliverd::api {
+
+namespace {
+
+using deadletter::RetryAnswer;
+using deadletter::RetryReport;
+
+constexpr std::size_t kMaxShownBytes = 512;
+
+std::string shown(std::string_view text) {
+    return shorten(one_line(text), kMaxShownBytes);
+}
+
+http::Response resolved(const std::string& id) {
+    JsonObject object;
+    object.text("id", id);
+    object.text("status", store::to_string(store::LetterStatus::resolved));
+    object.text("message", std::string_view("message retry initiated"));
+    return {200, {}, "application/json", object.done()};
+}
+
+http::Response answer_to(const RetryReport& report, const std::string& id, std::string_view request_id) {
+    switch (report.answer) {
+        case RetryAnswer::resolved:
+            return resolved(id);
+        case RetryAnswer::not_found:
+            return dlq_not_found(id, request_id);
+        case RetryAnswer::conflict:
+            return dlq_conflict(shown(report.message), request_id);
+        case RetryAnswer::not_published:
+            return dlq_internal_error(
+                fmt::format("nothing was published, the message can be retried: {}", shown(report.message)),
+                request_id);
+        case RetryAnswer::in_doubt:
+            return dlq_internal_error(fmt::format("the message may have been published, nobody confirmed it: {}; "
+                                                  "look at the original topic before retrying it",
+                                                  shown(report.message)),
+                                      request_id);
+    }
+    return dlq_internal_error("the retry ended in an unknown way", request_id);
+}
+
+http::Response answer_to(const deadletter::RedriveReport& report, const std::string& topic,
+                         std::string_view request_id) {
+    const store::Redrive& redrive = report.redrive;
+    if (report.under_way_elsewhere) {
+        return dlq_conflict(fmt::format("a retry of all messages in topic {} is under way already", shown(topic)),
+                            request_id);
+    }
+    if (!report.problem.empty()) {
+        return dlq_internal_error(fmt::format("{} messages retried in topic {}, then it ended early: {}; what is left "
+                                              "can be retried",
+                                              redrive.published, shown(topic), shown(report.problem)),
+                                  request_id);
+    }
+    JsonObject object;
+    object.number("retried", redrive.published);
+    object.text("message", fmt::format("{} messages retried in topic {}", redrive.published, topic));
+    object.number("failed", redrive.failed);
+    object.number("in_doubt", redrive.in_doubt);
+    object.number("taken_over", redrive.taken_over);
+    return {200, {}, "application/json", object.done()};
+}
+
+}  // namespace
+
+/// One request that waits for its turn. Dropped unanswered (at a stop), it says so.
+struct DlqRetries::Asked {
+    std::string request_id;
+    std::string actor;
+    http::Reply reply;
+
+    Asked(std::string id, std::string who, http::Reply to)
+        : request_id(std::move(id)), actor(std::move(who)), reply(std::move(to)) {}
+    ~Asked() { reply(dlq_try_later("the service is stopping; nothing was retried", request_id)); }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+};
+
+DlqRetries::DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log& log)
+    : actions_(std::move(actions)),
+      log_(log),
+      retries_(options.retry_threads, options.max_waiting_retries),
+      redrives_(options.redrive_threads, options.max_waiting_redrives) {}
+
+DlqRetries::~DlqRetries() {
+    stop();
+}
+
+void DlqRetries::stop() {
+    stopping_ = true;
+    retries_.stop();
+    redrives_.stop();
+}
+
+void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply,
+                        std::function<http::Response(const Asked&)> work) {
+    auto asked = std::make_shared<Asked>(call.request_id, call.caller.name, reply);
+    http::HandlerPool::Task task = [this, asked, work = std::move(work)] {
+        if (stopping_) return;
+        std::string fault = "not a std::exception";
+        try {
+            return asked->reply(work(*asked));
+        } catch (const std::exception& error) {
+            fault = error.what();
+        } catch (...) {  // `fault` says so
+        }
+        log_.error("dead letters: a retry failed", {{"request_id", asked->request_id}, {"error", fault}});
+        asked->reply(
+            dlq_internal_error("the retry failed; the log has the cause under this request id", asked->request_id));
+    };
+    if (stopping_ || pool.try_submit(task)) return;
+    asked->reply(dlq_try_later("too many retries wait already; nothing was retried, ask again", asked->request_id));
+}
+
+void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
+    submit(retries_, call, reply,
+           [this, id](const Asked& asked) { return answer_to(actions_.retry(id, asked.actor), id, asked.request_id); });
+}
+
+void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
+    submit(redrives_, call, reply, [this, topic](const Asked& asked) {
+        const auto report = actions_.retry_all(topic, asked.actor);
+        return report ? answer_to(*report, topic, asked.request_id)
+                      : dlq_store_failure(report.error(), true, asked.request_id, log_);
+    });
+}
+
+}  // namespace deliverd::api

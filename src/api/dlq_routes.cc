@@ -1,0 +1,172 @@
+#include "api/dlq_routes.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/dlq_answers.h"
+#include "api/dlq_query.h"
+#include "base/json_object.h"
+#include "base/text.h"
+#include "deadletter/letter_json.h"
+
+namespace deliverd::api {
+
+namespace {
+
+constexpr std::string_view kPath = "/api/v1/dlq";
+constexpr std::int32_t kMaxAuditLines = 1000;
+constexpr std::size_t kMaxShownBytes = 256;
+
+http::Response json(std::string body) {
+    return {200, {}, "application/json", std::move(body)};
+}
+
+/// The handlers of one store. Copied into each route.
+class Desk {
+public:
+    Desk(store::DeadLetters& letters, Log& log, std::string pattern)
+        : letters_(&letters), log_(&log), pattern_(std::move(pattern)) {}
+
+    [[nodiscard]] http::Response topics(const Call& call) const {
+        const auto found = letters_->topics();
+        return found ? json(deadletter::topics_json(*found)) : failure(found.error(), call);
+    }
+
+    [[nodiscard]] http::Response list(const Call& call) const {
+        DlqListing listing = read_dlq_listing(call.request.query);
+        if (!listing.problems.empty()) {
+            const Detail& first = listing.problems.front();
+            return dlq_validation_error(fmt::format("{} {}", first.field, first.message), call.request_id,
+                                        listing.problems);
+        }
+        listing.query.topic = call.path_values.front();
+        auto page = letters_->list(listing.query);
+        if (!page) return failure(page.error(), call);
+        return json(deadletter::page_json(std::move(*page), listing.page, listing.query.limit, pattern_));
+    }
+
+    [[nodiscard]] http::Response show(const Call& call, const std::string& id) const {
+        return found(call, id, [this](const auto& letter) { return deadletter::detail_json(letter, pattern_); });
+    }
+    [[nodiscard]] http::Response raw(const Call& call, const std::string& id) const {
+        return found(call, id, deadletter::raw_json);
+    }
+
+    /// The lines outlive their letter.
+    [[nodiscard]] http::Response audit(const Call& call, const std::string& id) const {
+        const auto lines = letters_->audit(id, kMaxAuditLines);
+        if (!lines) return failure(lines.error(), call);
+        if (!lines->empty()) return json(deadletter::audit_json(*lines));
+        return found(call, id, [](const store::LetterDetail&) { return deadletter::audit_json({}); });
+    }
+
+    [[nodiscard]] http::Response mark_dead(const Call& call, const std::string& id) const {
+        const auto before = letters_->mark_dead(id, call.caller.name);
+        if (!before) return failure(before.error(), call, true);
+        if (!*before) return dlq_not_found(id, call.request_id);
+        const store::Letter& letter = **before;
+        if (letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead) {
+            return dlq_conflict(fmt::format("message cannot be marked as dead: status={}, retry_count={}/{}",
+                                            store::to_string(letter.status), letter.retry_count, letter.max_retries),
+                                call.request_id);
+        }
+        return marked(call, id);
+    }
+
+    [[nodiscard]] http::Response remove(const Call& call, const std::string& id) const {
+        const auto removed = letters_->remove(id, call.caller.name);
+        if (!removed) return failure(removed.error(), call, true);
+        if (!*removed) return dlq_not_found(id, call.request_id);
+        JsonObject object;
+        object.boolean("success", true);
+        object.text("message", fmt::format("message {} deleted", id));
+        return json(object.done());
+    }
+
+private:
+    [[nodiscard]] http::Response failure(const Error& error, const Call& call, bool changes = false) const {
+        return dlq_store_failure(error, changes, call.request_id, *log_);
+    }
+
+    template <typename Body>
+    [[nodiscard]] http::Response found(const Call& call, const std::string& id, const Body& body) const {
+        const auto letter = letters_->find(id);
+        if (!letter) return failure(letter.error(), call);
+        return *letter ? json(body(**letter)) : dlq_not_found(id, call.request_id);
+    }
+
+    /// It was open. One that is being retried at this moment is left as it is, which only a second look shows.
+    [[nodiscard]] http::Response marked(const Call& call, const std::string& id) const {
+        const auto after = letters_->find(id);
+        if (!after) return failure(after.error(), call, true);
+        if (!*after) return dlq_not_found(id, call.request_id);
+        if ((*after)->letter.status != store::LetterStatus::dead) {
+            return dlq_conflict("message cannot be marked as dead: a retry of it is under way", call.request_id);
+        }
+        JsonObject object;
+        object.text("id", id);
+        object.text("status", store::to_string(store::LetterStatus::dead));
+        object.text("message", std::string_view("message marked as dead"));
+        return json(object.done());
+    }
+
+    store::DeadLetters* letters_;
+    Log* log_;
+    std::string pattern_;
+};
+
+using ById = http::Response (Desk::*)(const Call&, const std::string&) const;
+
+http::Response bad_id(const Call& call) {
+    return dlq_validation_error(
+        fmt::format("invalid message id: {}", shorten(one_line(call.path_values.front()), kMaxShownBytes)),
+        call.request_id);
+}
+
+/// A route of one letter; what is no uuid gets no further.
+Route by_id(std::string method, std::string_view rest, Role needs, const Desk& desk, ById handler) {
+    return {std::move(method), fmt::format("{}/messages/{{id}}{}", kPath, rest), needs,
+            [desk, handler](const Call& call) {
+                const auto id = deadletter::parse_letter_id(call.path_values.front());
+                return id ? (desk.*handler)(call, *id) : bad_id(call);
+            }};
+}
+
+void retry(DlqRetries& retries, const Call& call, const http::Reply& reply) {
+    const auto id = deadletter::parse_letter_id(call.path_values.front());
+    if (!id) return reply(bad_id(call));
+    retries.retry(*id, call, reply);
+}
+
+}  // namespace
+
+std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log, std::string pattern) {
+    const Desk desk(letters, log, std::move(pattern));
+    std::vector<Route> routes;
+    routes.push_back({"GET", std::string(kPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
+    routes.push_back({"GET", fmt::format("{}/{{topic}}", kPath), Role::viewer,
+                      [desk](const Call& call) { return desk.list(call); }});
+    routes.push_back(by_id("GET", "", Role::viewer, desk, &Desk::show));
+    routes.push_back(by_id("GET", "/raw", Role::viewer, desk, &Desk::raw));
+    routes.push_back(by_id("GET", "/audit", Role::viewer, desk, &Desk::audit));
+    routes.push_back(by_id("POST", "/dead", Role::operator_, desk, &Desk::mark_dead));
+    routes.push_back(by_id("DELETE", "", Role::admin, desk, &Desk::remove));
+    routes.push_back({"POST",
+                      fmt::format("{}/messages/{{id}}/retry", kPath),
+                      Role::operator_,
+                      {},
+                      [&retries](const Call& call, const http::Reply& reply) { retry(retries, call, reply); }});
+    routes.push_back({"POST",
+                      fmt::format("{}/{{topic}}/retry-all", kPath),
+                      Role::operator_,
+                      {},
+                      [&retries](const Call& call, const http::Reply& reply) {
+                          retries.retry_all(call.path_values.front(), call, reply);
+                      }});
+    return routes;
+}
+
+}  // namespace deliverd::api
