@@ -7,16 +7,19 @@
 #include <set>
 #include <string>
 
+#include "api/dlq_routes.h"
 #include "api/orders_routes.h"
+#include "api/testing/fake_dead_letters.h"
 #include "api/testing/fake_orders.h"
 
 namespace deliverd::api {
 namespace {
 
 /// Everything the service serves.
-std::vector<Route> all_routes(orders::Intake& intake, store::Orders& orders, metrics::Metrics& metrics, Log& log) {
+std::vector<Route> all_routes(orders::Intake& intake, store::Orders& orders, DlqRetries& retries,
+                              store::DeadLetters& letters, metrics::Metrics& metrics, Log& log) {
     std::vector<Route> all = service_routes({}, metrics, {});
-    for (auto& more : {orders_routes(intake, orders, log), openapi_routes()}) {
+    for (auto& more : {orders_routes(intake, orders, log), dlq_routes(retries, letters, log), openapi_routes()}) {
         all.insert(all.end(), more.begin(), more.end());
     }
     return all;
@@ -37,8 +40,10 @@ protected:
     NullLog log_;
     FakeOrders orders_;
     orders::Intake intake_{{}, orders_, log_};
+    FakeDeadLetters letters_;
+    DlqRetries retries_{{}, {}, log_};
     metrics::Metrics metrics_;
-    const std::vector<Route> routes_ = all_routes(intake_, orders_, metrics_, log_);
+    const std::vector<Route> routes_ = all_routes(intake_, orders_, retries_, letters_, metrics_, log_);
     const boost::json::value document_ = boost::json::parse(openapi_document());
 };
 
@@ -59,7 +64,9 @@ TEST_F(OpenApiTest, OpenRoutesAreDescribedAsOpenAndTheOthersNameTheirRole) {
         EXPECT_EQ(responses.contains("401"), route.needs != Role::none) << route.path;
         const std::string text(described->at("description").as_string());
         if (route.needs != Role::none) {
-            const std::string role = route.needs == Role::operator_ ? "operator" : "viewer";
+            const std::string role = route.needs == Role::admin       ? "admin"
+                                     : route.needs == Role::operator_ ? "operator"
+                                                                      : "viewer";
             EXPECT_NE(text.find("Needs the role " + role), std::string::npos) << route.path;
         }
     }
