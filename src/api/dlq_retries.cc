@@ -39,15 +39,9 @@ http::Response answer_to(const RetryReport& report, const std::string& id, std::
             return dlq_not_found(id, request_id);
         case RetryAnswer::conflict:
             return dlq_conflict(shown(report.message), request_id);
-        case RetryAnswer::not_published:
-            return dlq_internal_error(
-                fmt::format("nothing was published, the message can be retried: {}", shown(report.message)),
-                request_id);
+        case RetryAnswer::not_published:  // the message says whether anything may have been published
         case RetryAnswer::in_doubt:
-            return dlq_internal_error(fmt::format("the message may have been published, nobody confirmed it: {}; "
-                                                  "look at the original topic before retrying it",
-                                                  shown(report.message)),
-                                      request_id);
+            return dlq_internal_error(shown(report.message), request_id);
     }
     return dlq_internal_error("the retry ended in an unknown way", request_id);
 }

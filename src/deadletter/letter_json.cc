@@ -186,20 +186,22 @@ std::string audit_json(std::span<const store::LetterAudit> lines) {
     return body.done();
 }
 
+std::string topic_json(const store::TopicCounts& topic) {
+    JsonObject object;
+    object.text("topic", topic.topic);
+    object.text("source", topic.source);
+    object.number("total", topic.pending + topic.retrying + topic.resolved + topic.dead);
+    object.number("pending", topic.pending);
+    object.number("retrying", topic.retrying);
+    object.number("resolved", topic.resolved);
+    object.number("dead", topic.dead);
+    object.time("newest_at", topic.newest_at);
+    return object.done();
+}
+
 std::string topics_json(std::span<const store::TopicCounts> topics) {
     JsonArray array;
-    for (const store::TopicCounts& topic : topics) {
-        JsonObject object;
-        object.text("topic", topic.topic);
-        object.text("source", topic.source);
-        object.number("total", topic.pending + topic.retrying + topic.resolved + topic.dead);
-        object.number("pending", topic.pending);
-        object.number("retrying", topic.retrying);
-        object.number("resolved", topic.resolved);
-        object.number("dead", topic.dead);
-        object.time("newest_at", topic.newest_at);
-        array.raw(object.done());
-    }
+    for (const store::TopicCounts& topic : topics) array.raw(topic_json(topic));
     JsonObject body;
     body.raw("topics", array.done());
     return body.done();

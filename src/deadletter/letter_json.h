@@ -37,6 +37,9 @@ namespace deliverd::deadletter {
 /// The body of GET /api/v1/dlq: {"topics":[…]}.
 [[nodiscard]] std::string topics_json(std::span<const store::TopicCounts> topics);
 
+/// One of its entries.
+[[nodiscard]] std::string topic_json(const store::TopicCounts& topic);
+
 /// One object with the table's column names, for listings of the command line.
 [[nodiscard]] std::string row_json(const store::Letter& letter);
 
