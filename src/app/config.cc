@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/config_database.h"
+#include "app/config_dead_letters.h"
 #include "app/config_lane.h"
 
 namespace deliverd::app {
@@ -78,6 +79,8 @@ public:
         config.intake.writers = count_of(values_, "orders.writers");
         config.upkeep.ledger_purge_interval = values_.seconds("upkeep.ledger_purge_seconds");
         config.upkeep.outbox_purge_interval = values_.seconds("upkeep.outbox_purge_seconds");
+        config.upkeep.dead_letters_interval = values_.seconds("upkeep.dead_letters_purge_seconds");
+        config.dead_letters = make_dead_letters(values_, problems_);
         config.upkeep.batch_size = count_of<std::int32_t>(values_, "upkeep.batch_size");
         config.lanes = make_lanes(values_, problems_);
         std::int64_t most = 0;

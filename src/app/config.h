@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/api.h"
@@ -67,7 +68,28 @@ struct LogConfig {
 struct UpkeepConfig {
     Duration ledger_purge_interval{};
     Duration outbox_purge_interval{};
+    Duration dead_letters_interval{};
     std::int32_t batch_size = 0;
+};
+
+/// The brokers that dead letters are read from and sent back to.
+struct KafkaConfig {
+    bool configured = false;  // there is a section `kafka`
+    std::string brokers;      // host:port,host:port; empty: none
+    std::string consumer_group;
+    std::string topic_pattern;
+    std::size_t max_value_bytes = 0;
+    std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets
+};
+
+struct DeadLettersConfig {
+    KafkaConfig kafka;
+    bool ingest = true;
+    Duration replay_timeout{};
+    Duration retry_lease{};
+    std::optional<Duration> keep_resolved;  // none: for ever
+    std::optional<Duration> keep_dead;
+    std::optional<Duration> keep_pending;  // PENDING and RETRYING
 };
 
 struct Config {
@@ -80,6 +102,7 @@ struct Config {
     LogConfig log;
     store::OrdersOptions orders;
     orders::IntakeOptions intake;
+    DeadLettersConfig dead_letters;
     UpkeepConfig upkeep;
     std::vector<LaneConfig> lanes;
 

@@ -62,12 +62,6 @@ private:
         if (path.empty() && member.name == "spools") {
             return problem(member.line, "section \"spools\" is not in this version");
         }
-        if (path == "kafka" && (member.name == "consumer_group" || member.name == "dlq_topic_pattern")) {
-            return problem(member.line,
-                           fmt::format("kafka.{}: collecting dead letters is not in this version; leave it "
-                                       "out, kafka.brokers alone serves the kafka sinks",
-                                       member.name));
-        }
         const std::vector<std::string_view> views(names.begin(), names.end());
         const auto meant = nearest(member.name, views);
         std::string advice =

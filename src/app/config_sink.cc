@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "app/config_dead_letters.h"
+
 namespace deliverd::app {
 
 namespace {
@@ -171,11 +173,8 @@ private:
         kafka.timeout = millis("timeout_ms");
         kafka.linger = from_seconds(values_.number(path_ + ".linger_ms") / 1000);
         kafka.compression = text("compression");
-        const std::string protocol = values_.text("kafka.security_protocol");
-        if (protocol != "PLAINTEXT") kafka.librdkafka.emplace_back("security.protocol", protocol);
-        for (const std::string& map : {std::string("kafka.librdkafka"), path_ + ".librdkafka"}) {
-            for (auto& entry : values_.text_map(map)) kafka.librdkafka.push_back(std::move(entry));
-        }
+        kafka.librdkafka = kafka_client_settings(values_);
+        for (auto& entry : values_.text_map(path_ + ".librdkafka")) kafka.librdkafka.push_back(std::move(entry));
         if (kafka.brokers.empty()) {
             problem(path_, path_ + " needs brokers, such as `brokers: 127.0.0.1:9092`, or kafka.brokers for all");
         } else {

@@ -235,7 +235,7 @@ TEST_F(ConfigTest, ALaneNeedsAnOutboxAndASink) {
     EXPECT_THAT(problems("lanes:\n  a: { outbox: memory, sink: { type: http } }\n"),
                 ElementsAre(HasSubstr("lanes.a.sink.url must start with http")));
     EXPECT_THAT(problems("kafka: { brokers: [x] }"), IsEmpty());
-    EXPECT_THAT(problems("kafka: { consumer_group: x }"), ElementsAre(HasSubstr("not in this version")));
+    EXPECT_THAT(problems("kafka: { consumer_group: x }"), IsEmpty());
     EXPECT_THAT(problems("spools: { hooks: { path: x } }"),
                 ElementsAre(HasSubstr("\"spools\" is not in this version")));
     EXPECT_THAT(problems("lanes:\n  a b: {}\n"), ElementsAre(HasSubstr("\"a b\" cannot be a name")));

@@ -25,6 +25,7 @@ bool fits(const Setting& setting, std::string_view text) {
             value = parse_number(text);
             break;
         case SettingType::seconds:
+            if (!setting.choices.empty() && is_listed(setting.choices, text)) return true;
             value = parse_seconds(text);
             break;
         case SettingType::boolean:
@@ -161,6 +162,11 @@ bool Values::boolean(const std::string& path) const {
 
 Duration Values::seconds(const std::string& path) const {
     return from_seconds(parse_seconds(text(path)).value_or(0));
+}
+
+std::optional<Duration> Values::seconds_or_never(const std::string& path) const {
+    const auto value = parse_seconds(text(path));
+    return value ? std::optional(from_seconds(*value)) : std::nullopt;
 }
 
 Duration Values::millis(const std::string& path) const {

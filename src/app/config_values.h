@@ -45,6 +45,7 @@ public:
     [[nodiscard]] double number(const std::string& path) const;
     [[nodiscard]] bool boolean(const std::string& path) const;
     [[nodiscard]] Duration seconds(const std::string& path) const;
+    [[nodiscard]] std::optional<Duration> seconds_or_never(const std::string& path) const;  // none: never
     [[nodiscard]] Duration millis(const std::string& path) const;
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> text_map(const std::string& path) const;
 

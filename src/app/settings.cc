@@ -45,7 +45,7 @@ std::string table_type(const Setting& setting) {
         case boolean:
             return "true or false";
         case seconds:
-            return "seconds";
+            return setting.choices.empty() ? "seconds" : fmt::format("seconds, or `{}`", setting.choices);
         case choice:
             return join_choices(setting.choices);
         case text_map:
@@ -143,7 +143,8 @@ std::string describe_type(const Setting& setting) {
         case boolean:
             return "true or false";
         case seconds:
-            return "a number of seconds" + range_text(setting);
+            return "a number of seconds" + range_text(setting) +
+                   (setting.choices.empty() ? "" : fmt::format(", or \"{}\"", setting.choices));
         case choice:
             return setting.choices.find('|') == std::string_view::npos ? fmt::format("\"{}\"", setting.choices)
                                                                        : "one of: " + join_choices(setting.choices);

@@ -15,7 +15,7 @@ enum class SettingType {
     integer,
     number,
     boolean,
-    seconds,    // a number, or a number with ms, s, m, h or d behind it
+    seconds,    // a number, or a number with ms, s, m, h or d behind it; or one of `choices`
     choice,     // one of `choices`
     text_map,   // any names, text values; or one of `choices`, the name of a ready-made map
     text_list,  // texts, or one with commas; kept with commas

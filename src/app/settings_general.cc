@@ -9,12 +9,14 @@ namespace {
 using enum SettingType;
 
 constexpr double kDay = 86400;
+constexpr double kLongest = 3650 * kDay;
 constexpr double kMaxCount = 1'000'000;
 constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
 
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
 constexpr auto kSettings = std::to_array<Setting>({
     {"app.name", text, "deliverd", "Shown in logs and `config show`."},
+    {"app.version", text, "", "Accepted for older files; without effect: `deliverd --version` tells."},
     {"app.environment", text, "production", "Shown in logs and `config show`."},
 
     {"server.host", text, "127.0.0.1", "Address the API listens on. Anything but loopback needs `auth`."},
@@ -96,17 +98,59 @@ constexpr auto kSettings = std::to_array<Setting>({
      .doc = "auto: human on a terminal, JSON otherwise.",
      .choices = "auto|human|json"},
 
-    {"kafka.brokers", text_list, "", "Where the kafka sinks go that name no brokers themselves."},
+    {"kafka.brokers", text_list, "",
+     "Where dead letters are read and sent back, and where the kafka sinks go that name no brokers themselves."},
+    {"kafka.consumer_group", text, "dlq-manager.default", "The group that reads the dead-letter topics."},
+    {"kafka.dlq_topic_pattern", text, "*.dlq.v1",
+     "Which topics are for dead letters: `*` stands for any text, `?` for one character."},
+    {"kafka.max_value_bytes", integer, "8388608",
+     "Of a longer dead letter only so much is kept, and it cannot be sent back.", 1024, kMaxBytes, "", "bytes"},
     {.path = "kafka.security_protocol",
      .type = choice,
      .fallback = "PLAINTEXT",
-     .doc = "How the brokers are spoken to; the rest of SASL and TLS stands in `librdkafka`.",
+     .doc = "How the brokers are spoken to.",
      .choices = "PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL"},
+    {.path = "kafka.sasl_mechanism",
+     .type = choice,
+     .fallback = "",
+     .doc = "With SASL. Others stand in `librdkafka`.",
+     .choices = "PLAIN|SCRAM-SHA-256|SCRAM-SHA-512"},
+    {"kafka.sasl_username", text, "", "With SASL."},
+    {.path = "kafka.sasl_password", .type = text, .fallback = "", .doc = "With SASL.", .secret = true},
+    {"kafka.ssl_ca_file", text, "", "With SSL: who signed the brokers' certificates, if not the system's."},
     {.path = "kafka.librdkafka",
      .type = text_map,
      .fallback = "",
-     .doc = "librdkafka's own settings for every kafka sink, such as `sasl.username`. The values are shown masked.",
+     .doc = "librdkafka's own settings for whatever speaks to Kafka, over the above. The values are shown masked.",
      .secret = true},
+
+    {"dead_letters.ingest", boolean, "true",
+     "Read the dead-letter topics here. Without `kafka.brokers` there is nothing to read."},
+    {"dead_letters.replay_timeout_seconds", seconds, "5", "A retry that no broker acknowledged by then has failed.",
+     0.1, 300, "", "s"},
+    {"dead_letters.retry_lease_seconds", seconds, "30",
+     "A retry whose process died may be made again after this; more than the timeout.", 1, kDay, "", "s"},
+    {.path = "dead_letters.keep_resolved",
+     .type = seconds,
+     .fallback = "30d",
+     .doc = "RESOLVED ones are deleted so long after their last change.",
+     .most = kLongest,
+     .choices = "never",
+     .unit = "s"},
+    {.path = "dead_letters.keep_dead",
+     .type = seconds,
+     .fallback = "never",
+     .doc = "The same for DEAD ones. `never`: they are kept.",
+     .most = kLongest,
+     .choices = "never",
+     .unit = "s"},
+    {.path = "dead_letters.keep_pending",
+     .type = seconds,
+     .fallback = "never",
+     .doc = "The same for PENDING and RETRYING ones, which nobody has dealt with yet.",
+     .most = kLongest,
+     .choices = "never",
+     .unit = "s"},
 
     {"orders.ledger_ttl_hours", number, "48", "How long the ledger keeps a broker's answer for callers who ask again.",
      0.0001, 24 * 3650},
@@ -117,6 +161,9 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"upkeep.ledger_purge_seconds", seconds, "3600", "How often expired ledger rows are deleted.", 0.1, kDay, "", "s"},
     {"upkeep.outbox_purge_seconds", seconds, "60",
      "How often published events past their `keep_published` are deleted.", 0.1, kDay, "", "s"},
+    {"upkeep.dead_letters_purge_seconds", seconds, "600",
+     "How often dead letters past their time are deleted, and retries of whole topics taken up whose process died.",
+     0.1, kDay, "", "s"},
     {"upkeep.batch_size", integer, "1000", "Rows a delete takes, so that none holds locks for long.", 1, 100000},
 });
 
