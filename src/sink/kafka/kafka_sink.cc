@@ -2,291 +2,40 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
-#include <optional>
-#include <thread>
 #include <utility>
 
-#include "base/text.h"
-#include "sink/kafka/producer.h"
-#include "sink/kafka/report.h"
-#include "sink/kafka/under_way.h"
+#include "sink/kafka/publisher.h"
+#include "sink/kafka/settings.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr Duration kFlushSlice = std::chrono::milliseconds(50);  // a second, less patient stop() is heard so soon
-constexpr Duration kPurgePatience = std::chrono::seconds(1);     // for the reports of what was purged
-constexpr Duration kProbeDeadline = std::chrono::seconds(1);     // of one look for the brokers
-constexpr Duration kLookPause = std::chrono::milliseconds(100);  // between two
-constexpr Duration kCheckSlice = std::chrono::milliseconds(200);
-constexpr Duration kGiveUpAfter = std::chrono::seconds(1);   // check(): every address of a host has its turn until then
-constexpr Duration kReplacePause = std::chrono::seconds(1);  // between two producers
-constexpr Duration kLongestPatience = std::chrono::hours(24);
-
-using Job = UnderWay::Job;
-
-std::size_t size_of(const Message& message) {
-    std::size_t bytes = message.body.size() + message.key.size();
-    each_plain_attribute(message,
-                         [&](std::string_view name, std::string_view value) { bytes += name.size() + value.size(); });
-    return bytes;
-}
-
-Outcome stopped_unsent() {
-    Outcome outcome;
-    outcome.code = kStopped;
-    outcome.detail = "the sink was stopped; nothing was sent";
-    return outcome;
-}
-
-Outcome stopped_unknown() {
-    Outcome outcome;
-    outcome.kind = OutcomeKind::ambiguous;
-    outcome.code = kStopped;
-    outcome.detail = "the sink was stopped before librdkafka said what became of it";
-    return outcome;
-}
-
 class KafkaSink final : public Sink {
 public:
-    KafkaSink(KafkaSinkOptions options, Log& log) : options_(std::move(options)), log_(log) {}
-    ~KafkaSink() override { KafkaSink::stop(Duration::zero()); }
-    KafkaSink(const KafkaSink&) = delete;
-    KafkaSink& operator=(const KafkaSink&) = delete;
+    KafkaSink(KafkaSinkOptions options, Log& log) : publisher_(std::move(options), log) {}
 
     /// Before anything else.
-    Result<void> start() {
-        auto producer = make_producer(Batching::many);
-        if (!producer) return Failure(producer.error());
-        many_ = std::move(*producer);
-        keeper_ = std::thread([this] { keep(); });
-        return {};
-    }
+    Result<void> start() { return publisher_.start(); }
 
     void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
-        const auto jobs = under_way_.add(messages, receiver);
-        const std::lock_guard lock(mutex_);
-        for (Job& job : jobs) {  // the loop looks at none of them again: the last to end takes all with it
-            if (stop_at_) {
-                under_way_.end(job, stopped_unsent());
-            } else if (!is_topic_name(job.message->topic)) {
-                under_way_.end(job, bad_topic(job.message->topic));
-            } else if (many_->fatal()) {
-                under_way_.end(job, producer_replaced());
-            } else if (!many_->reachable()) {
-                under_way_.end(job, broker_unreachable(many_->trouble()));
-            } else {
-                produce(*many_, job);
-            }
-        }
+        publisher_.send(messages, receiver);
     }
-
-    void stop(Duration patience) override {
-        {
-            const std::lock_guard lock(mutex_);
-            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
-            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
-            wake_.notify_all();
-        }
-        const std::lock_guard stopping(stop_mutex_);
-        if (keeper_.joinable()) keeper_.join();
-        const auto producers = take_producers();  // nobody makes or replaces one any more
-        while (!under_way_.wait_for_none(Duration::zero()) && left() > Duration::zero()) {
-            for (const auto& producer : producers) {
-                static_cast<void>(producer->flush(std::clamp(left(), Duration::zero(), kFlushSlice)));
-            }
-        }
-        if (!under_way_.wait_for_none(Duration::zero())) {
-            for (const auto& producer : producers) producer->purge();
-            static_cast<void>(under_way_.wait_for_none(kPurgePatience));
-        }
-        for (const auto& producer : producers) producer->end();
-        under_way_.end_all(stopped_unknown());
-    }
-
-    Result<void> check(Duration deadline) override {
-        const auto until = clock_.now() + deadline;
-        NullLog silent;
-        // One of its own: what it complains about is about this attempt.
-        auto made =
-            Producer::start(options_, Batching::many, silent, [](const Producer&, const rd_kafka_message_t&) {}, [] {});
-        if (!made) return Failure(made.error());
-        Producer& producer = **made;
-        auto reached_until = clock_.now();
-        while (clock_.now() < until && clock_.now() - reached_until < kGiveUpAfter) {
-            if (producer.ask(std::min(until - clock_.now(), kCheckSlice))) return {};
-            if (producer.reachable()) reached_until = clock_.now();
-        }
-        const auto trouble = producer.trouble();
-        return retryable(std::string(kBrokerUnreachable),
-                         fmt::format("cannot reach Kafka at {}: {}", options_.brokers,
-                                     trouble.empty() ? "nobody answered in time; are brokers and security.protocol "
-                                                       "right?"
-                                                     : trouble));
-    }
-
+    void stop(Duration patience) override { publisher_.stop(patience); }
+    Result<void> check(Duration deadline) override { return publisher_.check(deadline); }
     [[nodiscard]] std::string_view name() const override { return "kafka"; }
 
 private:
-    Result<std::unique_ptr<Producer>> make_producer(Batching batching) {
-        return Producer::start(
-            options_, batching, log_,
-            [this](const Producer& producer, const rd_kafka_message_t& report) { take(producer, report); },
-            [this] {
-                const std::lock_guard lock(mutex_);
-                look_ = true;
-                wake_.notify_all();
-            });
-    }
-
-    /// On a producer's thread.
-    void take(const Producer& producer, const rd_kafka_message_t& report) {
-        Job& job = *static_cast<Job*>(report._private);
-        if (report.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            return under_way_.end(job, delivered(job.message->topic, report.partition, report.offset));
-        }
-        const auto status = rd_kafka_message_status(&report);
-        const bool whole_batch = report.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && !job.alone;
-        if (whole_batch && status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED) return send_alone(job);
-        fail(producer, job, report.err, status);
-    }
-
-    /// The broker refused a batch as too large, which says nothing about this message: alone it is judged by itself.
-    void send_alone(Job& job) {
-        job.alone = true;
-        const std::lock_guard lock(mutex_);
-        if (stop_at_) return under_way_.end(job, stopped_unsent());
-        if (!alone_) {
-            auto made = make_producer(Batching::one_each);
-            if (!made) return under_way_.end(job, producer_replaced());
-            alone_ = std::move(*made);
-            log_.warn("a batch was larger than Kafka takes; its messages are sent one by one",
-                      {{"sink", "kafka"}, {"topic", job.message->topic}, {"lower", "librdkafka: batch.size"}});
-        }
-        produce(*alone_, job);
-    }
-
-    void produce(Producer& producer, Job& job) {
-        const auto error = producer.produce(*job.message, &job);
-        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail(producer, job, error, RD_KAFKA_MSG_STATUS_NOT_PERSISTED);
-    }
-
-    void fail(const Producer& producer, Job& job, rd_kafka_resp_err_t error, rd_kafka_msg_status_t status) {
-        const std::string trouble = producer.trouble();
-        under_way_.end(job, outcome_of({.error = error,
-                                        .status = status,
-                                        .topic = job.message->topic,
-                                        .body_bytes = job.message->body.size(),
-                                        .bytes = size_of(*job.message),
-                                        .timeout = options_.timeout,
-                                        .unreachable = !producer.reachable(),
-                                        .fatal = producer.fatal(),
-                                        .trouble = trouble}));
-    }
-
-    Duration left() {
-        const std::lock_guard lock(mutex_);
-        return *stop_at_ - clock_.now();
-    }
-
-    std::vector<std::shared_ptr<Producer>> take_producers() {
-        const std::lock_guard lock(mutex_);
-        auto all = std::exchange(retired_, {});
-        if (alone_) all.push_back(std::exchange(alone_, nullptr));
-        if (many_) all.push_back(std::exchange(many_, nullptr));
-        return all;
-    }
-
-    /// The keeper's thread: looks for the brokers while they are away, replaces producers that gave up.
-    void keep() {
-        std::unique_lock lock(mutex_);
-        while (!stop_at_) {
-            wake_.wait(lock, [this] { return stop_at_ || look_; });
-            while (!stop_at_ && std::exchange(look_, false)) {
-                const auto many = many_;
-                const auto alone = alone_;
-                lock.unlock();
-                const bool settled = look_after(many, alone);
-                lock.lock();
-                if (!settled) look_ = true;
-                if (look_) wake_.wait_for(lock, kLookPause, [this] { return stop_at_.has_value(); });
-            }
-        }
-    }
-
-    /// Whether nothing is left to look after.
-    bool look_after(const std::shared_ptr<Producer>& many, const std::shared_ptr<Producer>& alone) {
-        bool settled = true;
-        if (many->fatal()) settled = replace(many_, Batching::many) && settled;
-        if (alone && alone->fatal()) settled = replace(alone_, Batching::one_each) && settled;
-        settled = drop_retired() && settled;
-        if (many->fatal()) return settled;
-        const bool was_reachable = many->reachable();
-        const bool reachable = many->ask(kProbeDeadline);
-        many->set_reachable(reachable);
-        if (!was_reachable && reachable) log_.info("Kafka can be reached again", {{"sink", "kafka"}});
-        if (was_reachable && !reachable) log_.warn("Kafka does not answer", {{"sink", "kafka"}});
-        return settled && reachable;
-    }
-
-    /// Its messages in flight still get their reports. At most one producer in kReplacePause.
-    bool replace(std::shared_ptr<Producer>& place, Batching batching) {
-        if (replaced_at_ && clock_.now() - *replaced_at_ < kReplacePause) return false;
-        replaced_at_ = clock_.now();
-        auto made = make_producer(batching);
-        if (!made) {
-            log_.error("cannot replace a Kafka producer", {{"sink", "kafka"}, {"error", made.error().message}});
-            return false;
-        }
-        log_.warn("a Kafka producer was replaced", {{"sink", "kafka"}});
-        const std::lock_guard lock(mutex_);
-        retired_.push_back(std::exchange(place, std::move(*made)));
-        return true;
-    }
-
-    /// Lets go of replaced producers that have nothing under way. Whether none is left.
-    bool drop_retired() {
-        std::vector<std::shared_ptr<Producer>> waiting;
-        {
-            const std::lock_guard lock(mutex_);
-            waiting = retired_;
-        }
-        for (auto& producer : waiting) {
-            if (!producer->flush(Duration::zero())) continue;
-            const std::lock_guard lock(mutex_);
-            std::erase(retired_, producer);
-        }
-        const std::lock_guard lock(mutex_);
-        return retired_.empty();
-    }
-
-    const KafkaSinkOptions options_;
-    Log& log_;
-    const SystemClock clock_;
-    UnderWay under_way_;
-
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::optional<Instant> stop_at_;  // set once stop() was called
-    bool look_ = false;               // the keeper has something to do
-    std::shared_ptr<Producer> many_;
-    std::shared_ptr<Producer> alone_;                 // made when a batch was refused for its size
-    std::vector<std::shared_ptr<Producer>> retired_;  // gave up, and still have messages without a report
-
-    std::optional<Instant> replaced_at_;  // the keeper's
-    std::mutex stop_mutex_;
-    std::thread keeper_;
+    Publisher<Message, OutcomeReceiver> publisher_;
 };
 
 }  // namespace
 
 Result<void> check_kafka_options(const KafkaSinkOptions& options) {
-    return try_settings(options);
+    auto conf = make_conf(options, Batching::many);
+    if (!conf) return Failure(conf.error());
+    return try_client(RD_KAFKA_PRODUCER, std::move(*conf), options.librdkafka);
 }
 
 Result<std::unique_ptr<Sink>> make_kafka_sink(KafkaSinkOptions options, Log& log) {

@@ -36,6 +36,8 @@ struct KafkaSinkOptions {
     /// librdkafka's own settings (SASL, TLS, …), over the above and over the sink's other defaults, of which
     /// `partitioner` murmur2 (as Java's producers) is one. Values may be secrets: never logged.
     std::vector<std::pair<std::string, std::string>> librdkafka;
+    bool null_keys = false;          // messages may have no key at all: those go to any partition (murmur2_random)
+    std::string log_name = "kafka";  // what log lines call it
 };
 
 /// What make_kafka_sink() refuses, for a configuration's check: no brokers, a setting librdkafka does not know or whose

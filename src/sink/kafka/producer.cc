@@ -17,59 +17,21 @@ namespace {
 constexpr int kIdlePollMs = 1000;         // woken earlier by every event
 constexpr std::size_t kMaxTopics = 1024;  // handles kept; then all are let go and made again as needed
 constexpr std::size_t kMaxLogBytes = 400;
-constexpr int kMaxLogLines = 5;  // a window
-constexpr Duration kLogWindow = std::chrono::seconds(10);
 constexpr Duration kLongestWait = std::chrono::hours(1);
 constexpr int kSyslogWarning = 4;
-
-struct HeadersDeleter {
-    void operator()(rd_kafka_headers_t* headers) const { rd_kafka_headers_destroy(headers); }
-};
-using Headers = std::unique_ptr<rd_kafka_headers_t, HeadersDeleter>;
 
 void add(rd_kafka_headers_t* headers, std::string_view name, std::string_view value) {
     rd_kafka_header_add(headers, name.data(), static_cast<ssize_t>(name.size()), value.data(),
                         static_cast<ssize_t>(value.size()));
 }
 
-Headers headers_of(const Message& message, const EventAttributesOptions& options) {
-    Headers headers;
-    if (options.format == EventFormat::plain) {
-        headers.reset(rd_kafka_headers_new(4 + message.headers.size()));
-        each_plain_attribute(message,
-                             [&](std::string_view name, std::string_view value) { add(headers.get(), name, value); });
-        return headers;
-    }
-    const auto attributes = cloudevents_attributes(message, options.source);
-    headers.reset(rd_kafka_headers_new(attributes.size() + 1));
-    if (!message.content_type.empty()) add(headers.get(), "content-type", message.content_type);
-    for (const auto& [name, value] : attributes) add(headers.get(), "ce_" + name, value);
-    return headers;
-}
-
 }  // namespace
-
-void LogGate::write(LogLevel level, std::string_view facility, std::string_view text) {
-    const auto now = clock_.now();
-    if (written_ == 0 || now - window_begin_ >= kLogWindow) {
-        if (left_out_ > 0) log_.warn("librdkafka said more", {{"sink", "kafka"}, {"lines_left_out", left_out_}});
-        window_begin_ = now;
-        written_ = 0;
-        left_out_ = 0;
-    }
-    if (written_ >= kMaxLogLines) {
-        ++left_out_;
-        return;
-    }
-    ++written_;
-    log_.write(level, "librdkafka", {{"sink", "kafka"}, {"facility", facility}, {"said", text}});
-}
 
 Result<std::unique_ptr<Producer>> Producer::start(const KafkaSinkOptions& options, Batching batching, Log& log,
                                                   OnReport on_report, OnTrouble on_trouble) {
     auto conf = make_conf(options, batching);
     if (!conf) return Failure(conf.error());
-    const auto kafka = new_producer(std::move(*conf), options);
+    const auto kafka = new_client(RD_KAFKA_PRODUCER, std::move(*conf), options.librdkafka);
     if (!kafka) return Failure(kafka.error());
     try {
         return std::unique_ptr<Producer>(
@@ -81,11 +43,11 @@ Result<std::unique_ptr<Producer>> Producer::start(const KafkaSinkOptions& option
 
 Producer::Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report,
                    OnTrouble on_trouble)
-    : secrets_(options),
+    : secrets_(options.librdkafka),
       attributes_(options.attributes),
       on_report_(std::move(on_report)),
       on_trouble_(std::move(on_trouble)),
-      log_(log),
+      log_(log, "sink", options.log_name),
       kafka_(kafka),
       queue_(rd_kafka_queue_get_main(kafka)) {
     rd_kafka_set_log_queue(kafka, nullptr);  // its log comes as events
@@ -114,17 +76,51 @@ rd_kafka_topic_t* Producer::topic_of(const std::string& name) {
     return topics_.emplace(name, std::move(topic)).first->second.get();
 }
 
+Producer::Headers Producer::headers_of(const Message& message, const EventAttributesOptions& options) {
+    Headers headers;
+    if (options.format == EventFormat::plain) {
+        headers.reset(rd_kafka_headers_new(4 + message.headers.size()));
+        each_plain_attribute(message,
+                             [&](std::string_view name, std::string_view value) { add(headers.get(), name, value); });
+        return headers;
+    }
+    const auto attributes = cloudevents_attributes(message, options.source);
+    headers.reset(rd_kafka_headers_new(attributes.size() + 1));
+    if (!message.content_type.empty()) add(headers.get(), "content-type", message.content_type);
+    for (const auto& [name, value] : attributes) add(headers.get(), "ce_" + name, value);
+    return headers;
+}
+
 rd_kafka_resp_err_t Producer::produce(const Message& message, void* opaque) {
-    rd_kafka_topic_t* topic = topic_of(message.topic);
-    if (topic == nullptr) return rd_kafka_last_error();
-    Headers headers = headers_of(message, attributes_);
+    return hand_over(message.topic, message.key, message.body, headers_of(message, attributes_), opaque);
+}
+
+rd_kafka_resp_err_t Producer::produce(const Record& record, void* opaque) {
+    Headers headers(rd_kafka_headers_new(record.headers.size()));
+    for (const auto& header : record.headers) {
+        if (header.value) {
+            add(headers.get(), header.name, *header.value);
+        } else {
+            rd_kafka_header_add(headers.get(), header.name.data(), static_cast<ssize_t>(header.name.size()), nullptr,
+                                0);
+        }
+    }
+    return hand_over(record.topic, record.key, record.value, std::move(headers), opaque);
+}
+
+rd_kafka_resp_err_t Producer::hand_over(const std::string& topic, Bytes key, Bytes value, Headers headers,
+                                        void* opaque) {
+    rd_kafka_topic_t* handle = topic_of(topic);
+    if (handle == nullptr) return rd_kafka_last_error();
     rd_kafka_headers_t* given = headers.release();
-    // librdkafka only reads the bytes: it copies them.
-    auto* body = const_cast<char*>(message.body.data());
+    // librdkafka only reads the bytes: it copies them. Null is not the same as empty.
+    auto* body = value ? const_cast<char*>(value->data()) : nullptr;
+    const std::size_t body_size = value ? value->size() : 0;
+    const char* name = key ? key->data() : nullptr;
+    const std::size_t name_size = key ? key->size() : 0;
     const rd_kafka_resp_err_t error = rd_kafka_producev(
-        kafka_.get(), RD_KAFKA_V_RKT(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-        RD_KAFKA_V_KEY(message.key.data(), message.key.size()), RD_KAFKA_V_VALUE(body, message.body.size()),
-        RD_KAFKA_V_HEADERS(given), RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
+        kafka_.get(), RD_KAFKA_V_RKT(handle), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(name, name_size),
+        RD_KAFKA_V_VALUE(body, body_size), RD_KAFKA_V_HEADERS(given), RD_KAFKA_V_OPAQUE(opaque), RD_KAFKA_V_END);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) headers.reset(given);  // not taken
     return error;
 }

@@ -7,30 +7,19 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
 
 #include "base/log.h"
+#include "message/record.h"
 #include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/log_gate.h"
 #include "sink/kafka/settings.h"
 
 namespace deliverd::sink {
-
-/// At most so many lines a window, with a count of what was left out.
-class LogGate {
-public:
-    explicit LogGate(Log& log) : log_(log) {}
-    void write(LogLevel level, std::string_view facility, std::string_view text);
-
-private:
-    Log& log_;
-    const SystemClock clock_;
-    Instant window_begin_{};
-    int written_ = 0;
-    std::int64_t left_out_ = 0;
-};
 
 class Producer {
 public:
@@ -50,6 +39,8 @@ public:
     /// Copies the message; `opaque` comes back in its report. Never blocks. One caller at a time. What is refused here
     /// gets no report.
     [[nodiscard]] rd_kafka_resp_err_t produce(const Message& message, void* opaque);
+    /// The same for a record as it is: a null key, value or header stays null. Its partition is chosen by its key.
+    [[nodiscard]] rd_kafka_resp_err_t produce(const Record& record, void* opaque);
 
     /// Asks any broker for its cluster. True when one answered within `deadline`, for which it blocks at most.
     [[nodiscard]] bool ask(Duration deadline);
@@ -80,11 +71,16 @@ private:
     struct TopicDeleter {
         void operator()(rd_kafka_topic_t* topic) const { rd_kafka_topic_destroy(topic); }
     };
+    struct HeadersDeleter {
+        void operator()(rd_kafka_headers_t* headers) const { rd_kafka_headers_destroy(headers); }
+    };
     struct TextHash {
         using is_transparent = void;
         std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
     };
     using Topic = std::unique_ptr<rd_kafka_topic_t, TopicDeleter>;
+    using Headers = std::unique_ptr<rd_kafka_headers_t, HeadersDeleter>;
+    using Bytes = std::optional<std::string_view>;
 
     Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report, OnTrouble on_trouble);
     [[nodiscard]] static int to_ms(Duration span);
@@ -93,6 +89,9 @@ private:
     void take_reports(rd_kafka_event_t* event);
     void take_error(rd_kafka_event_t* event);
     void take_log(rd_kafka_event_t* event);
+    [[nodiscard]] static Headers headers_of(const Message& message, const EventAttributesOptions& options);
+    [[nodiscard]] rd_kafka_resp_err_t hand_over(const std::string& topic, Bytes key, Bytes value, Headers headers,
+                                                void* opaque);
     [[nodiscard]] rd_kafka_topic_t* topic_of(const std::string& name);
 
     const Secrets secrets_;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace deliverd::sink {
 namespace {
 
@@ -47,6 +49,25 @@ TEST(KafkaSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
     EXPECT_THAT(refusal(options_with("partitioner", "random")), HasSubstr("order"));
     EXPECT_THAT(refusal(options_with("partitioner", "consistent_random")), HasSubstr("write consistent"));
     EXPECT_EQ(refusal(options_with("partitioner", "consistent")), "");
+}
+
+TEST(KafkaSettings, WhatOnlyConsumersHaveIsLookedAtAndLeftOut) {
+    EXPECT_EQ(refusal(options_with("fetch.min.bytes", "1")), "");
+    EXPECT_THAT(refusal(options_with("fetch.min.bytes", "many")), HasSubstr("fetch.min.bytes"));
+    const auto conf = make_conf(options_with("fetch.min.bytes", "77"), Batching::many);
+    ASSERT_TRUE(conf);
+    std::array<char, 64> value{};
+    std::size_t size = value.size();
+    ASSERT_EQ(rd_kafka_conf_get(conf->get(), "fetch.min.bytes", value.data(), &size), RD_KAFKA_CONF_OK);
+    EXPECT_STREQ(value.data(), "1");
+}
+
+TEST(KafkaSettings, WithoutKeysAnyPartitionerWillDo) {
+    for (const char* partitioner : {"random", "consistent_random", "murmur2"}) {
+        auto options = options_with("partitioner", partitioner);
+        options.null_keys = true;
+        EXPECT_EQ(refusal(options), "");
+    }
 }
 
 TEST(KafkaSettings, AWrongNameGetsTheNearestRightOne) {
@@ -102,7 +123,7 @@ TEST(KafkaSettings, SecretsAreHidden) {
     auto options = options_with("sasl.password", "hunter2");
     options.librdkafka.emplace_back("ssl.key.password", "swordfish");
     options.librdkafka.emplace_back("sasl.username", "public");
-    const Secrets secrets(options);
+    const Secrets secrets(options.librdkafka);
     EXPECT_EQ(secrets.hidden("public says hunter2,\nhunter2 and swordfish", 100), "public says ***, *** and ***");
     EXPECT_EQ(secrets.hidden("0123456789", 8), "01234…");
 }

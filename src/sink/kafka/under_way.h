@@ -13,28 +13,30 @@
 
 namespace deliverd::sink {
 
+/// `Item`: what is sent. `Receiver` has on_outcome(const Item&, Outcome).
+template <typename Item, typename Receiver>
 class UnderWay {
 public:
     struct Batch;
     struct Job {
-        const Message* message = nullptr;
+        const Item* item = nullptr;
         Batch* batch = nullptr;
         bool alone = false;  // sent by the producer that batches nothing
         bool ended = false;  // written by whoever has the job: one thread at a time
     };
     struct Batch {
-        OutcomeReceiver* receiver = nullptr;
+        Receiver* receiver = nullptr;
         std::vector<Job> jobs{};
         std::atomic<std::size_t> left{};
     };
 
     /// The jobs stay where they are until each has ended.
-    [[nodiscard]] std::span<Job> add(std::span<const Message* const> messages, OutcomeReceiver& receiver) {
+    [[nodiscard]] std::span<Job> add(std::span<const Item* const> items, Receiver& receiver) {
         auto batch = std::make_unique<Batch>();
         batch->receiver = &receiver;
-        batch->left = messages.size();
-        batch->jobs.reserve(messages.size());
-        for (const auto* message : messages) batch->jobs.push_back({message, batch.get()});
+        batch->left = items.size();
+        batch->jobs.reserve(items.size());
+        for (const auto* item : items) batch->jobs.push_back({item, batch.get()});
         const std::span<Job> jobs(batch->jobs);
         if (jobs.empty()) return jobs;
         const std::lock_guard lock(mutex_);
@@ -45,7 +47,7 @@ public:
     /// Reports the outcome; the job, and its batch if it was the last, is gone afterwards.
     void end(Job& job, Outcome outcome) {
         Batch& batch = *job.batch;
-        batch.receiver->on_outcome(*job.message, std::move(outcome));
+        batch.receiver->on_outcome(*job.item, std::move(outcome));
         job.ended = true;
         if (batch.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
         const std::lock_guard lock(mutex_);
@@ -64,7 +66,7 @@ public:
         const std::lock_guard lock(mutex_);
         for (const auto& [key, batch] : batches_) {
             for (const auto& job : batch->jobs) {
-                if (!job.ended) batch->receiver->on_outcome(*job.message, outcome);
+                if (!job.ended) batch->receiver->on_outcome(*job.item, outcome);
             }
         }
         batches_.clear();
