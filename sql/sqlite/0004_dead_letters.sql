@@ -42,7 +42,7 @@ create table dlq_messages (
     record_key            blob,
     stack_trace           text,
     record_headers        text not null default '[]' check (json_type(record_headers) = 'array'),
-    payload               text check (json_valid(payload)),
+    payload               text check (payload is null or json_valid(payload)),
     record_value          blob
 ) strict;
 
@@ -181,7 +181,8 @@ insert into dlq_messages (original_topic, source, lane, outbox, outbox_row_id, e
         iif(instr(last_error, ': ') > 1 and instr(last_error, ' ') > instr(last_error, ': '),
             substr(last_error, 1, instr(last_error, ': ') - 1), null),
         coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', dead_at), strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), cast(aggregate_id as blob), payload, cast(payload as blob)
-    from outbox indexed by outbox_dead where dead_at is not null and not published;
+    from outbox indexed by outbox_dead where dead_at is not null and not published
+    on conflict (lane, outbox, outbox_row_id) where lane is not null do nothing;
 insert into deliverd_event_tables values
     ('events', 'outbox', 'id', 'published', 'retry_count', 'next_attempt_at', 'dead_at');
 -- end where

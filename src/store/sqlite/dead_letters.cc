@@ -57,14 +57,17 @@ constexpr std::string_view kPurge =
 
 #undef DELIVERD_NOW
 
-/// Ids of one call sort as the letters were given, so that a redrive sends them in that order: `number` stands where a
-/// UUID version 7 has random bits.
+/// Ids sort as the letters were given, also within a millisecond, so that a redrive sends them in that order: the
+/// microseconds and `number` stand where a UUID version 7 has random bits.
 std::string ordered_id(WallTime now, std::size_t number, Random& random) {
     std::string id = make_uuid_v7(now, random);
-    constexpr std::size_t kBits = 12;
-    constexpr std::size_t kMask = (1U << kBits) - 1;
-    id.replace(15, 3, fmt::format("{:03x}", (number >> kBits) & kMask));
-    id.replace(19, 4, fmt::format("8{:03x}", number & kMask));
+    constexpr std::size_t kHalf = 12;
+    constexpr std::size_t kNumberBits = 14;
+    constexpr std::size_t kMask = (1U << kHalf) - 1;
+    const auto micros = static_cast<std::size_t>(now.time_since_epoch().count() % 1000);
+    const std::size_t place = (micros << kNumberBits) | (number & ((1U << kNumberBits) - 1));
+    id.replace(15, 3, fmt::format("{:03x}", place >> kHalf));
+    id.replace(19, 4, fmt::format("8{:03x}", place & kMask));
     return id;
 }
 
