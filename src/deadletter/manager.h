@@ -1,6 +1,20 @@
 // The dead-letter manager: what the API and the command line ask for. Decides; the store and the replayer act.
+//
+// A retry, step by step, and what a failure leaves behind:
+//
+//   1. find        read, and refused with the reason where it cannot be sent back
+//   2. begin       counted and RETRYING, on the disk           fails: nothing was published
+//   3. publish     acks=all, bounded by the sink's timeout     certainly not: RETRYING, at the limit DEAD
+//                                                              not even tried (no broker): as before step 2
+//                                                              nobody knows: RETRYING and in doubt
+//   4. end         RESOLVED                                    fails, or the process dies before it: the message is out
+//                                                              and still RETRYING. After the lease it can be retried,
+//                                                              which publishes it a second time: the one duplicate
+//                                                              there is, and the answer ("in doubt") says so.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,17 +23,20 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "deadletter/ports.h"
+#include "deadletter/stop_gate.h"
+#include "deadletter/topic_pattern.h"
 #include "store/dead_letters.h"
 
 namespace deliverd::deadletter {
 
 /// How a retry ended, as the API tells it.
 enum class RetryAnswer {
-    resolved,      // published and acknowledged, back in its lane, or (without Kafka in the configuration) as the seed has it
+    resolved,  // published and acknowledged, back in its lane, or (without Kafka in the configuration) as the seed has
+               // it
     not_found,
-    conflict,      // not retryable, refused, or somebody else's retry: `message` says which
-    not_published, // certainly not: it can be retried
-    in_doubt,      // may have been published; RETRYING
+    conflict,       // not retryable, refused, or somebody else's retry: `message` says which
+    not_published,  // certainly not: it can be retried
+    in_doubt,       // may have been published; RETRYING
 };
 
 struct RetryReport {
@@ -36,22 +53,65 @@ struct RedriveReport {
 
 struct ManagerOptions {
     bool stand_alone = false;  // no `kafka` in the configuration: a retry resolves without publishing
+    std::string dead_letter_pattern =
+        std::string(kDeadLetterPattern);              // of the topics that are read: nothing is sent there
     Duration retry_lease = std::chrono::seconds(30);  // beyond what publishing takes at most
     std::int32_t page = 100;
     std::int32_t pages_in_flight = 8;
+    Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
 };
 
-/// Thread-safe. `replayer` may be null: letters from Kafka then cannot be sent (unless stand_alone).
+/// So often a step is tried in the store, where a failure says that it may help.
+inline constexpr int kStoreAttempts = 5;
+/// Bytes of the letters a redrive has in memory. A page that is larger than that by itself goes alone.
+inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
+
+/// Random UUIDs. Thread-safe.
+[[nodiscard]] std::function<std::string()> uuid_source();
+
+/// Thread-safe. `letters`, `replayer` and `log` outlive it. `replayer` may be null: letters from Kafka then cannot be
+/// sent (unless stand_alone). `new_id` makes the names under which retries are begun, and keys for records without one.
 class Manager {
 public:
-    Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log);
+    Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
+            std::function<std::string()> new_id = uuid_source());
+    ~Manager();  // stop()
+    Manager(const Manager&) = delete;
+    Manager& operator=(const Manager&) = delete;
 
+    /// Blocks for a few calls of the store and one of the replayer.
     RetryReport retry(std::string_view id, std::string_view actor);
-    /// Blocks until all of the topic that was there at the beginning was tried, or stop().
+
+    /// Blocks until all of the topic that was there at the beginning was tried, or stop(). Records go out in the order
+    /// of the letters, oldest first, as many at once as there are at hand; reading, publishing and recording overlap.
+    /// Ends early, with a `problem`, when nothing of a whole batch reached the broker, or the store fails for good.
+    /// Failure: the redrive could not be begun.
     Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor);
-    /// Takes up what processes that died left unfinished. For a chore.
+
+    /// Takes up what processes that died left unfinished; answers how many redrives that were. For a chore.
     Result<std::int64_t> resume_abandoned();
+
+    /// Why the letter is not sent back as it stands and as things are configured, for people; empty when it is.
+    [[nodiscard]] std::string refusal(const store::LetterDetail& letter) const;
+
+    /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for the calls under way,
+    /// `retry_lease` at most. Idempotent.
     void stop();
+
+private:
+    RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
+    RetryReport publish(const store::LetterDetail& letter, const std::string& owner, std::string_view actor);
+    RetryReport give_back(const store::LetterDetail& letter, const std::string& owner, std::string_view actor);
+    RetryReport record(const store::Letter& letter, const std::string& owner, std::string_view actor,
+                       const store::RetryEnd& end);
+    Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
+
+    const ManagerOptions options_;
+    store::DeadLetters& letters_;
+    Replayer* const replayer_;
+    Log& log_;
+    const std::function<std::string()> new_id_;
+    StopGate gate_;
 };
 
 }  // namespace deliverd::deadletter

@@ -8,11 +8,10 @@
 
 #include "base/text.h"
 #include "deadletter/failure_headers.h"
+#include "deadletter/testing/any_headers.h"
 
 namespace deliverd::deadletter {
 namespace {
-
-using Headers = std::vector<RecordHeader>;
 
 std::string be32(std::uint32_t number) {
     std::string bytes;
@@ -27,10 +26,6 @@ std::string be64(std::uint64_t number) {
 
 Record record_with(Headers headers) {
     return {.topic = "orders.dlq.v1", .key = "k", .value = "{}", .headers = std::move(headers)};
-}
-
-Record record_of(std::optional<std::string> key, std::optional<std::string> value, Headers headers = {}) {
-    return {.topic = "t", .key = std::move(key), .value = std::move(value), .headers = std::move(headers)};
 }
 
 Record record_from(std::string topic) {
@@ -254,150 +249,7 @@ TEST(Provenance, LongAndBrokenTextIsMadePresentable) {
     EXPECT_LE(found.error_class->size(), kMaxErrorClassBytes);
 }
 
-// --- what goes back ------------------------------------------------------------------------------------------------
-
-TEST(Replay, TakesOffWhatTellsOfTheFailureAndCounts) {
-    Record dead = record_with({{"trace_id", "t"},
-                               {"original_topic", "orders"},
-                               {"tag", "1"},
-                               {"kafka_dlt-exception-message", "m"},
-                               {"tag", std::nullopt},
-                               {"tag", ""},
-                               {"error", "e"}});
-    dead.partition = 3;
-    dead.offset = 9;
-    dead.timestamp_ms = 5;
-    const Record replay = replay_of(dead, "orders", "fresh");
-    EXPECT_EQ(replay.topic, "orders");
-    EXPECT_EQ(replay.key, "k");
-    EXPECT_EQ(replay.value, "{}");
-    const Headers expected = {
-        {"trace_id", "t"}, {"tag", "1"}, {"tag", std::nullopt}, {"tag", ""}, {"deliverd-replays", "1"}};
-    EXPECT_EQ(replay.headers, expected);
-}
-
-TEST(Replay, CountsOnAndAGarbledCountIsNone) {
-    const auto count = [](std::optional<std::string> present) {
-        return *replay_of(record_with({{"deliverd-replays", std::move(present)}, {"a", "b"}}), "t", "")
-                    .headers.back()
-                    .value;
-    };
-    EXPECT_EQ(count("4"), "5");
-    EXPECT_EQ(count("-4"), "1");
-    EXPECT_EQ(count("4x"), "1");
-    EXPECT_EQ(count(""), "1");
-    EXPECT_EQ(count(std::nullopt), "1");
-    EXPECT_EQ(count("99999999999999999999"), "1");
-    EXPECT_EQ(count("9223372036854775807"), "1000000000");
-    const Record twice = replay_of(record_with({{"deliverd-replays", "7"}, {"deliverd-replays", "2"}}), "t", "");
-    EXPECT_EQ(twice.headers, (Headers{{"deliverd-replays", "3"}}));
-}
-
-TEST(Replay, AFreshKeyOnlyWhereThereWasNone) {
-    EXPECT_EQ(replay_of(record_of("", "v"), "o", "fresh").key, "");
-    EXPECT_EQ(replay_of(record_of(std::nullopt, "v"), "o", "fresh").key, "fresh");
-    EXPECT_EQ(replay_of(record_of(std::nullopt, std::nullopt), "o", "fresh").key, std::nullopt)
-        << "nothing to be had of a key";
-}
-
-TEST(Replay, BytesThatSmallRyeCouldNotReadComeBack) {
-    const Record value = replay_of(record_of("k", std::nullopt, {{"deserialization-failure-data", "raw"}}), "o", "f");
-    EXPECT_EQ(value.value, "raw");
-    EXPECT_EQ(value.headers.size(), 1U);
-    const Record key =
-        replay_of(record_of(std::nullopt, "v",
-                            {{"deserialization-failure-key", "true"}, {"deserialization-failure-data", "raw"}}),
-                  "o", "f");
-    EXPECT_EQ(key.key, "raw");
-    EXPECT_EQ(key.value, "v");
-}
-
-store::LetterDetail letter_to(std::string original_topic) {
-    store::LetterDetail detail;
-    detail.letter.source = "kafka";
-    detail.letter.topic = "orders.dlq.v1";
-    detail.letter.provenance.original_topic = std::move(original_topic);
-    detail.record = record_with({});
-    return detail;
-}
-
-TEST(Replay, ARowWithTheSeedsColumnsAloneSendsItsPayload) {
-    store::LetterDetail seed = letter_to("orders");
-    seed.letter.topic.reset();
-    seed.letter.payload = R"({"a":1})";
-    seed.record = {};
-    const Record replay = replay_of(seed, "fresh");
-    EXPECT_EQ(replay.value, R"({"a":1})");
-    EXPECT_EQ(replay.key, "fresh");
-    seed.letter.topic = "orders.dlq.v1";
-    EXPECT_EQ(replay_of(seed, "fresh").value, std::nullopt) << "a record's null value is null";
-}
-
-TEST(Refusal, NoneForARecordWithAnOrigin) {
-    EXPECT_EQ(replay_refusal(letter_to("orders")), "");
-}
-
-TEST(Refusal, AnOriginThatIsForDeadLetters) {
-    EXPECT_NE(replay_refusal(letter_to("orders.dlq.v1")).find("itself for dead letters"), std::string::npos);
-    EXPECT_NE(replay_refusal(letter_to("x.dlq.v1")), "");
-    EXPECT_EQ(replay_refusal(letter_to("orders-dlt")), "");
-    EXPECT_NE(replay_refusal(letter_to("orders-dlt"), "*-dlt"), "");
-    store::LetterDetail own = letter_to("odd");
-    own.letter.topic = "odd";
-    EXPECT_NE(replay_refusal(own), "") << "where it was read from";
-    EXPECT_NE(replay_refusal(letter_to("not a topic")), "");
-    EXPECT_NE(replay_refusal(letter_to("")), "");
-}
-
-TEST(Refusal, WhatIsNotWholeOrNotTheMessage) {
-    store::LetterDetail cut = letter_to("orders");
-    cut.letter.truncated = true;
-    EXPECT_NE(replay_refusal(cut).find("first"), std::string::npos);
-
-    store::LetterDetail report = letter_to("orders");
-    report.record.headers = {{"input_record_topic", "orders"}};
-    EXPECT_NE(replay_refusal(report).find("report"), std::string::npos);
-
-    store::LetterDetail no_copy = letter_to("orders");
-    no_copy.record.headers = {{"__dlq.errors.topic", "orders"}};
-    EXPECT_EQ(replay_refusal(no_copy), "") << "with a copy it can be sent";
-    no_copy.record.key.reset();
-    no_copy.record.value.reset();
-    EXPECT_NE(replay_refusal(no_copy).find("no copy"), std::string::npos);
-}
-
-TEST(Refusal, OrdersAndSpoolsButNotOtherLanes) {
-    store::LetterDetail lane = letter_to("memories");
-    lane.letter.topic.reset();
-    lane.letter.lane_row = store::LaneRow{"memories", "memory", "7"};
-    EXPECT_EQ(replay_refusal(lane), "");
-    lane.letter.lane_row->outbox = "orders";
-    EXPECT_NE(replay_refusal(lane).find("order"), std::string::npos);
-    store::LetterDetail spool = letter_to("hooks");
-    spool.letter.source = "spool:hooks";
-    EXPECT_NE(replay_refusal(spool), "");
-}
-
 // --- whatever the headers are --------------------------------------------------------------------------------------
-
-/// Names of the table, near misses and anything; values of any bytes, empty and null.
-rc::Gen<Headers> any_headers() {
-    std::vector<std::string> names = {"trace_id", "error2", "deliverd-replays", ""};
-    for (const FailureHeader& header : failure_headers()) names.emplace_back(header.name);
-    const auto name =
-        rc::gen::weightedOneOf<std::string>({{8, rc::gen::elementOf(names)}, {1, rc::gen::arbitrary<std::string>()}});
-    const auto value = rc::gen::map(rc::gen::pair(rc::gen::inRange(0, 5), rc::gen::arbitrary<std::string>()),
-                                    [](std::pair<int, std::string> drawn) -> std::optional<std::string> {
-                                        if (drawn.first == 0) return std::nullopt;
-                                        if (drawn.first == 1) return "orders.v1";
-                                        return std::move(drawn.second);
-                                    });
-    const auto header =
-        rc::gen::map(rc::gen::pair(name, value), [](std::pair<std::string, std::optional<std::string>> drawn) {
-            return RecordHeader{std::move(drawn.first), std::move(drawn.second)};
-        });
-    return rc::gen::container<Headers>(header);
-}
 
 void check_text(const std::optional<std::string>& text, std::size_t max_bytes) {
     if (!text) return;
@@ -417,23 +269,6 @@ RC_GTEST_PROP(ProvenanceProperty, IsPresentableWhateverTheBytes, ()) {
     check_text(found.producer, kMaxProducerBytes);
     RC_ASSERT(found.original_partition.value_or(0) >= 0);
     RC_ASSERT(found.original_offset.value_or(0) >= 0);
-}
-
-RC_GTEST_PROP(ReplayProperty, KeepsExactlyWhatIsNotAboutTheFailure, ()) {
-    const Headers headers = *any_headers();
-    const Record dead = record_with(headers);
-    const Record replay = replay_of(dead, "orders", "fresh");
-    Headers expected;
-    std::ranges::copy_if(headers, std::back_inserter(expected), [](const RecordHeader& header) {
-        return header.name != kReplaysHeader && failure_header(header.name) == nullptr;
-    });
-    RC_ASSERT(replay.headers.size() == expected.size() + 1);
-    RC_ASSERT(std::equal(expected.begin(), expected.end(), replay.headers.begin()));
-    RC_ASSERT(replay.headers.back().name == kReplaysHeader);
-    RC_ASSERT(replay.key == dead.key);
-    RC_ASSERT(replay.value == dead.value);
-    const Record again = replay_of(replay, "orders", "fresh");
-    RC_ASSERT(std::stoll(*again.headers.back().value) == std::stoll(*replay.headers.back().value) + 1);
 }
 
 RC_GTEST_PROP(ProvenanceProperty, AnythingPresentableFits, (const std::string& bytes, std::uint8_t limit)) {

@@ -1,0 +1,201 @@
+#include "deadletter/manager.h"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/text.h"
+#include "base/uuid.h"
+#include "deadletter/provenance.h"
+#include "deadletter/redrive.h"
+#include "deadletter/retry_rules.h"
+#include "deadletter/store_attempts.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+RetryReport nothing_published(const std::string& why) {
+    return {.answer = RetryAnswer::not_published, .message = "nothing was published: " + why};
+}
+
+/// Whether the letter stands as an end of that kind leaves it.
+bool stands_so(const store::Letter& letter, store::RetryResult result) {
+    if (result == store::RetryResult::published) return letter.status == store::LetterStatus::resolved;
+    return letter.status != store::LetterStatus::resolved;
+}
+
+}  // namespace
+
+std::function<std::string()> uuid_source() {
+    struct Source {
+        std::mutex mutex;
+        SystemRandom random;
+        SystemClock clock;
+    };
+    return [source = std::make_shared<Source>()] {
+        const std::lock_guard lock(source->mutex);
+        return make_uuid_v7(source->clock.wall_now(), source->random);
+    };
+}
+
+Manager::Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
+                 std::function<std::string()> new_id)
+    : options_(std::move(options)), letters_(letters), replayer_(replayer), log_(log), new_id_(std::move(new_id)) {}
+
+Manager::~Manager() {
+    stop();
+}
+
+void Manager::stop() {
+    if (!gate_.close(options_.retry_lease)) log_.warn("dead letters: a retry has not ended in time");
+}
+
+std::string Manager::refusal(const store::LetterDetail& detail) const {
+    const store::Letter& letter = detail.letter;
+    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
+    const bool finished = letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead;
+    // An order is DEAD from the beginning, which would not say why.
+    if (!order && (finished || letter.retry_count >= letter.max_retries)) return not_retryable(letter);
+    // Stand-alone nothing is published, so that it does not matter what would be, and where to.
+    if (options_.stand_alone && !letter.lane_row) return {};
+    const std::string reason = replay_refusal(detail, options_.dead_letter_pattern);
+    return reason.empty() ? reason : "message is not retryable: " + reason;
+}
+
+RetryReport Manager::retry(std::string_view id, std::string_view actor) {
+    const StopGate::Pass pass(gate_);
+    if (!pass) return nothing_published("the program is about to end");
+    const auto found = letters_.find(id);
+    if (!found) return nothing_published("the message could not be read: " + found.error().message);
+    if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
+    const store::LetterDetail& detail = **found;
+    if (std::string reason = refusal(detail); !reason.empty()) {
+        return {.answer = RetryAnswer::conflict, .message = std::move(reason), .letter = detail.letter};
+    }
+    if (!options_.stand_alone && replayer_ == nullptr && !detail.letter.lane_row) {
+        return nothing_published("this process has no connection to Kafka");
+    }
+
+    const std::string owner = new_id_();
+    const std::array<std::string, 1> ids = {detail.letter.id};
+    const auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
+    if (!claims) {
+        // Where it is not certain that it was not begun, the lease runs out by itself.
+        return nothing_published("the retry could not be recorded: " + claims.error().message);
+    }
+    if (claims->empty()) return nothing_published("the store gave no answer");
+    const store::RetryClaim& claim = claims->front();
+    if (claim.verdict != store::RetryVerdict::begun || !claim.letter) return answer_to(claim);
+    failpoint("retry.after_begin");
+    return send(claim, owner, actor);
+}
+
+RetryReport Manager::send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
+    const store::LetterDetail& detail = *claim.letter;
+    if (detail.letter.lane_row) return give_back(detail, owner, actor);
+    if (!options_.stand_alone) return publish(detail, owner, actor);
+    return record(detail.letter, owner, actor,
+                  {detail.letter.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
+}
+
+RetryReport Manager::publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+    const std::array<Record, 1> records = {replay_of(detail, new_id_())};
+    const std::vector<Outcome> outcomes = replayer_->publish(records);
+    failpoint("retry.after_publish");
+    const Outcome outcome =
+        outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
+    return record(detail.letter, owner, actor, end_of(detail.letter.id, outcome));
+}
+
+RetryReport Manager::give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+    const std::array<std::string, 1> ids = {detail.letter.id};
+    const auto problems = letters_.return_to_lane(owner, actor, ids);
+    if (!problems) {
+        const bool doubt = problems.error().error_class == ErrorClass::ambiguous;
+        const store::RetryEnd end{detail.letter.id,
+                                  doubt ? store::RetryResult::in_doubt : store::RetryResult::not_tried,
+                                  "the store failed: " + problems.error().message};
+        return record(detail.letter, owner, actor, end);
+    }
+    const auto after = letters_.find(detail.letter.id);
+    store::Letter letter = after && *after ? (*after)->letter : detail.letter;
+    if (!problems->empty() && !problems->front().empty()) {
+        return {.answer = RetryAnswer::conflict,
+                .message = "not put back into its lane: " + problems->front(),
+                .letter = std::move(letter)};
+    }
+    letter.status = store::LetterStatus::resolved;
+    return {.answer = RetryAnswer::resolved,
+            .message = "back in its lane " + detail.letter.lane_row->lane,
+            .letter = std::move(letter)};
+}
+
+RetryReport Manager::record(const store::Letter& letter, const std::string& owner, std::string_view actor,
+                            const store::RetryEnd& end) {
+    StoreAttempts attempts(options_.store_retry_wait, gate_);
+    const auto ended =
+        attempts.run([&] { return letters_.end_retry(owner, actor, std::span<const store::RetryEnd>(&end, 1)); });
+    const auto after = letters_.find(letter.id);
+    const bool seen = after && *after;
+    store::Letter now = seen ? (*after)->letter : letter;
+    if (ended && *ended > 0) {
+        if (!seen && end.result == store::RetryResult::published) now.status = store::LetterStatus::resolved;
+        return answer_to(end, std::move(now));
+    }
+    // A repeat that found nothing to do, after an answer that was lost: the first one did it.
+    if (seen && attempts.was_ambiguous() && stands_so(now, end.result)) return answer_to(end, std::move(now));
+    const std::string reason = ended ? "its lease had run out, and somebody else took it over" : ended.error().message;
+    log_.error("dead letters: the end of a retry could not be recorded",
+               {{"message_id", letter.id}, {"detail", end.detail}, {"error", reason}});
+    return answer_unrecorded(end, std::move(now), reason);
+}
+
+Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor) {
+    const StopGate::Pass pass(gate_);
+    if (!pass) return retryable("stopping", "nothing was published: the program is about to end");
+    return redrive(topic, actor);
+}
+
+Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor) {
+    const std::string owner = new_id_();
+    auto opened = letters_.open_redrive(topic, owner, actor, options_.retry_lease);
+    if (!opened) return Failure(std::move(opened.error()));
+    if (!*opened) {
+        RedriveReport elsewhere{.redrive = {}, .under_way_elsewhere = true};
+        elsewhere.redrive.topic = std::string(topic);
+        return elsewhere;
+    }
+    const auto refused = [this](const store::LetterDetail& letter) {
+        if (options_.stand_alone || letter.letter.lane_row) return std::string();
+        return replay_refusal(letter, options_.dead_letter_pattern);
+    };
+    RedriveRun run({.options = options_,
+                    .letters = letters_,
+                    .replayer = replayer_,
+                    .log = log_,
+                    .gate = gate_,
+                    .new_id = new_id_,
+                    .refused = refused},
+                   std::string(topic), owner, std::string(actor));
+    return run.run(std::move(**opened));
+}
+
+Result<std::int64_t> Manager::resume_abandoned() {
+    const StopGate::Pass pass(gate_);
+    if (!pass) return 0;
+    auto abandoned = letters_.abandoned_redrives();
+    if (!abandoned) return Failure(std::move(abandoned.error()));
+    std::int64_t resumed = 0;
+    for (const store::Redrive& left : *abandoned) {
+        if (gate_.closed()) break;
+        log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
+        const auto report = redrive(left.topic, left.actor);
+        if (!report) return Failure(report.error());
+        if (!report->under_way_elsewhere) ++resumed;
+    }
+    return resumed;
+}
+
+}  // namespace deliverd::deadletter

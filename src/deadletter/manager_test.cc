@@ -1,0 +1,318 @@
+// One retry. The stores' own part is in their conformance suites; here a store in memory, which can fail at each call.
+//
+// The seed's tests of use cases and their counterparts: retry_message (4): the first four below. retry_all (3): the
+// first three in redrive_test.cc. producer (2): PublishesAndResolves and CertainFailure…. dlq_message (13): what may be
+// retried here (Refusal…), transitions in store/dead_letters_conformance.h. list_messages (4), get_message (2) and
+// delete_message (2): store/dead_letters_conformance.h and api/dlq_routes_test.cc, since they are the store's alone.
+#include "deadletter/manager.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "deadletter/testing/fake_letters.h"
+#include "deadletter/testing/fakes.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+using Fault = FakeLetters::Fault;
+using store::LetterStatus;
+
+class ManagerTest : public testing::Test {
+protected:
+    static ManagerOptions options() {
+        ManagerOptions options;
+        options.store_retry_wait = std::chrono::microseconds(1);
+        return options;
+    }
+    RetryReport retry(const std::string& id) { return manager.retry(id, "ops"); }
+    LetterStatus status(const std::string& id) { return letters.at(id).detail.letter.status; }
+    std::int32_t retries(const std::string& id) { return letters.at(id).detail.letter.retry_count; }
+    void answer_all(Outcome outcome) {
+        replayer.answer = [outcome = std::move(outcome)](const Record&) { return outcome; };
+    }
+
+    FakeLetters letters;
+    FakeReplayer replayer;
+    RecordingLog log;
+    Manager manager{options(), letters, &replayer, log};
+};
+
+TEST_F(ManagerTest, PublishesAndResolves) {
+    const std::string id = letters.add("orders");
+    std::vector<std::string> calls_before;
+    replayer.before = [&] { calls_before = letters.calls(); };
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::resolved);
+    EXPECT_NE(report.message.find("orders[0]@1"), std::string::npos);
+    EXPECT_EQ(report.letter->status, LetterStatus::resolved);
+    EXPECT_EQ(status(id), LetterStatus::resolved);
+    EXPECT_EQ(calls_before, (std::vector<std::string>{"find", "begin_retry"})) << "recorded before publishing";
+    ASSERT_EQ(replayer.arrived().size(), 1U);
+    const Record record = replayer.arrived().front();
+    EXPECT_EQ(record.topic, "orders");
+    EXPECT_EQ(record.key, "key-1");
+    EXPECT_EQ(record.headers, (std::vector<RecordHeader>{{"n", "1"}, {"deliverd-replays", "1"}}));
+}
+
+TEST_F(ManagerTest, UnknownIsNotFound) {
+    EXPECT_EQ(retry("00000000-0000-4000-8000-000000000009").answer, RetryAnswer::not_found);
+    EXPECT_EQ(retry("nonsense").answer, RetryAnswer::not_found);
+    EXPECT_EQ(letters.calls_of("begin_retry"), 0);
+}
+
+TEST_F(ManagerTest, FinishedIsNotRetried) {
+    const std::string id = letters.add("orders");
+    for (const auto& [end, text] : {std::pair(LetterStatus::dead, "status=DEAD, retry_count=0/3"),
+                                    std::pair(LetterStatus::resolved, "status=RESOLVED, retry_count=0/3")}) {
+        letters.change(id, [end = end](FakeLetters::Row& row) { row.detail.letter.status = end; });
+        const RetryReport report = retry(id);
+        EXPECT_EQ(report.answer, RetryAnswer::conflict);
+        EXPECT_EQ(report.message, std::string("message is not retryable: ") + text);
+    }
+    EXPECT_TRUE(replayer.arrived().empty());
+}
+
+TEST_F(ManagerTest, AtTheLimitItIsNotRetried) {
+    const std::string id = letters.add("orders");
+    letters.change(id, [](FakeLetters::Row& row) {
+        row.detail.letter.status = LetterStatus::retrying;
+        row.detail.letter.retry_count = 3;
+    });
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::conflict);
+    EXPECT_EQ(report.message, "message is not retryable: status=RETRYING, retry_count=3/3");
+    EXPECT_TRUE(replayer.arrived().empty());
+}
+
+TEST_F(ManagerTest, WithoutABrokerNothingIsCounted) {
+    const std::string id = letters.add("orders");
+    answer_all({.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .detail = "no broker", .not_attempted = true});
+    for (int i = 0; i < 5; ++i) {
+        const RetryReport report = retry(id);
+        EXPECT_EQ(report.answer, RetryAnswer::not_published);
+        EXPECT_NE(report.message.find("nothing was published: UNREACHABLE: no broker"), std::string::npos);
+    }
+    EXPECT_EQ(status(id), LetterStatus::pending);
+    EXPECT_EQ(retries(id), 0);
+}
+
+TEST_F(ManagerTest, CertainFailureCountsAndTheLastOneIsDeath) {
+    const std::string id = letters.add("orders");
+    answer_all({.kind = OutcomeKind::permanent, .code = "TOO_LARGE", .detail = "refused"});
+    for (int i = 1; i <= 3; ++i) {
+        const RetryReport report = retry(id);
+        EXPECT_EQ(report.answer, RetryAnswer::not_published);
+        EXPECT_EQ(report.message.find("not published: TOO_LARGE: refused"), 0U);
+        EXPECT_EQ(report.message.find("DEAD") != std::string::npos, i == 3) << report.message;
+        EXPECT_EQ(retries(id), i);
+    }
+    EXPECT_EQ(status(id), LetterStatus::dead);
+    EXPECT_EQ(retry(id).answer, RetryAnswer::conflict);
+}
+
+TEST_F(ManagerTest, WhatNobodyConfirmedStaysInDoubt) {
+    const std::string id = letters.add("orders");
+    answer_all({.kind = OutcomeKind::ambiguous, .code = "TIMED_OUT"});
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
+    EXPECT_EQ(status(id), LetterStatus::retrying);
+    EXPECT_TRUE(letters.at(id).detail.letter.in_doubt);
+}
+
+TEST_F(ManagerTest, OfTwentyAtOnceOnePublishes) {
+    const std::string id = letters.add("orders");
+    std::atomic<int> refused{0};
+    // The one that publishes waits until all others have their answer.
+    replayer.before = [&] { EXPECT_TRUE(eventually([&] { return refused == 19; })); };
+    std::vector<std::future<RetryAnswer>> answers;
+    for (int i = 0; i < 20; ++i) {
+        answers.push_back(std::async(std::launch::async, [&] {
+            const RetryReport report = retry(id);
+            if (report.answer == RetryAnswer::conflict) {
+                EXPECT_EQ(report.message, "another retry of this message is under way");
+                ++refused;
+            }
+            return report.answer;
+        }));
+    }
+    int resolved = 0;
+    for (auto& answer : answers) resolved += answer.get() == RetryAnswer::resolved ? 1 : 0;
+    EXPECT_EQ(resolved, 1);
+    EXPECT_EQ(refused, 19);
+    EXPECT_EQ(replayer.arrived().size(), 1U);
+    EXPECT_EQ(retries(id), 1);
+}
+
+TEST_F(ManagerTest, RefusalsAreConflictsWithTheReason) {
+    const std::string id = letters.add("orders.dlq.v1");
+    EXPECT_NE(retry(id).message.find("itself for dead letters"), std::string::npos);
+    EXPECT_EQ(retry(id).answer, RetryAnswer::conflict);
+    const std::string cut = letters.add("orders");
+    letters.change(cut, [](FakeLetters::Row& row) { row.detail.letter.truncated = true; });
+    EXPECT_EQ(retry(cut).answer, RetryAnswer::conflict);
+    const std::string order = letters.add_of_lane("orders", "orders");
+    letters.change(order, [](FakeLetters::Row& row) { row.detail.letter.status = LetterStatus::dead; });
+    EXPECT_NE(retry(order).message.find("dead order"), std::string::npos);
+    EXPECT_EQ(letters.calls_of("begin_retry"), 0) << "a refused one is not touched";
+}
+
+TEST_F(ManagerTest, TheConfiguredPatternDecidesWhatIsForDeadLetters) {
+    ManagerOptions with_pattern = options();
+    with_pattern.dead_letter_pattern = "*-dlt";
+    Manager other(with_pattern, letters, &replayer, log);
+    const std::string id = letters.add("orders-dlt");
+    EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::conflict);
+    EXPECT_EQ(manager.retry(id, "ops").answer, RetryAnswer::resolved);
+}
+
+TEST_F(ManagerTest, ALanesRowGoesBackIntoItsLane) {
+    const std::string id = letters.add_of_lane("memories", "memory");
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::resolved);
+    EXPECT_EQ(status(id), LetterStatus::resolved);
+    EXPECT_EQ(letters.calls_of("return_to_lane"), 1);
+    EXPECT_TRUE(replayer.batches().empty());
+}
+
+TEST_F(ManagerTest, ALanesRowThatIsGoneIsAConflict) {
+    const std::string id = letters.add_of_lane("memories", "memory");
+    letters.change(id, [](FakeLetters::Row& row) { row.lane_row_gone = true; });
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::conflict);
+    EXPECT_NE(report.message.find("the row is gone"), std::string::npos);
+}
+
+TEST_F(ManagerTest, StandAloneResolvesWithoutPublishing) {
+    ManagerOptions alone = options();
+    alone.stand_alone = true;
+    Manager other(alone, letters, nullptr, log);
+    const std::string id = letters.add("orders.dlq.v1");
+    EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::resolved) << "the seed's rows name the dead-letter topic";
+    EXPECT_EQ(status(id), LetterStatus::resolved);
+    const std::string lane = letters.add_of_lane("memories", "memory");
+    EXPECT_EQ(other.retry(lane, "ops").answer, RetryAnswer::resolved);
+    EXPECT_EQ(letters.calls_of("return_to_lane"), 1) << "a lane does not need Kafka";
+    const std::string order = letters.add_of_lane("orders", "orders");
+    EXPECT_EQ(other.retry(order, "ops").answer, RetryAnswer::conflict);
+}
+
+TEST_F(ManagerTest, WithoutAReplayerItSaysSoAndTouchesNothing) {
+    Manager other(options(), letters, nullptr, log);
+    const std::string id = letters.add("orders");
+    const RetryReport report = other.retry(id, "ops");
+    EXPECT_EQ(report.answer, RetryAnswer::not_published);
+    EXPECT_EQ(status(id), LetterStatus::pending);
+    EXPECT_EQ(letters.calls_of("begin_retry"), 0);
+}
+
+TEST_F(ManagerTest, PublishedButNotRecordedIsInDoubtAndCanBePublishedTwice) {
+    const std::string id = letters.add("orders");
+    letters.fault = [](int, std::string_view name) { return name == "end_retry" ? Fault::retryable : Fault::none; };
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
+    EXPECT_NE(report.message.find("a second time"), std::string::npos);
+    EXPECT_EQ(status(id), LetterStatus::retrying);
+    EXPECT_EQ(letters.calls_of("end_retry"), kStoreAttempts);
+    EXPECT_EQ(log.count(LogLevel::error), 1);
+
+    letters.fault = [](int, std::string_view) { return Fault::none; };
+    EXPECT_EQ(retry(id).message, "another retry of this message is under way") << "its lease still runs";
+    letters.advance(std::chrono::minutes(1));
+    EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
+    EXPECT_EQ(replayer.arrived().size(), 2U) << "the documented duplicate";
+}
+
+TEST_F(ManagerTest, ALostAnswerOfTheLastStepIsFoundOut) {
+    const std::string id = letters.add("orders");
+    std::atomic<int> lost{0};
+    letters.fault = [&](int, std::string_view name) {
+        return name == "end_retry" && ++lost == 1 ? Fault::ambiguous_done : Fault::none;
+    };
+    EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
+    EXPECT_EQ(letters.calls_of("end_retry"), 2);
+}
+
+TEST_F(ManagerTest, TakenOverByAnotherAfterItsLeaseIsInDoubt) {
+    const std::string id = letters.add("orders");
+    replayer.before = [&] { letters.change(id, [](FakeLetters::Row& row) { row.owner = "somebody else"; }); };
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
+    EXPECT_EQ(letters.at(id).owner, "somebody else");
+}
+
+/// Every call of the store fails once, in every way. What is told is true: never "not published" of what arrived, and
+/// never "resolved" of what did not.
+TEST_F(ManagerTest, WhereverTheStoreFailsTheAnswerIsTrue) {
+    for (const Fault kind : {Fault::retryable, Fault::permanent, Fault::ambiguous_not_done, Fault::ambiguous_done}) {
+        for (const bool lane : {false, true}) {
+            for (int nth = 1; nth <= 5; ++nth) {
+                FakeLetters failing;
+                FakeReplayer broker;
+                Manager other(options(), failing, &broker, log);
+                const std::string id = lane ? failing.add_of_lane("memories", "memory") : failing.add("orders");
+                failing.fault = [&](int number, std::string_view) { return number == nth ? kind : Fault::none; };
+                const RetryReport report = other.retry(id, "ops");
+                const bool arrived = !broker.arrived().empty() ||
+                                     (lane && failing.at(id).detail.letter.status == LetterStatus::resolved);
+                const std::string where = "call " + std::to_string(nth) + ", fault " +
+                                          std::to_string(static_cast<int>(kind)) + ": " + report.message;
+                if (arrived) {
+                    EXPECT_TRUE(report.answer == RetryAnswer::resolved || report.answer == RetryAnswer::in_doubt)
+                        << where;
+                } else {
+                    EXPECT_TRUE(report.answer == RetryAnswer::not_published || report.answer == RetryAnswer::in_doubt)
+                        << where;
+                }
+                if (report.answer == RetryAnswer::resolved) {
+                    EXPECT_EQ(failing.at(id).detail.letter.status, LetterStatus::resolved) << where;
+                }
+                EXPECT_LE(broker.arrived().size(), 1U) << where;
+            }
+        }
+    }
+}
+
+TEST_F(ManagerTest, AfterStopNothingBegins) {
+    const std::string id = letters.add("orders");
+    manager.stop();
+    EXPECT_EQ(retry(id).answer, RetryAnswer::not_published);
+    EXPECT_FALSE(manager.retry_all("orders", "ops"));
+    EXPECT_EQ(manager.resume_abandoned().value(), 0);
+    EXPECT_TRUE(letters.calls().empty());
+}
+
+TEST_F(ManagerTest, StopWaitsForTheRetryUnderWay) {
+    const std::string id = letters.add("orders");
+    std::promise<void> go;
+    std::atomic<bool> publishing{false};
+    std::atomic<bool> stopped{false};
+    replayer.before = [&] {
+        publishing = true;
+        go.get_future().wait();
+        EXPECT_FALSE(stopped);
+    };
+    auto report = std::async(std::launch::async, [&] { return retry(id); });
+    ASSERT_TRUE(eventually([&] { return publishing.load(); }));
+    auto stopping = std::async(std::launch::async, [&] {
+        manager.stop();
+        stopped = true;
+    });
+    ASSERT_TRUE(eventually([&] { return retry(id).message.find("about to end") != std::string::npos; }));
+    go.set_value();
+    EXPECT_EQ(report.get().answer, RetryAnswer::resolved);
+    stopping.get();
+}
+
+TEST(UuidSource, MakesUniqueUuids) {
+    const auto next = uuid_source();
+    const std::string one = next();
+    EXPECT_EQ(one.size(), 36U);
+    EXPECT_NE(one, next());
+}
+
+}  // namespace
+}  // namespace deliverd::deadletter

@@ -1,0 +1,276 @@
+#include "deadletter/redrive.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "deadletter/provenance.h"
+#include "deadletter/retry_rules.h"
+#include "deadletter/store_attempts.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+constexpr std::string_view kNotOwner = "not_owner";  // of store::DeadLetters::next_of_redrive()
+
+std::size_t bytes_of(const store::RetryClaim& claim) {
+    if (!claim.letter) return 0;
+    const Record& record = claim.letter->record;
+    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
+    for (const RecordHeader& header : record.headers)
+        bytes += header.name.size() + (header.value ? header.value->size() : 0);
+    return bytes + (claim.letter->letter.payload ? claim.letter->letter.payload->size() : 0);
+}
+
+std::string why_away(std::span<const Outcome> outcomes) {
+    const store::RetryEnd first = end_of({}, outcomes.front());
+    return "nothing of " + std::to_string(outcomes.size()) + " messages reached the broker: " + first.detail;
+}
+
+}  // namespace
+
+RedriveRun::RedriveRun(RedriveParts parts, std::string topic, std::string owner, std::string actor)
+    : parts_(std::move(parts)), topic_(std::move(topic)), owner_(std::move(owner)), actor_(std::move(actor)) {}
+
+RedriveReport RedriveRun::run(store::Redrive opened) {
+    std::thread publisher([this] { publish_all(); });
+    std::thread recorder([this] { record_all(); });
+    read();
+    publisher.join();
+    recorder.join();
+    return finish(std::move(opened));
+}
+
+// --- reading -------------------------------------------------------------------------------------------------------
+
+void RedriveRun::read() {
+    std::int32_t limit = parts_.options.page;
+    const auto most_pages = static_cast<std::size_t>(std::max(1, parts_.options.pages_in_flight));
+    while (!parts_.gate.closed()) {
+        {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] {
+                const bool room = in_flight_.pages < most_pages && in_flight_.bytes < kMaxRedriveBytes;
+                return ends_early_ || room || in_flight_.pages == 0;
+            });
+            if (ends_early_) break;
+        }
+        if (!read_page(limit)) break;
+    }
+    const std::lock_guard lock(mutex_);
+    all_read_ = true;
+    changed_.notify_all();
+}
+
+bool RedriveRun::read_page(std::int32_t& limit) {
+    const store::RetryRequest request{owner_, actor_, parts_.options.retry_lease};
+    Result<std::vector<store::RetryClaim>> page;
+    for (int attempt = 1;; ++attempt) {
+        page = parts_.letters.next_of_redrive(topic_, request, limit);
+        // Not so after an answer that was lost: the page behind it is begun, and not known here.
+        const bool again = !page && page.error().error_class == ErrorClass::retryable && attempt < kStoreAttempts;
+        if (!again || !parts_.gate.wait(parts_.options.store_retry_wait * (1 << (attempt - 1)))) break;
+    }
+    if (!page) {
+        std::string problem = "the next messages could not be read: " + page.error().message;
+        if (page.error().error_class == ErrorClass::ambiguous) {
+            problem += " (some may stay RETRYING until their lease has run out)";
+        }
+        const std::lock_guard lock(mutex_);
+        lost_ = lost_ || page.error().code == kNotOwner;
+        if (problem_.empty()) problem_ = std::move(problem);
+        return false;
+    }
+    Load load{.pages = 1, .bytes = 0};
+    for (const store::RetryClaim& claim : *page) load.bytes += bytes_of(claim);
+    limit = next_page(parts_.options.page, parts_.options.pages_in_flight, page->size(), load.bytes);
+
+    const std::lock_guard lock(mutex_);
+    if (page->empty()) {
+        complete_ = true;
+        return false;
+    }
+    std::ranges::move(*page, std::back_inserter(begun_));
+    begun_load_ += load;
+    in_flight_ += load;
+    changed_.notify_all();
+    return true;
+}
+
+// --- publishing ----------------------------------------------------------------------------------------------------
+
+void RedriveRun::publish_all() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return !begun_.empty() || all_read_; });
+        if (begun_.empty()) break;
+        std::vector<store::RetryClaim> claims = std::exchange(begun_, {});
+        const Load load = std::exchange(begun_load_, {});
+        lock.unlock();
+        std::vector<store::RetryEnd> ends = publish(claims);
+        failpoint("redrive.after_publish");
+        lock.lock();
+        std::ranges::move(ends, std::back_inserter(ended_));
+        ended_load_ += load;
+        changed_.notify_all();
+    }
+    all_published_ = true;
+    changed_.notify_all();
+}
+
+std::vector<store::RetryEnd> RedriveRun::publish(std::vector<store::RetryClaim>& claims) {
+    bool none = false;
+    {
+        const std::lock_guard lock(mutex_);
+        none = publish_none_;
+    }
+    std::vector<store::RetryEnd> ends;
+    std::vector<std::string> lane_ids;
+    std::vector<std::string> ids;
+    std::vector<Record> records;
+    for (store::RetryClaim& claim : claims) {
+        if (claim.verdict != store::RetryVerdict::begun || !claim.letter) continue;
+        if (claim.letter->letter.lane_row) {
+            lane_ids.push_back(claim.id);
+        } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
+            ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
+        } else if (parts_.options.stand_alone) {
+            ends.push_back({claim.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
+        } else if (none) {
+            ends.push_back({claim.id, store::RetryResult::not_tried, "the redrive ended before it"});
+        } else {
+            records.push_back(replay_of(*claim.letter, parts_.new_id()));
+            ids.push_back(claim.id);
+        }
+        claim.letter.reset();
+    }
+    give_back(lane_ids, ends);
+    if (records.empty()) return ends;
+    std::vector<Outcome> outcomes;
+    if (parts_.replayer != nullptr) {
+        outcomes = parts_.replayer->publish(records);
+        outcomes.resize(records.size(), {.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"});
+    } else {
+        outcomes.resize(records.size(), {.kind = OutcomeKind::retryable,
+                                         .detail = "this process has no connection to Kafka",
+                                         .not_attempted = true});
+    }
+    if (broker_is_away(outcomes)) end_early(why_away(outcomes), true);
+    for (std::size_t i = 0; i < ids.size(); ++i) ends.push_back(end_of(std::move(ids[i]), outcomes[i]));
+    return ends;
+}
+
+void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends) {
+    if (ids.empty()) return;
+    const auto problems = parts_.letters.return_to_lane(owner_, actor_, ids);
+    if (!problems) {
+        const bool doubt = problems.error().error_class == ErrorClass::ambiguous;
+        end_early("messages could not be put back into their lane: " + problems.error().message, false);
+        for (const std::string& id : ids) {
+            ends.push_back(
+                {id, doubt ? store::RetryResult::in_doubt : store::RetryResult::not_tried, problems.error().message});
+        }
+        return;
+    }
+    const auto refused = std::ranges::count_if(*problems, [](const std::string& problem) { return !problem.empty(); });
+    count(store::RetryResult::failed, refused);
+    count(store::RetryResult::published, static_cast<std::int64_t>(problems->size()) - refused);
+}
+
+// --- recording -----------------------------------------------------------------------------------------------------
+
+void RedriveRun::record_all() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return ended_load_.pages > 0 || all_published_; });
+        if (ended_load_.pages == 0) break;
+        const std::vector<store::RetryEnd> ends = std::exchange(ended_, {});
+        const Load load = std::exchange(ended_load_, {});
+        lock.unlock();
+        if (!ends.empty()) record(ends);
+        lock.lock();
+        in_flight_.pages -= load.pages;
+        in_flight_.bytes -= load.bytes;
+        changed_.notify_all();
+    }
+}
+
+void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
+    StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
+    auto recorded = attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
+    if (!recorded && recorded.error().code == kNotOwner) {
+        // These letters are still ours.
+        end_early("somebody else has taken the redrive over", true);
+        recorded = attempts.run([&] { return parts_.letters.end_retry(owner_, actor_, ends); });
+        const std::lock_guard lock(mutex_);
+        lost_ = true;
+    }
+    for (const store::RetryEnd& end : ends) count(end.result, 1);
+    if (recorded) return;
+    const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
+        return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
+    });
+    parts_.log.error(
+        "dead letters: the end of a page could not be recorded",
+        {{"topic", topic_}, {"messages", ends.size()}, {"published", out}, {"error", recorded.error().message}});
+    end_early(std::to_string(out) + " messages were published, but that could not be recorded: " +
+                  recorded.error().message + ". They stay RETRYING; another retry would publish them a second time",
+              true);
+}
+
+// --- the end -------------------------------------------------------------------------------------------------------
+
+void RedriveRun::end_early(std::string problem, bool publish_none) {
+    const std::lock_guard lock(mutex_);
+    ends_early_ = true;
+    publish_none_ = publish_none_ || publish_none;
+    if (problem_.empty()) problem_ = std::move(problem);
+    changed_.notify_all();
+}
+
+void RedriveRun::count(store::RetryResult result, std::int64_t letters) {
+    const std::lock_guard lock(mutex_);
+    switch (result) {
+        case store::RetryResult::published:
+            counts_.published += letters;
+            break;
+        case store::RetryResult::failed:
+            counts_.failed += letters;
+            break;
+        case store::RetryResult::in_doubt:
+            counts_.in_doubt += letters;
+            break;
+        case store::RetryResult::not_tried:
+            break;
+    }
+}
+
+RedriveReport RedriveRun::finish(store::Redrive opened) {
+    RedriveReport report{.redrive = std::move(opened), .problem = std::move(problem_)};
+    report.redrive.published += counts_.published;
+    report.redrive.failed += counts_.failed;
+    report.redrive.in_doubt += counts_.in_doubt;
+    // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
+    // next begins at the beginning, with what was given back.
+    const bool stopped = !complete_ && report.problem.empty();
+    if (stopped) report.problem = "the program is about to end; the rest follows when it runs again";
+    if (!stopped && !lost_) {
+        StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
+        auto closed = attempts.run([&] { return parts_.letters.close_redrive(topic_, owner_); });
+        if (closed) {
+            report.redrive = std::move(*closed);
+        } else if (report.problem.empty()) {
+            report.problem = "all was tried, but that could not be recorded: " + closed.error().message;
+        }
+    }
+    parts_.log.info("dead letters: a redrive has ended", {{"topic", topic_},
+                                                          {"published", report.redrive.published},
+                                                          {"failed", report.redrive.failed},
+                                                          {"in_doubt", report.redrive.in_doubt},
+                                                          {"finished", report.redrive.finished},
+                                                          {"problem", report.problem}});
+    return report;
+}
+
+}  // namespace deliverd::deadletter

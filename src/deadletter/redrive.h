@@ -1,0 +1,93 @@
+// One retry of all of a topic: pages of letters are read, published and recorded at the same time.
+//
+//   the caller's thread          publisher                      recorder
+//   next_of_redrive() ─ pages ─▶ publish() of all at hand ─▶ end_of_redrive_page() of all at hand
+//
+// Each does one thing at a time and takes everything that waits for it, so that the slowest sets the pace and the order
+// of the records stays. ManagerOptions::pages_in_flight and kMaxRedriveBytes bound what is between the first and the
+// last. Every page that was begun is brought to its end, whatever happens.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deadletter/manager.h"
+
+namespace deliverd::deadletter {
+
+struct RedriveParts {
+    const ManagerOptions& options;
+    store::DeadLetters& letters;
+    Replayer* replayer;
+    Log& log;
+    StopGate& gate;
+    const std::function<std::string()>& new_id;
+    std::function<std::string(const store::LetterDetail&)> refused;  // why it is not sent; empty: it is
+};
+
+/// For one run; one thread calls it.
+class RedriveRun {
+public:
+    RedriveRun(RedriveParts parts, std::string topic, std::string owner, std::string actor);
+
+    /// `opened` is `owner`'s. Closes it when all was tried, or nothing could be.
+    RedriveReport run(store::Redrive opened);
+
+private:
+    /// Work between two threads: so many pages and bytes.
+    struct Load {
+        std::size_t pages = 0;
+        std::size_t bytes = 0;
+        Load& operator+=(const Load& other) {
+            pages += other.pages;
+            bytes += other.bytes;
+            return *this;
+        }
+    };
+    struct Counts {
+        std::int64_t published = 0;
+        std::int64_t failed = 0;
+        std::int64_t in_doubt = 0;
+    };
+
+    void read();
+    bool read_page(std::int32_t& limit);
+    void publish_all();
+    [[nodiscard]] std::vector<store::RetryEnd> publish(std::vector<store::RetryClaim>& claims);
+    void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
+    void record_all();
+    void record(const std::vector<store::RetryEnd>& ends);
+    /// No further page is begun. `publish_none`: what was begun is not published any more.
+    void end_early(std::string problem, bool publish_none);
+    void count(store::RetryResult result, std::int64_t letters);
+    RedriveReport finish(store::Redrive opened);
+
+    const RedriveParts parts_;
+    const std::string topic_;
+    const std::string owner_;
+    const std::string actor_;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<store::RetryClaim> begun_;  // in order
+    Load begun_load_;
+    std::vector<store::RetryEnd> ended_;
+    Load ended_load_;
+    Load in_flight_;
+    bool all_read_ = false;
+    bool all_published_ = false;
+    bool ends_early_ = false;
+    bool publish_none_ = false;
+    bool lost_ = false;      // the redrive is somebody else's
+    bool complete_ = false;  // the store had no further page
+    std::string problem_;
+    Counts counts_;
+};
+
+}  // namespace deliverd::deadletter

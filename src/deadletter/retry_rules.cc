@@ -1,0 +1,126 @@
+#include "deadletter/retry_rules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+std::string words_of(const Outcome& outcome) {
+    std::string words = outcome.code;
+    if (!words.empty() && !outcome.detail.empty()) words += ": ";
+    words += outcome.detail;
+    return shorten(words.empty() ? std::string(to_string(outcome.kind)) : one_line(words), kMaxDetailBytes);
+}
+
+store::RetryResult result_of(const Outcome& outcome) {
+    switch (outcome.kind) {
+        case OutcomeKind::delivered:
+            return store::RetryResult::published;
+        case OutcomeKind::ambiguous:
+            return store::RetryResult::in_doubt;
+        case OutcomeKind::retryable:
+            return outcome.not_attempted ? store::RetryResult::not_tried : store::RetryResult::failed;
+        case OutcomeKind::permanent:
+            return store::RetryResult::failed;
+    }
+    return store::RetryResult::in_doubt;
+}
+
+}  // namespace
+
+store::RetryEnd end_of(std::string id, const Outcome& outcome) {
+    const store::RetryResult result = result_of(outcome);
+    if (result != store::RetryResult::published) return {std::move(id), result, words_of(outcome)};
+    return {std::move(id), result, shorten(one_line(outcome.receipt.value_or(outcome.detail)), kMaxDetailBytes)};
+}
+
+std::string not_retryable(const store::Letter& letter) {
+    return "message is not retryable: status=" + std::string(to_string(letter.status)) +
+           ", retry_count=" + std::to_string(letter.retry_count) + "/" + std::to_string(letter.max_retries);
+}
+
+RetryReport answer_to(const store::RetryClaim& claim) {
+    RetryReport report{.answer = RetryAnswer::conflict, .message = {}};
+    if (claim.letter) report.letter = claim.letter->letter;
+    switch (claim.verdict) {
+        case store::RetryVerdict::begun:
+            break;  // then it is not this function's business
+        case store::RetryVerdict::unknown:
+            return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(claim.id)};
+        case store::RetryVerdict::finished:
+        case store::RetryVerdict::exhausted:
+            report.message = report.letter ? not_retryable(*report.letter) : "message is not retryable";
+            break;
+        case store::RetryVerdict::under_way:
+            report.message = "another retry of this message is under way";
+            break;
+        case store::RetryVerdict::refused:
+            report.message = "message is not retryable: " + claim.reason;
+            break;
+    }
+    return report;
+}
+
+RetryReport answer_to(const store::RetryEnd& end, store::Letter letter) {
+    RetryReport report{.answer = RetryAnswer::not_published, .message = {}};
+    switch (end.result) {
+        case store::RetryResult::published:
+            report.answer = RetryAnswer::resolved;
+            report.message = "published: " + end.detail;
+            break;
+        case store::RetryResult::failed:
+            report.message = "not published: " + end.detail;
+            report.message += letter.status == store::LetterStatus::dead ? "; that was its last retry, it is DEAD now"
+                                                                         : "; it can be retried";
+            break;
+        case store::RetryResult::in_doubt:
+            report.answer = RetryAnswer::in_doubt;
+            report.message = "it may have been published, nobody confirmed it: " + end.detail;
+            break;
+        case store::RetryResult::not_tried:
+            report.message = "nothing was published: " + end.detail + "; it can be retried, and this one did not count";
+            break;
+    }
+    report.letter = std::move(letter);
+    return report;
+}
+
+RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, std::string_view reason) {
+    RetryReport report{.answer = RetryAnswer::in_doubt, .message = {}};
+    const std::string why = std::string(reason);
+    switch (end.result) {
+        case store::RetryResult::published:
+            report.message = "published (" + end.detail + "), but that could not be recorded: " + why +
+                             ". It stays RETRYING; another retry would publish it a second time";
+            break;
+        case store::RetryResult::in_doubt:
+            report.message = "it may have been published (" + end.detail + "), and that could not be recorded: " + why;
+            break;
+        case store::RetryResult::failed:
+        case store::RetryResult::not_tried:
+            report.answer = RetryAnswer::not_published;
+            report.message = "nothing was published: " + end.detail + ". That could not be recorded: " + why +
+                             "; it can be retried once this retry's lease has run out";
+            break;
+    }
+    report.letter = std::move(letter);
+    return report;
+}
+
+bool broker_is_away(std::span<const Outcome> outcomes) {
+    return !outcomes.empty() && std::ranges::all_of(outcomes, [](const Outcome& outcome) {
+        return outcome.kind == OutcomeKind::retryable || outcome.kind == OutcomeKind::ambiguous;
+    });
+}
+
+std::int32_t next_page(std::int32_t page, std::int32_t pages, std::size_t last_letters, std::size_t last_bytes) {
+    if (last_letters == 0) return page;
+    const std::size_t each = std::max<std::size_t>(1, last_bytes / last_letters);
+    const std::size_t fits = kMaxRedriveBytes / static_cast<std::size_t>(std::max(1, pages)) / each;
+    return static_cast<std::int32_t>(std::clamp<std::size_t>(fits, 1, static_cast<std::size_t>(page)));
+}
+
+}  // namespace deliverd::deadletter

@@ -1,0 +1,37 @@
+// What a retry's steps mean. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "deadletter/manager.h"
+#include "message/message.h"
+#include "store/dead_letters.h"
+
+namespace deliverd::deadletter {
+
+/// How a retry ends whose publishing ended so.
+[[nodiscard]] store::RetryEnd end_of(std::string id, const Outcome& outcome);
+
+/// "message is not retryable: status=DEAD, retry_count=3/3", as the seed says it.
+[[nodiscard]] std::string not_retryable(const store::Letter& letter);
+
+/// The answer where the retry did not even begin.
+[[nodiscard]] RetryReport answer_to(const store::RetryClaim& claim);
+
+/// The answer where it ended so, and the store has it; `letter` as it stands now.
+[[nodiscard]] RetryReport answer_to(const store::RetryEnd& end, store::Letter letter);
+
+/// The answer where it ended so, but the store does not have it, for this reason.
+[[nodiscard]] RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, std::string_view reason);
+
+/// Nothing arrived, and nothing was refused for its own sake: trying more of them would only use up their retries.
+[[nodiscard]] bool broker_is_away(std::span<const Outcome> outcomes);
+
+/// How many letters to take next, when the last page had so many bytes: so that `pages` pages stay below
+/// kMaxRedriveBytes together.
+[[nodiscard]] std::int32_t next_page(std::int32_t page, std::int32_t pages, std::size_t last_letters,
+                                     std::size_t last_bytes);
+
+}  // namespace deliverd::deadletter

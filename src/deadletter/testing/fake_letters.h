@@ -1,0 +1,378 @@
+// Dead letters in memory that keep the promises of store/dead_letters.h, as far as this room uses them, and can be made
+// to fail at any call. The real stores are held to the same promises by the conformance suite.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "store/dead_letters.h"
+
+namespace deliverd::deadletter {
+
+class FakeLetters final : public store::DeadLetters {
+public:
+    struct Row {
+        store::LetterDetail detail;
+        std::optional<std::string> owner{};
+        Duration expires{};
+        bool lane_row_gone = false;
+    };
+    /// What happens to a call.
+    enum class Fault { none, retryable, permanent, ambiguous_not_done, ambiguous_done };
+
+    // --- for tests -------------------------------------------------------------------------------------------------
+
+    /// Asked before every call, with its number (from 1) and name, without the lock.
+    std::function<Fault(int, std::string_view)> fault = [](int, std::string_view) { return Fault::none; };
+    std::function<bool(const store::NewLetter&)> refuses = [](const store::NewLetter&) { return false; };
+
+    /// Moves the database's clock.
+    void advance(Duration span) {
+        const std::lock_guard lock(mutex_);
+        now_ += span;
+    }
+
+    /// Adds a letter from Kafka, PENDING; answers its id.
+    std::string add(const std::string& original_topic, std::size_t value_bytes = 10) {
+        const std::lock_guard lock(mutex_);
+        Row row;
+        const std::size_t number = rows_.size() + 1;
+        std::string digits = std::to_string(number);
+        store::Letter& letter = row.detail.letter;
+        letter.id = "00000000-0000-4000-8000-" + std::string(12 - digits.size(), '0') + digits;
+        letter.source = "kafka";
+        letter.topic = original_topic + ".dlq.v1";
+        letter.provenance.original_topic = original_topic;
+        letter.created_at = WallTime(std::chrono::microseconds(number));
+        row.detail.record.topic = *letter.topic;
+        row.detail.record.offset = static_cast<std::int64_t>(number);
+        row.detail.record.key = "key-" + digits;
+        row.detail.record.value = std::string(value_bytes, 'v');
+        row.detail.record.headers = {{"n", digits}, {"error", "boom"}};
+        rows_.push_back(std::move(row));
+        return rows_.back().detail.letter.id;
+    }
+    std::string add_of_lane(const std::string& lane, const std::string& outbox) {
+        const std::string id = add(lane);
+        change(id, [&](Row& row) {
+            row.detail.letter.topic.reset();
+            row.detail.letter.source = "lane:" + lane;
+            row.detail.letter.lane_row = store::LaneRow{lane, outbox, "1"};
+        });
+        return id;
+    }
+    void change(const std::string& id, const std::function<void(Row&)>& how) {
+        const std::lock_guard lock(mutex_);
+        how(*row(id));
+    }
+    [[nodiscard]] Row at(const std::string& id) {
+        const std::lock_guard lock(mutex_);
+        return *row(id);
+    }
+    [[nodiscard]] std::vector<std::string> calls() {
+        const std::lock_guard lock(mutex_);
+        return calls_;
+    }
+    [[nodiscard]] std::int64_t calls_of(std::string_view name) {
+        const std::lock_guard lock(mutex_);
+        return std::ranges::count(calls_, name);
+    }
+    [[nodiscard]] std::size_t most_begun() const { return most_begun_; }       // at once
+    [[nodiscard]] std::size_t most_bytes() const { return most_bytes_; }       // of values begun, at once
+    [[nodiscard]] std::int32_t largest_page() const { return largest_page_; }  // asked for
+    [[nodiscard]] std::vector<store::NewLetter> stored() {
+        const std::lock_guard lock(mutex_);
+        return stored_;
+    }
+
+    // --- the port --------------------------------------------------------------------------------------------------
+
+    Result<std::int64_t> store(std::span<const store::NewLetter> letters) override {
+        return call<std::int64_t>("store", [&]() -> Result<std::int64_t> {
+            if (std::ranges::any_of(letters, refuses)) return permanent("db_error", "cannot be held");
+            std::int64_t added = 0;
+            for (const store::NewLetter& letter : letters) {
+                const Record& record = letter.record;
+                if (!seen_.insert({record.topic, record.partition, record.offset, record.timestamp_ms}).second)
+                    continue;
+                stored_.push_back(letter);
+                ++added;
+            }
+            return added;
+        });
+    }
+
+    Result<store::LetterPage> list(const store::LetterQuery&) override { return store::LetterPage{}; }
+    Result<std::optional<store::LetterDetail>> find(std::string_view id) override {
+        return call<std::optional<store::LetterDetail>>("find", [&]() -> Result<std::optional<store::LetterDetail>> {
+            const Row* found = row(id);
+            if (found == nullptr) return std::nullopt;
+            return found->detail;
+        });
+    }
+    Result<std::vector<store::LetterAudit>> audit(std::string_view, std::int32_t) override {
+        return std::vector<store::LetterAudit>{};
+    }
+    Result<std::vector<store::TopicCounts>> topics() override { return std::vector<store::TopicCounts>{}; }
+
+    Result<std::vector<store::RetryClaim>> begin_retry(std::span<const std::string> ids,
+                                                       const store::RetryRequest& request) override {
+        using Claims = std::vector<store::RetryClaim>;
+        return call<Claims>("begin_retry", [&]() -> Result<Claims> {
+            Claims claims;
+            for (const std::string& id : ids) claims.push_back(begin(row(id), id, request));
+            return claims;
+        });
+    }
+
+    Result<std::int64_t> end_retry(std::string_view owner, std::string_view,
+                                   std::span<const store::RetryEnd> ends) override {
+        return call<std::int64_t>("end_retry", [&]() -> Result<std::int64_t> { return end_all(owner, ends, nullptr); });
+    }
+
+    Result<std::vector<std::string>> return_to_lane(std::string_view owner, std::string_view,
+                                                    std::span<const std::string> ids) override {
+        using Problems = std::vector<std::string>;
+        return call<Problems>("return_to_lane", [&]() -> Result<Problems> {
+            Problems problems;
+            for (const std::string& id : ids) {
+                Row& lane = *row(id);
+                const bool ours = lane.owner == owner;
+                problems.emplace_back(!ours ? "not begun" : lane.lane_row_gone ? "the row is gone" : "");
+                const bool done = problems.back().empty();
+                const store::RetryEnd end{id, done ? store::RetryResult::published : store::RetryResult::failed};
+                end_all(owner, std::span(&end, 1), redrive_of(owner));
+            }
+            return problems;
+        });
+    }
+
+    Result<std::optional<store::Redrive>> open_redrive(std::string_view topic, std::string_view owner,
+                                                       std::string_view actor, Duration lease) override {
+        using Opened = std::optional<store::Redrive>;
+        return call<Opened>("open_redrive", [&]() -> Result<Opened> {
+            auto found = redrives_.find(std::string(topic));
+            const bool unfinished = found != redrives_.end() && !found->second.redrive.finished;
+            if (unfinished && found->second.expires > now_) return std::nullopt;
+            if (!unfinished) {
+                Open fresh;
+                fresh.redrive.topic = std::string(topic);
+                fresh.redrive.actor = std::string(actor);
+                if (!rows_.empty()) fresh.redrive.up_to = cursor(rows_.back());
+                found = redrives_.insert_or_assign(std::string(topic), std::move(fresh)).first;
+            } else {
+                take_back(found->second);
+            }
+            found->second.owner = std::string(owner);
+            found->second.expires = now_ + lease;
+            return found->second.redrive;
+        });
+    }
+
+    Result<std::vector<store::RetryClaim>> next_of_redrive(std::string_view topic, const store::RetryRequest& request,
+                                                           std::int32_t limit) override {
+        using Claims = std::vector<store::RetryClaim>;
+        return call<Claims>("next_of_redrive", [&]() -> Result<Claims> {
+            Open& open = redrives_.at(std::string(topic));
+            if (open.owner != request.owner) return permanent("not_owner", "somebody else has it");
+            open.expires = now_ + request.lease;
+            largest_page_ = std::max(largest_page_, limit);
+            Claims claims;
+            for (Row& each : rows_) {
+                if (claims.size() == static_cast<std::size_t>(limit)) break;
+                if (!of_topic(each, topic) || !behind(open.redrive, each)) continue;
+                const bool taken_over = each.owner.has_value();
+                store::RetryClaim claim = begin(&each, each.detail.letter.id, request);
+                if (claim.verdict != store::RetryVerdict::begun) continue;
+                open.redrive.taken_over += taken_over ? 1 : 0;
+                open.redrive.position = cursor(each);
+                claims.push_back(std::move(claim));
+            }
+            return claims;
+        });
+    }
+
+    Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner, std::string_view,
+                                             std::span<const store::RetryEnd> ends) override {
+        return call<std::int64_t>("end_of_redrive_page", [&]() -> Result<std::int64_t> {
+            Open& open = redrives_.at(std::string(topic));
+            if (open.owner != owner) return permanent("not_owner", "somebody else has it");
+            return end_all(owner, ends, &open.redrive);
+        });
+    }
+
+    Result<store::Redrive> close_redrive(std::string_view topic, std::string_view owner) override {
+        return call<store::Redrive>("close_redrive", [&]() -> Result<store::Redrive> {
+            Open& open = redrives_.at(std::string(topic));
+            if (open.owner != owner) return permanent("not_owner", "somebody else has it");
+            open.redrive.finished = true;
+            return open.redrive;
+        });
+    }
+
+    Result<std::vector<store::Redrive>> abandoned_redrives() override {
+        return call<std::vector<store::Redrive>>("abandoned_redrives", [&]() -> Result<std::vector<store::Redrive>> {
+            std::vector<store::Redrive> abandoned;
+            for (const auto& [topic, open] : redrives_) {
+                if (!open.redrive.finished && open.expires <= now_) abandoned.push_back(open.redrive);
+            }
+            return abandoned;
+        });
+    }
+
+    Result<std::optional<store::Letter>> mark_dead(std::string_view, std::string_view) override {
+        return std::optional<store::Letter>{};
+    }
+    Result<bool> remove(std::string_view, std::string_view) override { return false; }
+    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t) override { return 0; }
+
+private:
+    struct Open {
+        store::Redrive redrive;
+        std::string owner;
+        Duration expires{};
+    };
+
+    template <typename T, typename Body>
+    Result<T> call(const char* name, Body body) {
+        int number = 0;
+        {
+            const std::lock_guard lock(mutex_);
+            calls_.emplace_back(name);
+            number = static_cast<int>(calls_.size());
+        }
+        const Fault what = fault(number, name);
+        if (what == Fault::retryable) return retryable("db_unreachable", "switched off");
+        if (what == Fault::permanent) return permanent("db_error", "switched off for good");
+        if (what == Fault::ambiguous_not_done) return ambiguous("db_error", "the answer was lost");
+        const std::lock_guard lock(mutex_);
+        Result<T> done = body();
+        if (what == Fault::ambiguous_done) return ambiguous("db_error", "the answer was lost");
+        return done;
+    }
+
+    Row* row(std::string_view id) {
+        const auto at = std::ranges::find_if(rows_, [id](const Row& each) { return each.detail.letter.id == id; });
+        return at == rows_.end() ? nullptr : &*at;
+    }
+    static store::LetterCursor cursor(const Row& row) { return {row.detail.letter.created_at, row.detail.letter.id}; }
+    static bool of_topic(const Row& row, std::string_view topic) {
+        return row.detail.letter.topic == topic || row.detail.letter.provenance.original_topic == topic;
+    }
+    static bool behind(const store::Redrive& redrive, const Row& row) {
+        const auto place = [](const store::LetterCursor& at) { return std::tie(at.created_at, at.id); };
+        const store::LetterCursor at = cursor(row);
+        return place(at) <= place(redrive.up_to) && (!redrive.position || place(*redrive.position) < place(at));
+    }
+
+    store::RetryClaim begin(Row* row, const std::string& id, const store::RetryRequest& request) {
+        store::RetryClaim claim{.id = id};
+        if (row == nullptr) return claim;
+        store::Letter& letter = row->detail.letter;
+        // A retry that was begun by somebody who died has been counted already.
+        const bool taken_over = row->owner && row->expires <= now_;
+        if (letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead) {
+            claim.verdict = store::RetryVerdict::finished;
+        } else if (row->owner && row->expires > now_) {
+            claim.verdict = store::RetryVerdict::under_way;
+        } else if (!taken_over && letter.retry_count >= letter.max_retries) {
+            claim.verdict = store::RetryVerdict::exhausted;
+        } else {
+            claim.verdict = store::RetryVerdict::begun;
+            if (!taken_over) ++letter.retry_count;
+            letter.status = store::LetterStatus::retrying;
+            row->owner = request.owner;
+            row->expires = now_ + request.lease;
+            weigh();
+        }
+        claim.letter = row->detail;
+        return claim;
+    }
+
+    void weigh() {
+        std::size_t begun = 0;
+        std::size_t bytes = 0;
+        for (const Row& each : rows_) {
+            if (!each.owner) continue;
+            ++begun;
+            bytes += each.detail.record.value ? each.detail.record.value->size() : 0;
+        }
+        most_begun_ = std::max(most_begun_, begun);
+        most_bytes_ = std::max(most_bytes_, bytes);
+    }
+
+    std::int64_t end_all(std::string_view owner, std::span<const store::RetryEnd> ends, store::Redrive* redrive) {
+        std::int64_t applied = 0;
+        for (const store::RetryEnd& end : ends) {
+            Row* ended = row(end.id);
+            if (ended == nullptr || ended->owner != owner) continue;
+            ++applied;
+            ended->owner.reset();
+            apply(ended->detail.letter, end, redrive);
+        }
+        return applied;
+    }
+
+    static void apply(store::Letter& letter, const store::RetryEnd& end, store::Redrive* redrive) {
+        store::Redrive nobody;
+        store::Redrive& counts = redrive != nullptr ? *redrive : nobody;
+        switch (end.result) {
+            case store::RetryResult::published:
+                letter.status = store::LetterStatus::resolved;
+                ++counts.published;
+                return;
+            case store::RetryResult::failed:
+                if (letter.retry_count >= letter.max_retries) letter.status = store::LetterStatus::dead;
+                ++counts.failed;
+                break;
+            case store::RetryResult::in_doubt:
+                letter.in_doubt = true;
+                ++counts.in_doubt;
+                break;
+            case store::RetryResult::not_tried:
+                --letter.retry_count;
+                if (letter.retry_count == 0) letter.status = store::LetterStatus::pending;
+                break;
+        }
+        letter.last_retry_error = end.detail;
+    }
+
+    store::Redrive* redrive_of(std::string_view owner) {
+        for (auto& [topic, open] : redrives_) {
+            if (open.owner == owner && !open.redrive.finished) return &open.redrive;
+        }
+        return nullptr;
+    }
+
+    /// What the former owner had begun and not ended comes again.
+    void take_back(Open& open) {
+        for (Row& each : rows_) {
+            if (each.owner != open.owner) continue;
+            each.expires = now_;
+            store::LetterCursor before = cursor(each);
+            before.id.clear();
+            if (!behind(open.redrive, each)) open.redrive.position = before;
+        }
+    }
+
+    std::mutex mutex_;
+    Duration now_{};
+    std::vector<Row> rows_;  // oldest first
+    std::map<std::string, Open> redrives_;
+    std::vector<std::string> calls_;
+    std::vector<store::NewLetter> stored_;
+    std::set<std::tuple<std::string, std::int32_t, std::int64_t, std::int64_t>> seen_;
+    std::size_t most_begun_ = 0;
+    std::size_t most_bytes_ = 0;
+    std::int32_t largest_page_ = 0;
+};
+
+}  // namespace deliverd::deadletter
