@@ -1,0 +1,246 @@
+#include "deadletter/ingest.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "base/failpoint.h"
+
+namespace deliverd::deadletter {
+
+Ingest::Ingest(IngestOptions options, RecordSource& source, store::DeadLetters& letters, const Clock& clock,
+               Random& random, IngestObserver& observer, Log& log)
+    : options_(options),
+      source_(source),
+      letters_(letters),
+      clock_(clock),
+      random_(random),
+      observer_(observer),
+      log_(log),
+      committed_at_(clock.now()),
+      looked_at_lag_(clock.now() - options.lag_every) {}
+
+Ingest::~Ingest() {
+    stop({});
+    if (thread_.joinable()) thread_.join();
+}
+
+void Ingest::start() {
+    thread_ = std::thread([this] { run(); });
+}
+
+bool Ingest::stop(Duration deadline) {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    if (!thread_.joinable()) return true;
+    source_.wake();
+    {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait_for(lock, deadline, [this] { return ended_; })) return false;
+    }
+    thread_.join();
+    return true;
+}
+
+std::optional<Error> Ingest::failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+}
+
+bool Ingest::ending() const {
+    const std::lock_guard lock(mutex_);
+    return ending_;
+}
+
+void Ingest::run() {
+    while (!ending() && step()) {
+    }
+    // Not with a batch that is not stored: the commit would cover it.
+    if (uncommitted_ && at_ == batch_.size()) commit();
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+}
+
+bool Ingest::step() {
+    if (at_ == batch_.size()) {
+        if (!take()) return false;
+    } else if (clock_.now() < next_try_) {
+        keep_membership();
+    }
+    if (at_ < batch_.size() && clock_.now() >= next_try_) store_batch();
+    look_at_lag();
+    return true;
+}
+
+// --- reading -------------------------------------------------------------------------------------------------------
+
+bool Ingest::take() {
+    auto records = source_.poll(options_.max_records, options_.max_bytes, options_.poll_wait);
+    if (!records) {
+        log_.error("dead letters: the topics cannot be read, and are not read any more",
+                   {{"code", records.error().code}, {"error", records.error().message}});
+        const std::lock_guard lock(mutex_);
+        failure_ = std::move(records.error());
+        return false;
+    }
+    if (records->empty() && uncommitted_) commit();
+    add(std::move(*records));
+    return true;
+}
+
+void Ingest::add(std::vector<Record> records) {
+    std::size_t cut = 0;
+    for (Record& record : records) {
+        batch_.push_back(letter_of(std::move(record), options_.max_value_bytes));
+        cut += batch_.back().truncated ? 1 : 0;
+    }
+    start_over();
+    if (cut > 0) observer_.on_truncated(cut);
+}
+
+/// A member that does not poll is taken for dead. What comes all the same, in the moment of pausing, is stored with the
+/// rest: a commit covers everything that was given.
+void Ingest::keep_membership() {
+    const Duration left = next_try_ - clock_.now();
+    auto records = source_.poll(options_.max_records, options_.max_bytes, std::min(left, options_.poll_wait));
+    if (records && !records->empty()) add(std::move(*records));
+}
+
+// --- storing -------------------------------------------------------------------------------------------------------
+
+void Ingest::store_batch() {
+    while (at_ < batch_.size()) {
+        if (!store_part()) return;
+    }
+    failpoint("ingest.after_store");
+    batch_done();
+}
+
+/// False: not now.
+bool Ingest::store_part() {
+    if (refusal_) return store_reduced();
+    const std::size_t letters = std::min(part_, batch_.size() - at_);
+    const Instant since = clock_.now();
+    const auto stored = letters_.store(std::span(batch_).subspan(at_, letters));
+    if (stored) {
+        count(letters, *stored, since);
+        return true;
+    }
+    observer_.on_store_failed(stored.error().error_class);
+    if (stored.error().error_class != ErrorClass::permanent) {
+        hold(stored.error());
+        return false;
+    }
+    if (letters == 1) {
+        refusal_ = stored.error();
+    } else {
+        part_ = letters / 2;  // until the one that is refused is alone
+    }
+    return true;
+}
+
+bool Ingest::store_reduced() {
+    constexpr std::array kReductions = {Reduction::payload, Reduction::provenance, Reduction::bytes};
+    const Record& record = batch_[at_].record;
+    for (; reductions_ < kReductions.size(); ++reductions_) {
+        const Reduction what = kReductions.at(reductions_);
+        const store::NewLetter letter = reduced(batch_[at_], what, refusal_->message);
+        const Instant since = clock_.now();
+        const auto stored = letters_.store(std::span(&letter, 1));
+        if (stored) {
+            log_.error("dead letters: the store refused a record; it was stored without some of it",
+                       {{"topic", record.topic},
+                        {"partition", record.partition},
+                        {"offset", record.offset},
+                        {"without", to_string(what)},
+                        {"error", refusal_->message}});
+            observer_.on_reduced();
+            count(1, *stored, since);
+            return true;
+        }
+        observer_.on_store_failed(stored.error().error_class);
+        if (stored.error().error_class != ErrorClass::permanent) {
+            hold(stored.error());
+            return false;
+        }
+    }
+    // Nothing is left that could be refused: it is not the record's fault. As if the store were away, and then with
+    // whole records again.
+    hold(*refusal_);
+    start_over();
+    return false;
+}
+
+void Ingest::start_over() {
+    part_ = batch_.size() - at_;
+    refusal_.reset();
+    reductions_ = 0;
+}
+
+void Ingest::count(std::size_t letters, std::int64_t fresh, Instant since) {
+    at_ += letters;
+    start_over();
+    failures_ = 0;
+    uncommitted_ = true;
+    const auto added = static_cast<std::size_t>(std::clamp<std::int64_t>(fresh, 0, static_cast<std::int64_t>(letters)));
+    observer_.on_stored(added, letters - added, clock_.now() - since);
+}
+
+void Ingest::hold(const Error& error) {
+    const Instant now = clock_.now();
+    ++failures_;
+    next_try_ = now + options_.backoff.wait_after(failures_, random_);
+    if (!paused_ || now - complained_ >= kComplainEvery) {
+        complained_ = now;
+        log_.warn("dead letters: records cannot be stored; reading is paused and they are tried again",
+                  {{"records", batch_.size() - at_},
+                   {"failures", failures_},
+                   {"code", error.code},
+                   {"error", error.message}});
+    }
+    if (paused_) return;
+    paused_ = true;
+    source_.pause();
+    observer_.on_paused(true);
+}
+
+void Ingest::batch_done() {
+    batch_.clear();
+    at_ = 0;
+    start_over();
+    if (!paused_) {
+        if (clock_.now() - committed_at_ >= options_.commit_every) commit();
+        return;
+    }
+    commit();  // else all of it would be given again
+    paused_ = false;
+    source_.resume();
+    observer_.on_paused(false);
+    log_.info("dead letters: records are stored again");
+}
+
+// --- what the group knows ------------------------------------------------------------------------------------------
+
+void Ingest::commit() {
+    const auto done = source_.commit(options_.commit_deadline);
+    committed_at_ = clock_.now();
+    observer_.on_committed(done.has_value());
+    if (done) {
+        uncommitted_ = false;
+    } else {
+        log_.warn("dead letters: offsets could not be committed; the records may be read again",
+                  {{"code", done.error().code}, {"error", done.error().message}});
+    }
+}
+
+void Ingest::look_at_lag() {
+    if (clock_.now() - looked_at_lag_ < options_.lag_every) return;
+    looked_at_lag_ = clock_.now();
+    if (const std::int64_t lag = source_.lag(); lag >= 0) observer_.on_lag(lag);
+}
+
+}  // namespace deliverd::deadletter

@@ -1,0 +1,336 @@
+// The ingest, step by step, over a topic and a store in memory that fail when they are told to.
+#include "deadletter/ingest.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "deadletter/testing/fake_letters.h"
+#include "deadletter/testing/fake_source.h"
+#include "deadletter/testing/fakes.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+using Fault = FakeLetters::Fault;
+
+class Counts final : public IngestObserver {
+public:
+    void on_stored(std::size_t fresh, std::size_t duplicates, Duration) override {
+        ++batches;
+        ingested += fresh;
+        repeated += duplicates;
+    }
+    void on_store_failed(ErrorClass) override { ++failed; }
+    void on_truncated(std::size_t records) override { truncated += records; }
+    void on_reduced() override { ++reduced; }
+    void on_paused(bool yes) override { yes ? ++pauses : ++resumes; }
+    void on_lag(std::int64_t records) override { lag = records; }
+
+    std::size_t batches = 0;
+    std::size_t ingested = 0;
+    std::size_t repeated = 0;
+    std::size_t failed = 0;
+    std::size_t truncated = 0;
+    int reduced = 0;
+    int pauses = 0;
+    int resumes = 0;
+    std::int64_t lag = -1;
+};
+
+class IngestTest : public testing::Test {
+protected:
+    static Record record(int offset, std::string value = "{\"n\":1}") {
+        Record record;
+        record.topic = "orders.dlq.v1";
+        record.offset = offset;
+        record.key = "k" + std::to_string(offset);
+        record.value = std::move(value);
+        record.headers = {{"error", "boom " + std::to_string(offset)}};
+        record.timestamp_ms = 1'000 + offset;
+        record.timestamp_type = RecordTime::created;
+        return record;
+    }
+    void fill(int count) {
+        for (int i = 0; i < count; ++i) source.topic.push_back(record(i));
+    }
+    /// A fresh process: the group's offsets and the store stay.
+    Ingest& restarted() {
+        source.rebalance();
+        if (source.paused()) source.resume();
+        return ingest.emplace(options, source, letters, clock, random, counts, log);
+    }
+    /// Steps until all is stored and committed.
+    bool drained(int steps = 2'000) {
+        for (int i = 0; i < steps; ++i) {
+            if (source.committed() == source.topic.size() && !source.paused()) return true;
+            if (!ingest->step()) return false;
+        }
+        return false;
+    }
+    void all_stored_once() {
+        const auto stored = letters.stored();
+        std::set<std::int64_t> offsets;
+        for (const store::NewLetter& letter : stored) offsets.insert(letter.record.offset);
+        EXPECT_EQ(stored.size(), source.topic.size());
+        EXPECT_EQ(offsets.size(), source.topic.size());
+    }
+
+    HandClock clock;
+    SeededRandom random{7};
+    FakeSource source{clock};
+    FakeLetters letters;
+    RecordingLog log;
+    Counts counts;
+    IngestOptions options;
+    std::optional<Ingest> ingest{std::in_place, options, source, letters, clock, random, counts, log};
+};
+
+TEST_F(IngestTest, StoresWholeRecordsInOneTransactionAndThenCommits) {
+    fill(3);
+    source.topic[1].value.reset();
+    source.topic[1].key = "";
+    source.topic[2].value = "\xff not json";
+    std::size_t committed_before_store = 99;
+    letters.fault = [&](int, std::string_view) {
+        committed_before_store = source.committed();
+        return Fault::none;
+    };
+    ASSERT_TRUE(drained());
+    EXPECT_EQ(letters.calls(), (std::vector<std::string>{"store"}));
+    EXPECT_EQ(committed_before_store, 0U);
+    const auto stored = letters.stored();
+    ASSERT_EQ(stored.size(), 3U);
+    EXPECT_EQ(stored[0].payload, "{\"n\":1}");
+    EXPECT_EQ(stored[0].provenance.original_topic, "orders");
+    EXPECT_EQ(stored[0].provenance.error_message, "boom 0");
+    EXPECT_EQ(stored[0].record.headers.size(), 1U);
+    EXPECT_EQ(stored[0].record.timestamp_ms, 1'000);
+    EXPECT_EQ(stored[1].record.value, std::nullopt);
+    EXPECT_EQ(stored[1].record.key, "");
+    EXPECT_EQ(stored[1].payload, std::nullopt);
+    EXPECT_EQ(stored[2].record.value, "\xff not json");
+    EXPECT_EQ(stored[2].payload, std::nullopt);
+    EXPECT_EQ(counts.ingested, 3U);
+    EXPECT_EQ(counts.batches, 1U);
+}
+
+TEST_F(IngestTest, BatchesAreBoundedByRecordsAndBytes) {
+    options.max_records = 10;
+    options.max_bytes = 50;
+    restarted();
+    fill(25);  // 7 bytes each: 8 reach the bytes
+    ASSERT_TRUE(drained());
+    EXPECT_EQ(counts.batches, 4U);
+    all_stored_once();
+}
+
+TEST_F(IngestTest, ALongValueIsCutAndMarked) {
+    options.max_value_bytes = 5;
+    restarted();
+    source.topic = {record(0, "12345"), record(1, "[1,2,3]")};
+    ASSERT_TRUE(drained());
+    const auto stored = letters.stored();
+    EXPECT_FALSE(stored[0].truncated);
+    EXPECT_EQ(stored[0].payload, "12345");
+    EXPECT_TRUE(stored[1].truncated);
+    EXPECT_EQ(stored[1].record.value, "[1,2,");
+    EXPECT_EQ(stored[1].payload, std::nullopt);
+    EXPECT_EQ(counts.truncated, 1U);
+}
+
+TEST_F(IngestTest, CommitsNowAndThenAndWhenNothingComes) {
+    options.max_records = 1;
+    options.commit_every = std::chrono::seconds(1);
+    restarted();
+    fill(5);
+    for (int i = 0; i < 5; ++i) ingest->step();
+    EXPECT_EQ(source.commits(), 0) << "no time has passed";
+    clock.move(std::chrono::seconds(2));
+    source.topic.push_back(record(5));
+    ingest->step();
+    EXPECT_EQ(source.commits(), 1);
+    source.topic.push_back(record(6));
+    ingest->step();
+    ingest->step();
+    EXPECT_EQ(source.commits(), 2);
+    EXPECT_EQ(source.committed(), 7U);
+    ingest->step();
+    EXPECT_EQ(source.commits(), 2) << "there is nothing new to commit";
+}
+
+TEST_F(IngestTest, ACrashBetweenStoringAndCommittingStoresOnce) {
+    fill(20);
+    source.commit_fails = true;
+    ingest->step();
+    EXPECT_EQ(letters.stored().size(), 20U);
+    EXPECT_EQ(source.committed(), 0U);
+    source.commit_fails = false;
+    restarted();
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.ingested, 20U);
+    EXPECT_EQ(counts.repeated, 20U);
+}
+
+TEST_F(IngestTest, ARebalanceInTheMiddleStoresOnce) {
+    options.max_records = 7;
+    restarted();
+    fill(40);
+    int polls = 0;
+    source.on_poll = [&] {
+        if (++polls % 3 == 0 && polls < 12) source.rebalance();
+    };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+}
+
+TEST_F(IngestTest, WhileTheStoreIsAwayItPausesStaysAMemberAndLosesNothing) {
+    fill(30);
+    bool away = true;
+    letters.fault = [&](int, std::string_view) { return away ? Fault::retryable : Fault::none; };
+    while (clock.elapsed() < std::chrono::minutes(2)) ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    EXPECT_EQ(source.committed(), 0U);
+    EXPECT_GT(source.polls_while_paused(), 100) << "a member that does not poll is taken for dead";
+    EXPECT_LE(source.longest_wait(), options.poll_wait);
+    EXPECT_EQ(counts.pauses, 1);
+    EXPECT_GT(counts.failed, 10U);
+    EXPECT_LT(counts.failed, 40U) << "ten seconds between tries, once it lasts";
+    EXPECT_LE(log.count(LogLevel::warn), 6) << "told at first, and every half minute";
+    away = false;
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.repeated, 0U) << "nothing was read again";
+    EXPECT_EQ(counts.resumes, 1);
+}
+
+TEST_F(IngestTest, AnAnswerThatWasLostIsRepeatedAndStoredOnce) {
+    fill(10);
+    letters.fault = [](int number, std::string_view) { return number == 1 ? Fault::ambiguous_done : Fault::none; };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.repeated, 10U);
+}
+
+TEST_F(IngestTest, ARecordThatTheStoreRefusesIsStoredWithoutWhatItRefuses) {
+    fill(100);
+    letters.refuses = [](const store::NewLetter& letter) { return letter.record.offset == 37 && letter.payload; };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    for (const store::NewLetter& letter : letters.stored()) {
+        EXPECT_EQ(letter.payload.has_value(), letter.record.offset != 37);
+        EXPECT_TRUE(letter.record.value) << "its bytes are whole";
+    }
+    EXPECT_EQ(counts.reduced, 1);
+    EXPECT_EQ(log.count(LogLevel::error), 1);
+    EXPECT_EQ(counts.pauses, 0);
+    EXPECT_LT(letters.calls_of("store"), 30) << "found by halves";
+}
+
+TEST_F(IngestTest, SeveralThatAreRefusedForDifferentReasons) {
+    fill(64);
+    letters.refuses = [](const store::NewLetter& letter) {
+        if (letter.record.offset == 0) return letter.provenance.error_message.size() > 4 && letter.payload.has_value();
+        if (letter.record.offset == 31) return !letter.truncated;
+        if (letter.record.offset == 63) return letter.payload.has_value();
+        return false;
+    };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.reduced, 3);
+    for (const store::NewLetter& letter : letters.stored()) {
+        if (letter.record.offset != 31) continue;
+        EXPECT_EQ(letter.record.value, std::nullopt);
+        EXPECT_EQ(letter.record.key, std::nullopt);
+        EXPECT_NE(letter.provenance.error_message.find("orders.dlq.v1[0]@31"), std::string::npos);
+        EXPECT_EQ(letter.provenance.original_topic, "orders");
+    }
+}
+
+TEST_F(IngestTest, WhenEvenTheBarestIsRefusedItIsNotTheRecordsFault) {
+    fill(50);
+    bool broken = true;  // a table that is missing, say
+    letters.refuses = [&](const store::NewLetter&) { return broken; };
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    EXPECT_TRUE(letters.stored().empty());
+    broken = false;
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    for (const store::NewLetter& letter : letters.stored()) EXPECT_TRUE(letter.payload) << "whole again";
+    EXPECT_EQ(counts.reduced, 0);
+}
+
+TEST_F(IngestTest, AnOutageWhileLookingForTheRefusedOneLosesNothing) {
+    fill(16);
+    letters.refuses = [](const store::NewLetter& letter) { return letter.record.offset == 9 && !letter.truncated; };
+    letters.fault = [](int number, std::string_view) { return number % 2 == 0 ? Fault::retryable : Fault::none; };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.reduced, 1);
+}
+
+TEST_F(IngestTest, ASourceThatCannotWorkEndsIt) {
+    source.cannot_work = true;
+    EXPECT_FALSE(ingest->step());
+    ASSERT_TRUE(ingest->failure());
+    EXPECT_EQ(ingest->failure()->code, "bad_setting");
+    EXPECT_EQ(log.count(LogLevel::error), 1);
+}
+
+TEST_F(IngestTest, TellsTheLag) {
+    fill(5);
+    ingest->step();
+    EXPECT_EQ(counts.lag, 5);
+    clock.move(std::chrono::seconds(6));
+    ASSERT_TRUE(drained());
+    ingest->step();
+    clock.move(std::chrono::seconds(6));
+    ingest->step();
+    EXPECT_EQ(counts.lag, 0);
+}
+
+TEST_F(IngestTest, TheThreadStopsWhileItWaitsForRecordsAndCommitsWhatIsStored) {
+    fill(5);
+    source.waits = true;
+    options.commit_every = std::chrono::hours(1);
+    restarted();
+    ingest->start();
+    ASSERT_TRUE(eventually([&] { return letters.stored().size() == 5; }));
+    EXPECT_TRUE(ingest->stop(std::chrono::seconds(20)));
+    EXPECT_TRUE(ingest->stop(std::chrono::seconds(20))) << "twice is once";
+    EXPECT_EQ(source.committed(), 5U);
+}
+
+TEST_F(IngestTest, TheThreadStopsWhileTheStoreIsAwayAndCommitsNothing) {
+    fill(5);
+    letters.fault = [](int, std::string_view) { return Fault::retryable; };
+    ingest->start();
+    ASSERT_TRUE(eventually([&] { return letters.calls_of("store") > 2; }));
+    EXPECT_TRUE(ingest->stop(std::chrono::seconds(20)));
+    EXPECT_EQ(source.committed(), 0U);
+    letters.fault = [](int, std::string_view) { return Fault::none; };
+    restarted();
+    ASSERT_TRUE(drained());
+    all_stored_once();
+}
+
+TEST(NewLetterTest, JsonOfAnyKindIsAPayload) {
+    Record record;
+    for (const char* text : {"{}", "[1]", "\"text\"", "12", "null"}) {
+        record.value = text;
+        EXPECT_EQ(letter_of(record, 100).payload, text);
+    }
+    for (const std::string& text :
+         {std::string(), std::string("{"), std::string("\"\\u0000\""), std::string("\"\xff\"")}) {
+        record.value = text;
+        EXPECT_EQ(letter_of(record, 100).payload, std::nullopt) << text;
+        EXPECT_EQ(letter_of(record, 100).record.value, text);
+    }
+}
+
+}  // namespace
+}  // namespace deliverd::deadletter

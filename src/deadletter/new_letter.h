@@ -1,0 +1,35 @@
+// A record of a dead-letter topic as a letter to be stored. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "message/record.h"
+#include "store/dead_letters.h"
+
+namespace deliverd::deadletter {
+
+/// The whole record, and what its headers tell. `payload` is the value where it is JSON that both databases hold. A
+/// value longer than `max_value_bytes` is cut there and marked; it has no payload then.
+[[nodiscard]] store::NewLetter letter_of(Record record, std::size_t max_value_bytes);
+
+/// What is left out, one after another, of a letter that the store refuses.
+enum class Reduction { payload, provenance, bytes };
+
+/// The letter without that, and without what comes before it. Without its bytes it counts as truncated: it cannot be
+/// sent back from here, and says where the record itself is, and with which error it was refused.
+[[nodiscard]] store::NewLetter reduced(store::NewLetter letter, Reduction what, std::string_view refusal);
+
+[[nodiscard]] constexpr std::string_view to_string(Reduction what) noexcept {
+    switch (what) {
+        case Reduction::payload:
+            return "payload";
+        case Reduction::provenance:
+            return "payload and details of the failure";
+        case Reduction::bytes:
+            return "payload, details of the failure, key, value and headers";
+    }
+    return "unknown";
+}
+
+}  // namespace deliverd::deadletter
