@@ -23,6 +23,8 @@ struct EventsKind {
     std::string shards;
     std::string relays;
     std::string failures;
+    std::string letters{};
+    std::string redrives{};
     friend void PrintTo(const EventsKind& kind, std::ostream* out) { *out << kind.store.name; }
 };
 

@@ -1,4 +1,6 @@
 #include "store/database_conformance.h"
+#include "store/dead_letters_lanes_conformance.h"
+#include "store/event_letters_conformance.h"
 #include "store/events_conformance.h"
 #include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
@@ -8,6 +10,7 @@
 #include "store/orders_holding_conformance.h"
 #include "store/orders_outbox_conformance.h"
 #include "store/outbox_conformance.h"
+#include "store/redrive_conformance.h"
 #include "store/sqlite/test_store.h"
 #include "store/upkeep_conformance.h"
 
@@ -22,11 +25,15 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersOutboxConformance, ::testing::Values(kSql
 INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersHoldingConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kSqlite, "deliverd_leases", "deliverd_chores"}));
-const EventsKind kEvents{kSqlite, "deliverd_shards", "deliverd_relays", "deliverd_event_failures"};
+const EventsKind kEvents{kSqlite,        "deliverd_shards",  "deliverd_relays", "deliverd_event_failures",
+                         "dlq_messages", "deliverd_redrives"};
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventShardsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventReshardingConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventTableConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, LaneLettersConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, EventLettersConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Sqlite, RedriveConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

@@ -1,0 +1,263 @@
+// The guarantees of store/dead_letters.h about redrives, for every store.
+#pragma once
+
+#include "store/dead_letters_lanes_conformance.h"
+
+namespace deliverd::store::conformance {
+
+class RedriveConformance : public LettersFixture {
+protected:
+    static constexpr const char* kTopic = "pay.dlq.v1";
+
+    static NewLetter new_letter(std::int64_t offset) {
+        NewLetter letter;
+        letter.record.topic = kTopic;
+        letter.record.offset = offset;
+        letter.record.value = "v" + std::to_string(offset);
+        letter.provenance.original_topic = "pay";
+        return letter;
+    }
+    /// Letters whose offsets are from .. to.
+    void fill(std::int64_t from, std::int64_t to) {
+        std::vector<NewLetter> letters;
+        for (std::int64_t offset = from; offset <= to; ++offset) letters.push_back(new_letter(offset));
+        ASSERT_EQ(must(letters_->store(letters)), to - from + 1);
+    }
+    std::string id_of(std::int64_t offset) {
+        return store_->value("select id from " + GetParam().letters +
+                             " where source_offset = " + std::to_string(offset));
+    }
+    std::optional<Redrive> open(const std::string& owner, const std::string& topic = kTopic) {
+        return must(letters_->open_redrive(topic, owner, "ann", std::chrono::seconds(60)));
+    }
+    std::vector<RetryClaim> next(const std::string& owner, std::int32_t limit, const std::string& topic = kTopic) {
+        auto claims = must(letters_->next_of_redrive(topic, request(owner), limit));
+        for (const RetryClaim& claim : claims) {
+            EXPECT_EQ(claim.verdict, RetryVerdict::begun);
+            EXPECT_EQ(claim.letter.value().letter.status, LetterStatus::retrying);
+        }
+        return claims;
+    }
+    static std::vector<std::int64_t> offsets(const std::vector<RetryClaim>& claims) {
+        std::vector<std::int64_t> out;
+        for (const RetryClaim& claim : claims) out.push_back(claim.letter.value().record.offset);
+        return out;
+    }
+    /// The offsets that are left, page by page; each is published.
+    std::vector<std::int64_t> rest(const std::string& owner, std::int32_t limit = 3) {
+        std::vector<std::int64_t> all;
+        for (;;) {
+            const auto claims = next(owner, limit);
+            if (claims.empty()) return all;
+            const auto page = offsets(claims);
+            all.insert(all.end(), page.begin(), page.end());
+            EXPECT_EQ(end_page(owner, claims, RetryResult::published), static_cast<std::int64_t>(claims.size()));
+        }
+    }
+    std::int64_t end_page(const std::string& owner, std::span<const RetryClaim> claims, RetryResult result) {
+        std::vector<RetryEnd> ends;
+        for (const RetryClaim& claim : claims) ends.push_back({claim.id, result, "why"});
+        return must(letters_->end_of_redrive_page(kTopic, owner, "ann", ends));
+    }
+    /// As if the owner's lease of the redrive had run out; its letters' leases have not.
+    void age_redrives() {
+        store_->execute("update " + GetParam().redrives + " set expires_at = " + store_->time_expression(-1));
+    }
+    template <typename T>
+    static void expect_not_owner(const Result<T>& answer) {
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().code, "not_owner");
+        EXPECT_EQ(answer.error().error_class, ErrorClass::permanent);
+    }
+};
+
+TEST_P(RedriveConformance, GoesThroughTheTopicOldestFirstUpToWhereItBegan) {
+    fill(1, 4);
+    fill(5, 7);
+    const auto begun = open("o");
+    ASSERT_TRUE(begun);
+    EXPECT_EQ(begun->topic, kTopic);
+    EXPECT_EQ(begun->actor, "ann");
+    EXPECT_FALSE(begun->position);
+    EXPECT_EQ(begun->up_to.id, id_of(7));
+    EXPECT_FALSE(begun->finished);
+    fill(8, 8);
+    const auto first = next("o", 3);
+    EXPECT_THAT(offsets(first), ::testing::ElementsAre(1, 2, 3));
+    EXPECT_EQ(first[0].letter.value().record.value, "v1");
+    EXPECT_EQ(first[0].letter.value().letter.retry_count, 1);
+    EXPECT_THAT(offsets(next("o", 3)), ::testing::ElementsAre(4, 5, 6)) << "the page before need not have ended";
+    EXPECT_EQ(end_page("o", first, RetryResult::published), 3);
+    EXPECT_EQ(letter(id_of(2)).status, LetterStatus::resolved);
+    EXPECT_THAT(rest("o"), ::testing::ElementsAre(7)) << "what came later is not its business";
+    const Redrive closed = must(letters_->close_redrive(kTopic, "o"));
+    EXPECT_TRUE(closed.finished);
+    EXPECT_EQ(closed.published, 4);
+    EXPECT_EQ(closed.failed + closed.in_doubt + closed.taken_over, 0);
+    EXPECT_THAT(trail(id_of(1)), ::testing::ElementsAre("retry_begun PENDING>RETRYING", "published RETRYING>RESOLVED"));
+}
+
+TEST_P(RedriveConformance, FindsLettersByTheirOriginalTopicToo) {
+    fill(1, 2);
+    NewLetter other = new_letter(3);
+    other.record.topic = "other.dlq.v1";
+    must(letters_->store(std::span(&other, 1)));
+    ASSERT_TRUE(open("o", "pay"));
+    EXPECT_THAT(offsets(next("o", 2, "pay")), ::testing::ElementsAre(1, 2));
+    EXPECT_THAT(offsets(next("o", 2, "pay")), ::testing::ElementsAre(3));
+    EXPECT_TRUE(next("o", 2, "pay").empty());
+}
+
+TEST_P(RedriveConformance, CountsHowItsLettersEnded) {
+    fill(1, 5);
+    open("o");
+    const auto claims = next("o", 10);
+    std::vector<RetryEnd> ends;
+    for (const RetryResult result : {RetryResult::published, RetryResult::failed, RetryResult::failed,
+                                     RetryResult::in_doubt, RetryResult::not_tried}) {
+        ends.push_back({claims.at(ends.size()).id, result, "why"});
+    }
+    ends.push_back({"00000000-0000-4000-8000-000000000000", RetryResult::published, ""});
+    EXPECT_EQ(must(letters_->end_of_redrive_page(kTopic, "o", "ann", ends)), 5);
+    EXPECT_EQ(must(letters_->end_of_redrive_page(kTopic, "o", "ann", ends)), 0) << "they have ended";
+    EXPECT_TRUE(letter(id_of(4)).in_doubt);
+    EXPECT_EQ(letter(id_of(5)).status, LetterStatus::pending);
+    EXPECT_EQ(letter(id_of(5)).retry_count, 0);
+    const Redrive closed = must(letters_->close_redrive(kTopic, "o"));
+    EXPECT_EQ(closed.published, 1);
+    EXPECT_EQ(closed.failed, 2);
+    EXPECT_EQ(closed.in_doubt, 1);
+}
+
+TEST_P(RedriveConformance, BeginsAnewOnceItHasEnded) {
+    fill(1, 2);
+    open("o");
+    end_page("o", next("o", 10), RetryResult::failed);
+    must(letters_->close_redrive(kTopic, "o"));
+    expect_not_owner(letters_->next_of_redrive(kTopic, request("o"), 10));
+    expect_not_owner(letters_->close_redrive(kTopic, "o"));
+    const auto again = open("p");
+    ASSERT_TRUE(again);
+    EXPECT_FALSE(again->finished);
+    EXPECT_FALSE(again->position);
+    EXPECT_EQ(again->failed, 0);
+    const auto claims = next("p", 10);
+    EXPECT_THAT(offsets(claims), ::testing::ElementsAre(1, 2));
+    EXPECT_EQ(claims[0].letter.value().letter.retry_count, 2);
+}
+
+TEST_P(RedriveConformance, IsOneOwnersAtATime) {
+    fill(1, 3);
+    open("o");
+    EXPECT_FALSE(open("p"));
+    EXPECT_TRUE(open("o")) << "its own";
+    EXPECT_TRUE(open("p", "pay")) << "another name, another redrive";
+    expect_not_owner(letters_->next_of_redrive(kTopic, request("p"), 10));
+    expect_not_owner(letters_->close_redrive(kTopic, "p"));
+    expect_not_owner(letters_->next_of_redrive("nobody's", request("o"), 10));
+    EXPECT_TRUE(must(letters_->abandoned_redrives()).empty());
+    EXPECT_EQ(next("o", 10).size(), 3U);
+}
+
+TEST_P(RedriveConformance, IsTakenOverWhereItsOwnerDied) {
+    fill(1, 8);
+    open("o");
+    const auto page = next("o", 4);
+    end_page("o", std::span(page).subspan(0, 1), RetryResult::published);
+    end_page("o", std::span(page).subspan(1, 1), RetryResult::failed);
+    EXPECT_FALSE(open("p")) << "its lease has not run out";
+    age_redrives();
+    const auto abandoned = must(letters_->abandoned_redrives());
+    ASSERT_EQ(abandoned.size(), 1U);
+    EXPECT_EQ(abandoned[0].topic, kTopic);
+
+    const auto other = store_->open_again();
+    letters_ = other->dead_letters();
+    const auto taken = open("p");
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->published, 1);
+    EXPECT_EQ(taken->failed, 1);
+    EXPECT_TRUE(must(letters_->abandoned_redrives()).empty());
+    expect_not_owner(letters_->next_of_redrive(kTopic, request("o"), 10));
+    const auto left = rest("p");
+    EXPECT_EQ(std::set<std::int64_t>(left.begin(), left.end()), (std::set<std::int64_t>{3, 4, 5, 6, 7, 8}));
+    EXPECT_EQ(left.size(), 6U) << "what had ended is not tried again";
+    EXPECT_EQ(end_page("o", page, RetryResult::failed), 0) << "the one before has none of them any more";
+    EXPECT_EQ(letter(id_of(3)).retry_count, 1) << "the same retry";
+    EXPECT_EQ(letter(id_of(3)).status, LetterStatus::resolved);
+    const Redrive closed = must(letters_->close_redrive(kTopic, "p"));
+    EXPECT_EQ(closed.published, 7);
+    EXPECT_EQ(closed.failed, 1);
+    EXPECT_EQ(closed.taken_over, 2);
+}
+
+TEST_P(RedriveConformance, WhatIsTakenOverMayBeAtItsLimit) {
+    fill(1, 1);
+    const std::string id = id_of(1);
+    for (int n = 0; n < 2; ++n) {
+        begin(id);
+        end(id, RetryResult::failed);
+    }
+    open("o");
+    ASSERT_EQ(next("o", 10).size(), 1U);
+    EXPECT_EQ(letter(id).retry_count, 3);
+    age_redrives();
+    ASSERT_TRUE(open("p"));
+    const auto claims = next("p", 10);
+    ASSERT_EQ(claims.size(), 1U);
+    EXPECT_TRUE(claims[0].letter.value().letter.in_doubt) << "it may have been published";
+    EXPECT_EQ(claims[0].letter.value().letter.retry_count, 3);
+    EXPECT_EQ(end_page("p", claims, RetryResult::published), 1);
+    EXPECT_EQ(letter(id).status, LetterStatus::resolved);
+}
+
+TEST_P(RedriveConformance, LeavesOutWhatCannotBeRetried) {
+    fill(1, 5);
+    begin(id_of(1));
+    end(id_of(1), RetryResult::published);
+    must(letters_->mark_dead(id_of(2), "ann"));
+    for (int n = 0; n < 3; ++n) {
+        begin(id_of(3));
+        end(id_of(3), RetryResult::in_doubt);
+    }
+    begin(id_of(4), "somebody");
+    std::vector<NewLetter> odd(6, new_letter(0));
+    for (std::size_t n = 0; n < odd.size(); ++n) {
+        odd[n].record.offset = static_cast<std::int64_t>(10 + n);
+        if (n % 2 == 0) odd[n].truncated = true;
+        if (n % 2 == 1) odd[n].provenance.original_topic = "x.dlq.v1";
+    }
+    must(letters_->store(odd));
+    fill(20, 20);
+    open("o");
+    EXPECT_THAT(rest("o", 2), ::testing::ElementsAre(5, 20)) << "pages of nothing do not end it";
+    EXPECT_EQ(letter(id_of(10)).retry_count, 0);
+    EXPECT_EQ(letter(id_of(4)).retry_count, 1);
+}
+
+TEST_P(RedriveConformance, OfNothingEndsAtOnce) {
+    const auto begun = open("o", "empty");
+    ASSERT_TRUE(begun);
+    EXPECT_TRUE(next("o", 10, "empty").empty());
+    EXPECT_TRUE(must(letters_->close_redrive("empty", "o")).finished);
+}
+
+TEST_P(RedriveConformance, OfALaneGivesItsRowsBack) {
+    for (int n = 1; n <= 3; ++n) {
+        add("a" + std::to_string(n));
+        ASSERT_EQ(settle_foreign(*outbox_, n, SettleKind::dead), EventSettled::applied);
+    }
+    store_->execute("delete from outbox where id = 3");
+    open("o", "events");
+    std::vector<std::string> ids;
+    for (const RetryClaim& claim : next("o", 10, "events")) ids.push_back(claim.id);
+    ASSERT_EQ(ids.size(), 3U);
+    const auto problems = must(letters_->return_to_lane("o", "ann", ids));
+    EXPECT_EQ(std::ranges::count(problems, ""), 2);
+    EXPECT_EQ(EventsConformance::ids(read()).size(), 2U);
+    const Redrive closed = must(letters_->close_redrive("events", "o"));
+    EXPECT_EQ(closed.published, 2);
+    EXPECT_EQ(closed.failed, 1);
+}
+
+}  // namespace deliverd::store::conformance
