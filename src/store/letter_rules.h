@@ -23,7 +23,7 @@ namespace deliverd::store {
 [[nodiscard]] std::string letter_id(std::string_view text);
 
 /// Why the letter can never be retried, for people; empty when it can.
-[[nodiscard]] std::string retry_refusal(const LetterDetail& letter);
+[[nodiscard]] std::string retry_refusal(const LetterDetail& detail);
 
 /// Whether a retry may begin. `under_way`: one has begun whose lease has not run out.
 [[nodiscard]] RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way);
