@@ -6,10 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "store/postgres/cells.h"
+
 namespace deliverd::store::postgres {
 namespace {
 
 // Type oids from pg_type.dat; they never change.
+constexpr std::int32_t kByteaOid = 17;
 constexpr std::int32_t kInt8Oid = 20;
 constexpr std::int32_t kInt4Oid = 23;
 constexpr std::int32_t kTextOid = 25;
@@ -32,6 +35,21 @@ void put_array_header(std::string& out, std::int32_t element_oid, std::size_t co
     put32(out, element_oid);
     put32(out, static_cast<std::int32_t>(count));
     put32(out, 1);
+}
+
+/// Text or bytes, which look alike.
+template <typename Text>
+std::string string_array(std::int32_t element_oid, std::span<const std::optional<Text>> values) {
+    std::size_t size = 20 + values.size() * 4;
+    for (const auto& value : values) size += value ? value->size() : 0;
+    std::string bytes;
+    bytes.reserve(size);
+    put_array_header(bytes, element_oid, values.size(), true);
+    for (const auto& value : values) {
+        put32(bytes, value ? static_cast<std::int32_t>(value->size()) : -1);
+        if (value) bytes += *value;
+    }
+    return bytes;
 }
 
 }  // namespace
@@ -101,18 +119,42 @@ Params& Params::float64_array(std::span<const double> values) {
     return add(std::move(bytes));
 }
 
-Params& Params::text_array(std::span<const std::optional<std::string>> values) {
+Params& Params::int32_array(std::span<const std::optional<std::int32_t>> values) {
     std::string bytes;
-    put_array_header(bytes, kTextOid, values.size(), true);
+    bytes.reserve(20 + values.size() * 8);
+    put_array_header(bytes, kInt4Oid, values.size(), true);
     for (const auto& value : values) {
-        if (!value) {
-            put32(bytes, -1);
-        } else {
-            put32(bytes, static_cast<std::int32_t>(value->size()));
-            bytes += *value;
-        }
+        put32(bytes, value ? 4 : -1);
+        if (value) put32(bytes, *value);
     }
     return add(std::move(bytes));
+}
+
+Params& Params::int64_array(std::span<const std::optional<std::int64_t>> values) {
+    std::string bytes;
+    bytes.reserve(20 + values.size() * 12);
+    put_array_header(bytes, kInt8Oid, values.size(), true);
+    for (const auto& value : values) {
+        put32(bytes, value ? 8 : -1);
+        if (value) put64(bytes, static_cast<std::uint64_t>(*value));
+    }
+    return add(std::move(bytes));
+}
+
+Params& Params::text_array(std::span<const std::optional<std::string>> values) {
+    return add(string_array(kTextOid, values));
+}
+
+Params& Params::text_array(std::span<const std::optional<std::string_view>> values) {
+    return add(string_array(kTextOid, values));
+}
+
+Params& Params::bytes_array(std::span<const std::optional<std::string_view>> values) {
+    return add(string_array(kByteaOid, values));
+}
+
+Params& Params::time(WallTime value) {
+    return int64(value.time_since_epoch().count() + kEarliestMicros);
 }
 
 std::vector<const char*> Params::pointers() const {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace deliverd::store::postgres {
 
 /// Values are copied in. The statement casts each parameter to the type it was added as.
@@ -23,6 +25,12 @@ public:
     Params& int64_array(std::span<const std::int64_t> values);
     Params& float64_array(std::span<const double> values);
     Params& text_array(std::span<const std::optional<std::string>> values);
+    Params& text_array(std::span<const std::optional<std::string_view>> values);
+    Params& bytes_array(std::span<const std::optional<std::string_view>> values);
+    Params& int32_array(std::span<const std::optional<std::int32_t>> values);
+    Params& int64_array(std::span<const std::optional<std::int64_t>> values);
+    /// A timestamptz.
+    Params& time(WallTime value);
 
     [[nodiscard]] int count() const { return static_cast<int>(values_.size()); }
     /// As libpq wants them; valid until the next change.
