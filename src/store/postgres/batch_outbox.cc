@@ -23,6 +23,14 @@ std::vector<std::int64_t> sorted(std::span<const std::int64_t> ids) {
     return out;
 }
 
+std::vector<std::int64_t> given_up(std::span<const Settlement> settlements) {
+    std::vector<std::int64_t> ids;
+    for (const Settlement& settlement : settlements) {
+        if (settlement.kind == SettleKind::dead) ids.push_back(settlement.id);
+    }
+    return sorted(ids);
+}
+
 }  // namespace
 
 Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect) {
@@ -85,13 +93,18 @@ Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id
     auto connection = pool_.borrow();
     if (!connection) return Failure(std::move(connection.error()));
     const Params params = settle_params(worker_id, settlements, order);
-    const Step step{&statements().settle, &params, Format::binary, "store.during_settle"};
-    auto result = (*connection)->run(step, Effect::write, (*connection)->statement_deadline());
-    if (!result) return Failure(std::move(result.error()));
+    std::vector<Step> steps{Step{&statements().settle, &params, Format::binary, "store.during_settle"}};
+    const std::vector<std::int64_t> dead = given_up(settlements);
+    Params letters;
+    letters.text(lane_).text(worker_id).int64_array(dead);
+    if (!dead.empty()) steps.push_back(Step{&statements().letters, &letters});
+    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
+    if (!results) return Failure(std::move(results.error()));
 
     std::unordered_set<std::int64_t> applied;
-    const int count = PQntuples(result->get());
-    for (int row = 0; row < count; ++row) applied.insert(int64_at(result->get(), row, 0));
+    const PGresult* settled = results->front().get();
+    const int count = PQntuples(settled);
+    for (int row = 0; row < count; ++row) applied.insert(int64_at(settled, row, 0));
     std::vector<SettleAnswer> answers;
     answers.reserve(settlements.size());
     for (const Settlement& settlement : settlements) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/outbox.h"
@@ -15,6 +17,7 @@ namespace deliverd::store::postgres {
 /// The statements of an outbox whose parameters and answers are the same for all.
 struct BatchStatements {
     Statement settle;      // what settle_params() makes; answers the ids of those that applied
+    Statement letters;     // lane, worker, ids: of those that are dead since this transaction
     Statement row_states;  // ids; answers id, status, count, worker, error of those that are there
     Statement renew;       // worker, ids; answers id, renewed (else lost)
     Statement release;     // worker, ids; answers the ids
@@ -44,8 +47,8 @@ public:
     Result<void> ping(Duration deadline) final { return ping_server(pool_, deadline); }
 
 protected:
-    /// `pool` outlives the outbox.
-    explicit BatchOutbox(Pool& pool) : pool_(pool) {}
+    /// `pool` outlives the outbox. Dead letters are of `lane`.
+    BatchOutbox(Pool& pool, std::string lane) : pool_(pool), lane_(std::move(lane)) {}
 
     Pool& pool() { return pool_; }
 
@@ -70,6 +73,7 @@ private:
     Result<void> describe_rest(Connection& connection, std::vector<SettleAnswer>& answers);
 
     Pool& pool_;
+    const std::string lane_;
 };
 
 /// Adds the position of a claim, if it has one: due time and id. Failure: `bad_argument`.

@@ -19,6 +19,10 @@ bool failed(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::retry || settlement.settlement.kind == SettleKind::dead;
 }
 
+bool given_up(const EventSettlement& settlement) {
+    return settlement.settlement.kind == SettleKind::dead;
+}
+
 /// One settlement of the batch, with its id as the database takes it.
 struct Entry {
     std::int64_t number = 0;  // 0 where ids are uuids
@@ -84,6 +88,23 @@ public:
         if (of_failed) add_reasons(out);
         out.int32(static_cast<std::int32_t>(leases.size()));
         return out;
+    }
+
+    /// Lane, owner, and the ids of those that are given up.
+    [[nodiscard]] Params letter_params(std::string_view lane, std::string_view owner) const {
+        std::vector<std::int64_t> numbers;
+        std::vector<std::optional<std::string>> uuids;
+        for (const Entry& entry : entries_) {
+            if (!given_up(settlements_[entry.index])) continue;
+            if (ids_ == IdKind::number) {
+                numbers.push_back(entry.number);
+            } else {
+                uuids.emplace_back(entry.uuid);
+            }
+        }
+        Params out;
+        out.text(lane).text(owner);
+        return ids_ == IdKind::number ? out.int64_array(numbers) : out.text_array(uuids);
     }
 
 private:
@@ -200,6 +221,8 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     const bool some_sent = !std::ranges::all_of(settlements, failed);
     const Params sent_params = some_sent ? batch->params(lane, owner, false) : Params();
     const Params failed_params = some_failed ? batch->params(lane, owner, true) : Params();
+    const bool some_dead = std::ranges::any_of(settlements, given_up);
+    const Params letter_params = some_dead ? batch->letter_params(lane, owner) : Params();
     // Both know all leases of the batch: they are locked in one order whichever comes first.
     const auto run = [&](const SettleStatements& with, bool briefly) {
         std::vector<Step> steps;
@@ -207,6 +230,10 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
         if (some_sent) steps.push_back(Step{&with.sent, &sent_params});
         if (some_failed) steps.push_back(Step{&with.failed, &failed_params});
         steps.back().point = "store.during_settle";
+        if (some_dead) {
+            steps.push_back(Step{&sql.keep_table, &sql.table_params});
+            steps.push_back(Step{&sql.letters, &letter_params});
+        }
         return connection.run(steps, Effect::write, connection.statement_deadline());
     };
     const bool met_lock = std::ranges::any_of(settlements, &EventSettlement::met_lock);
@@ -216,8 +243,9 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     }
     if (!results) return Failure(std::move(results.error()));
 
-    const Settled of_sent((*results)[results->size() - (some_sent && some_failed ? 2 : 1)].get(), sql.ids);
-    const Settled of_failed(results->back().get(), sql.ids);
+    const std::size_t end = results->size() - (some_dead ? 2 : 0);
+    const Settled of_sent((*results)[end - (some_sent && some_failed ? 2 : 1)].get(), sql.ids);
+    const Settled of_failed((*results)[end - 1].get(), sql.ids);
     // What is not among the entries is a second settlement of its row.
     std::vector<EventSettled> answers(settlements.size(), EventSettled::conflict);
     for (const Entry& entry : batch->entries()) {

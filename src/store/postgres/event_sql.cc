@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "store/postgres/lane_letters.h"
 #include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -377,6 +378,11 @@ EventStatements::EventStatements(const EventTable& table, const TablePlace& plac
     settle = settling(false);
     settle_past_locks = settling(true);
     if (ids == IdKind::number) end = event_statement("end", end_sql(on));
+    letters = event_statement("letters", event_letters_sql(table, place, shape));
+    keep_table = event_statement("keep_table", keep_event_table_sql());
+    table_params.text(table.lane).text(place.schema).text(place.table).text(table.columns.id);
+    table_params.text(table.columns.published).text(table.columns.retry_count).text(table.columns.next_attempt_at);
+    table_params.text(table.columns.dead_at).text(on.id_type());
     lag = event_statement("lag", lag_sql(on, table.columns));
     counts = event_statement("counts", counts_sql(on));
 }

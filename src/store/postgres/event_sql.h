@@ -56,9 +56,12 @@ struct EventStatements {
     ReadStatements of_some;
     SettleStatements settle;
     SettleStatements settle_past_locks;
-    Statement end;     // above; answers the highest id above it or null. Only where ids are numbers
-    Statement lag;     // the id to look from, where ids are numbers; answers seconds, id [, lane]
-    Statement counts;  // [lane]; answers pending, sent, dead
+    Statement end;         // above; answers the highest id above it or null. Only where ids are numbers
+    Statement letters;     // lane, owner, ids: of those that are dead since this transaction
+    Statement keep_table;  // see keep_event_table_sql()
+    Params table_params;   // of it
+    Statement lag;         // the id to look from, where ids are numbers; answers seconds, id [, lane]
+    Statement counts;      // [lane]; answers pending, sent, dead
 };
 
 /// Statements are told apart by their names: one for each text, however many tables and lanes there are.

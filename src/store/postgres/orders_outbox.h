@@ -9,9 +9,9 @@ namespace deliverd::store::postgres {
 
 class PostgresOrdersOutbox final : public BatchOutbox {
 public:
-    /// `pool` outlives the outbox.
-    PostgresOrdersOutbox(Pool& pool, std::string_view schema, const OrdersOptions& options)
-        : BatchOutbox(pool), sql_(schema), options_(options) {}
+    /// `pool` outlives the outbox. Dead letters are of `lane`.
+    PostgresOrdersOutbox(Pool& pool, std::string_view schema, const OrdersOptions& options, std::string lane)
+        : BatchOutbox(pool, std::move(lane)), sql_(schema), options_(options) {}
 
     Result<ClaimBatch> claim(const ClaimRequest& request) override;
     Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override;

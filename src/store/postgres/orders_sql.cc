@@ -1,5 +1,6 @@
 #include "store/postgres/orders_sql.h"
 
+#include "store/postgres/lane_letters.h"
 #include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -273,6 +274,7 @@ OrdersOutboxStatements::OrdersOutboxStatements(std::string_view schema) {
     claim_after = tables.statement("claim_after", replaced(claim_sql, "@after", kAfter));
     rescue = tables.statement("rescue", audited(kRescue, {"outbox_stuck", "sending", "queued"}));
     settle = tables.statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
+    letters = tables.statement("letters", order_letters_sql("@orders"));
     row_states = tables.statement("row_states", kRowStates);
     renew = tables.statement("renew", on_held(kRenew, kIds, ""));
     release = tables.statement("release", on_held(release_sql, kIds, ""));

@@ -8,8 +8,9 @@ namespace deliverd::store::postgres {
 
 class PostgresOutbox final : public BatchOutbox {
 public:
-    /// `pool` outlives the outbox.
-    PostgresOutbox(Pool& pool, std::string_view schema) : BatchOutbox(pool), sql_(schema) {}
+    /// `pool` outlives the outbox. Dead letters are of `lane`.
+    PostgresOutbox(Pool& pool, std::string_view schema, std::string lane)
+        : BatchOutbox(pool, std::move(lane)), sql_(schema) {}
 
     Result<ClaimBatch> claim(const ClaimRequest& request) override;
 

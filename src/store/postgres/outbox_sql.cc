@@ -1,5 +1,6 @@
 #include "store/postgres/outbox_sql.h"
 
+#include "store/postgres/lane_letters.h"
 #include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -142,6 +143,7 @@ OutboxStatements::OutboxStatements(std::string_view schema) {
     claim = statement("claim", replaced(std::string(kClaim), "@after", ""));
     claim_after = statement("claim_after", replaced(std::string(kClaim), "@after", kAfter));
     settle = statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
+    letters = statement("letters", memory_letters_sql("@memory"));
     row_states = statement("row_states", std::string(kRowStates));
     renew = statement("renew", on_held(kRenew, kIds, ""));
     release = statement("release", on_held(kRelease, kIds, ""));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "store/event_row.h"
+#include "store/postgres/dead_letters.h"
 #include "store/postgres/event_outbox.h"
 #include "store/postgres/event_session.h"
 #include "store/postgres/lease_session.h"
@@ -46,15 +47,17 @@ public:
         return postgres::migrate(**connection, options_.schema, dry_run);
     }
 
-    std::unique_ptr<Outbox> memory_outbox(std::string /*lane*/) override {
-        return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema);
+    std::unique_ptr<Outbox> memory_outbox(std::string lane) override {
+        return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema, std::move(lane));
     }
 
-    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string /*lane*/) override {
-        return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options);
+    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) override {
+        return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options, std::move(lane));
     }
 
-    std::unique_ptr<DeadLetters> dead_letters() override { return nullptr; }
+    std::unique_ptr<DeadLetters> dead_letters() override {
+        return std::make_unique<postgres::PostgresDeadLetters>(pool_, options_.schema);
+    }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);
@@ -87,7 +90,7 @@ public:
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
                                          std::int64_t last_id) override {
-        return postgres::PostgresOutbox(pool_, options_.schema).remove(target_space, first_id, last_id);
+        return postgres::PostgresOutbox(pool_, options_.schema, "").remove(target_space, first_id, last_id);
     }
 
     Result<std::vector<Finding>> inspect() override {

@@ -1,0 +1,86 @@
+#include <utility>
+
+#include "base/text.h"
+#include "store/letter_rules.h"
+#include "store/postgres/batch_outbox.h"
+#include "store/postgres/cells.h"
+#include "store/postgres/dead_letters.h"
+#include "store/postgres/letter_rows.h"
+#include "store/upkeep_arguments.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+/// What next_of_redrive answers behind the columns of a letter: whether the redrive is the owner's, and how many
+/// letters were looked at. One line without a letter where none was begun.
+constexpr int kHeldColumn = kLetterDetailColumns;
+constexpr int kLookedColumn = kHeldColumn + 1;
+
+Failure not_owner(std::string_view topic) {
+    return permanent("not_owner", "the redrive of " + one_line(topic) + " is somebody else's by now, or has ended");
+}
+
+}  // namespace
+
+Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_view topic, std::string_view owner,
+                                                                 std::string_view actor, Duration lease) {
+    if (auto ok = check_upkeep_name("topic", topic); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_retry_request({std::string(owner), std::string(actor), lease}); !ok) {
+        return Failure(std::move(ok.error()));
+    }
+    Params params;
+    params.text(topic).text(owner).text(actor).float64(to_seconds(lease));
+    auto result = run_once(pool_, sql_.open_redrive, params, Effect::write);
+    if (!result) return Failure(std::move(result.error()));
+    if (PQntuples(result->get()) == 0) return std::nullopt;
+    return redrive_at(result->get(), 0);
+}
+
+Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string_view topic,
+                                                                     const RetryRequest& request, std::int32_t limit) {
+    if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    Params params;
+    params.text(topic).text(request.owner).int32(limit).float64(to_seconds(request.lease)).text(request.actor);
+    std::vector<RetryClaim> claims;
+    // Each turn moves the position, also where all that it looked at was somebody's just then.
+    for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
+        auto result = run_once(pool_, sql_.next_of_redrive, params, Effect::write);
+        if (!result) return Failure(std::move(result.error()));
+        const PGresult* rows = result->get();
+        if (int64_at(rows, 0, kHeldColumn) == 0) return not_owner(topic);
+        looked = int64_at(rows, 0, kLookedColumn);
+        for (int row = 0; row < PQntuples(rows); ++row) {
+            if (null_at(rows, row, kLetterId)) continue;
+            LetterDetail detail = detail_at(rows, row);
+            std::string id = detail.letter.id;
+            claims.push_back({std::move(id), RetryVerdict::begun, {}, std::move(detail)});
+        }
+    }
+    return claims;
+}
+
+Result<std::int64_t> PostgresDeadLetters::end_of_redrive_page(std::string_view /*topic*/, std::string_view owner,
+                                                              std::string_view actor, std::span<const RetryEnd> ends) {
+    // An owner has one redrive: what it began counts there.
+    return end_retry(owner, actor, ends);
+}
+
+Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::string_view owner) {
+    Params params;
+    params.text(topic).text(owner);
+    auto result = run_once(pool_, sql_.close_redrive, params, Effect::write);
+    if (!result) return Failure(std::move(result.error()));
+    if (PQntuples(result->get()) == 0) return not_owner(topic);
+    return redrive_at(result->get(), 0);
+}
+
+Result<std::vector<Redrive>> PostgresDeadLetters::abandoned_redrives() {
+    auto result = run_once(pool_, sql_.abandoned_redrives, Params(), Effect::read);
+    if (!result) return Failure(std::move(result.error()));
+    std::vector<Redrive> redrives;
+    for (int row = 0; row < PQntuples(result->get()); ++row) redrives.push_back(redrive_at(result->get(), row));
+    return redrives;
+}
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,391 @@
+#include "store/postgres/dead_letters_sql.h"
+
+#include <utility>
+#include <vector>
+
+#include "store/postgres/sql_text.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+using std::string;
+
+/// Arrays: ids, topics, partitions, offsets, timestamps, their types, keys, values, headers, payloads, truncated,
+/// original topics, partitions, offsets, error messages, classes, stack traces, producers. No audit line: the row
+/// itself says when it came.
+constexpr std::string_view kStore = R"(
+insert into dlq.dlq_messages (id, source_topic, source_partition, source_offset, record_timestamp_ms,
+    record_timestamp_type, record_key, record_value, record_headers, payload, truncated, original_topic,
+    original_partition, original_offset, error_message, error_class, stack_trace, producer)
+select i.id::uuid, i.topic, i.partition, i."offset", i.timestamp_ms, i.timestamp_type, i.key, i.value, i.headers::jsonb,
+    @payload, i.truncated = 1, i.original_topic, i.original_partition, i.original_offset, i.error_message,
+    i.error_class, i.stack_trace, i.producer
+from unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[],
+            $9::text[], $10::text[], $11::int[], $12::text[], $13::int[], $14::bigint[], $15::text[], $16::text[],
+            $17::text[], $18::text[])
+    as i (id, topic, partition, "offset", timestamp_ms, timestamp_type, key, value, headers, payload, truncated,
+          original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer)
+on conflict (source_topic, source_partition, source_offset, record_timestamp_ms) where source_topic is not null
+do nothing)";
+
+/// An array of one id: only a look-up answers that, whatever the planner thinks of the table.
+constexpr std::string_view kFind = R"(
+select @detail
+from unnest($1::text[]::uuid[]) as i (id)
+cross join lateral (select d.* from dlq.dlq_messages d where d.id = any (array[i.id])) m)";
+
+constexpr std::string_view kAudit = R"(
+select a.at, a.action, a.actor, a.status_from, a.status_to, a.detail
+from dlq.dlq_audit a
+where a.message_id = $1::uuid
+order by a.id
+limit $2::int)";
+
+/// The newest of a topic by index; of what did not come from one, by its source, or by its topic where only the seed's
+/// columns were given.
+constexpr std::string_view kTopics = R"(
+select k.topic, k.source, k.pending, k.retrying, k.resolved, k.dead,
+    coalesce(
+        (select m.created_at from dlq.dlq_messages m where m.source_topic = k.topic and m.source = k.source
+         order by m.created_at desc, m.id desc limit 1),
+        (select m.created_at from dlq.dlq_messages m
+         where m.source = k.source and m.source <> 'kafka' and m.original_topic = k.topic
+         order by m.created_at desc, m.id desc limit 1),
+        (select m.created_at from dlq.dlq_messages m
+         where m.original_topic = k.topic and m.source_topic is distinct from m.original_topic
+             and m.source_topic is null and m.source = k.source
+         order by m.created_at desc, m.id desc limit 1),
+        '-infinity')
+from (
+    select c.topic, c.source, coalesce(sum(c.letters) filter (where c.status = 'PENDING'), 0)::bigint as pending,
+        coalesce(sum(c.letters) filter (where c.status = 'RETRYING'), 0)::bigint as retrying,
+        coalesce(sum(c.letters) filter (where c.status = 'RESOLVED'), 0)::bigint as resolved,
+        coalesce(sum(c.letters) filter (where c.status = 'DEAD'), 0)::bigint as dead
+    from dlq.dlq_counts c
+    group by c.topic, c.source
+    having sum(c.letters) > 0
+) k
+order by k.topic collate "C", k.source collate "C")";
+
+/// The same as retry_refusal() and retry_verdict() in store/letter_rules.h.
+constexpr std::string_view kWanted = R"(m.status in ('PENDING', 'RETRYING')
+    and case when m.lane is null then not m.truncated and right(m.original_topic, 7) <> '.dlq.v1'
+             else m.outbox <> 'orders' end)";
+constexpr std::string_view kFree = "(m.retry_owner is null or m.retry_expires_at < now())";
+
+/// The conditions stand in the update itself: there they are looked at again in the version that the lock gave.
+constexpr std::string_view kBegin = R"(
+with held as materialized (
+    select i.id, m.status, m.live
+    from unnest($1::text[]::uuid[]) as i (id)
+    cross join lateral (
+        select m.status, not @free as live
+        from dlq.dlq_messages m
+        where m.id = any (array[i.id])
+        for no key update of m) m
+), begun as (
+    update dlq.dlq_messages m
+    set status = 'RETRYING', retry_count = m.retry_count + 1, last_retry_at = now(), updated_at = now(),
+        in_doubt = m.in_doubt or m.retry_owner is not null, retry_owner = $2::text,
+        retry_expires_at = now() + $3::float8 * interval '1 second'
+    from held h
+    where m.id = any (array[h.id]) and @wanted and @free and m.retry_count < m.max_retries
+    returning m.id, h.status
+), trail as (
+    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
+    select b.id, 'retry_begun', $4::text, b.status, 'RETRYING' from begun b
+)
+select b.id::text, true, false from begun b
+union all
+select h.id::text, false, h.live from held h)";
+
+/// The same as retry_effect() in store/letter_rules.h. 0 published, 1 failed, 2 in doubt, 3 not tried, 4 returned. What
+/// a redrive began counts for it.
+constexpr std::string_view kEnd = R"(
+with ended as (
+    update dlq.dlq_messages m
+    set status = case when i.result in (0, 4) then 'RESOLVED'
+                      when i.result = 1 and m.retry_count >= m.max_retries then 'DEAD'
+                      when i.result = 3 and m.retry_count <= 1 then 'PENDING'
+                      else 'RETRYING' end,
+        retry_count = case i.result when 3 then greatest(m.retry_count - 1, 0) else m.retry_count end,
+        last_retry_at = case when i.result = 3 and m.retry_count <= 1 then null else m.last_retry_at end,
+        last_retry_error = case when i.result in (0, 4) then null
+                                when i.result = 3 then m.last_retry_error
+                                else i.detail end,
+        in_doubt = case when i.result in (0, 4) then false else m.in_doubt or i.result = 2 end,
+        retry_owner = null, retry_expires_at = null, updated_at = now()
+    from unnest($3::text[]::uuid[], $4::int[], $5::text[]) as i (id, result, detail)
+    where m.id = any (array[i.id]) and m.retry_owner = $1::text
+    returning m.id, m.status, i.result, i.detail
+), trail as (
+    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
+    select e.id,
+           case e.result when 0 then 'published' when 2 then 'retry_in_doubt' when 4 then 'returned'
+                         else 'retry_failed' end,
+           $2::text, 'RETRYING', e.status, nullif(e.detail, '')
+    from ended e
+), counted as (
+    update deliverd.redrives r
+    set published = r.published + (select count(*) from ended where result in (0, 4)),
+        failed = r.failed + (select count(*) from ended where result = 1),
+        in_doubt = r.in_doubt + (select count(*) from ended where result = 2), updated_at = now()
+    where r.owner = $1::text and not r.finished
+)
+select count(*) from ended)";
+
+constexpr std::string_view kLock = R"(
+select @letter from dlq.dlq_messages m where m.id = $1::uuid for no key update)";
+
+constexpr std::string_view kMarkDead = R"(
+with dead as (
+    update dlq.dlq_messages m
+    set status = 'DEAD', retry_owner = null, retry_expires_at = null, updated_at = now()
+    from (select o.id, o.status from dlq.dlq_messages o where o.id = $1::uuid) before
+    where m.id = before.id and m.status in ('PENDING', 'RETRYING') and @free
+    returning m.id, before.status
+)
+insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
+select d.id, 'dead', $2::text, d.status, 'DEAD' from dead d)";
+
+constexpr std::string_view kRemove = R"(
+with gone as (
+    delete from dlq.dlq_messages m where m.id = $1::uuid returning m.id, m.status
+), trail as (
+    insert into dlq.dlq_audit (message_id, action, actor, status_from)
+    select g.id, 'deleted', $2::text, g.status from gone g
+)
+select count(*) from gone)";
+
+/// A letter is not younger than its last change, so that the index by age finds what may be old enough.
+constexpr std::string_view kPurge = R"(
+with old as materialized (
+    select m.id, m.created_at
+    from dlq.dlq_messages m
+    where m.created_at < now() - $2::float8 * interval '1 second' and m.created_at >= $4::timestamptz
+        and m.status = $1::text and m.updated_at < now() - $2::float8 * interval '1 second' and @free
+        and coalesce((select sum(c.letters) > 0 from dlq.dlq_counts c where c.status = $1::text), false)
+    order by m.created_at, m.id
+    limit $3::int
+    for update skip locked
+), gone as (
+    delete from dlq.dlq_messages m using old where m.id = any (array[old.id]) returning 1
+)
+select (select count(*) from gone), (select max(o.created_at) from old o))";
+
+constexpr std::string_view kOwned = R"(
+select m.id::text, m.lane, m.outbox, m.outbox_row_id, t.table_schema, t.table_name, t.id_column, t.id_type,
+    t.published_column, t.retry_count_column, t.next_attempt_at_column, t.dead_at_column
+from unnest($2::text[]::uuid[]) as i (id)
+cross join lateral (
+    select m.id, m.lane, m.outbox, m.outbox_row_id
+    from dlq.dlq_messages m
+    where m.id = any (array[i.id]) and m.retry_owner = $1::text
+    for no key update of m) m
+left join deliverd.event_tables t on t.lane = m.lane)";
+
+constexpr std::string_view kReturnMemory = R"(
+update @memory o
+set status = 'pending', retry_count = 0, next_attempt_at = now(), locked_at = null, locked_by = null, updated_at = now()
+where o.outbox_id = any ($1::text[]::bigint[]) and o.status = 'dead'
+returning o.outbox_id::text)";
+
+constexpr std::string_view kReturnLines = R"(
+update deliverd.event_failures f
+set dead_at = null, retry_count = 1, next_attempt_at = null
+where f.lane = $1::text and f.row_id = any ($2::text[]) and f.dead_at is not null
+returning f.row_id)";
+
+/// A uuid does not fit into outbox_id: it stands in the column for keys.
+constexpr std::string_view kNoteReturned = R"(
+insert into @audit (outbox, outbox_id, idempotency_key, reason, status_from, status_to, actor)
+select $1::text, case when i.id ~ '^-?[0-9]+$' then i.id::bigint else 0 end,
+    case when i.id ~ '^-?[0-9]+$' then null else i.id end, 'dead_letter_returned', 'dead', 'pending', $3::text
+from unnest($2::text[]) as i (id))";
+
+constexpr std::string_view kRedrive = R"(r.topic, r.actor, r.position_created_at, r.position_id::text,
+    r.up_to_created_at, r.up_to_id::text, r.published, r.failed, r.in_doubt, r.taken_over, r.finished)";
+
+constexpr std::string_view kNobody = "'00000000-0000-0000-0000-000000000000'::uuid";
+
+/// What the process that died had begun is before the position: it is kept, to be gone on with.
+constexpr std::string_view kOpenRedrive = R"(
+insert into deliverd.redrives as r (topic, actor, owner, expires_at, up_to_created_at, up_to_id)
+select $1::text, $3::text, $2::text, now() + $4::float8 * interval '1 second',
+    coalesce(newest.created_at, '-infinity'), coalesce(newest.id, @nobody)
+from (values (1)) as one
+left join lateral (
+    select p.id, p.created_at
+    from (select m.id, m.created_at from dlq.dlq_messages m where @from_topic
+          union all
+          select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic) p
+    order by p.created_at desc, p.id desc
+    limit 1) newest on true
+on conflict (topic) do update
+set actor = case when r.finished then excluded.actor else r.actor end,
+    owner = excluded.owner, expires_at = excluded.expires_at,
+    position_created_at = case when r.finished then null else r.position_created_at end,
+    position_id = case when r.finished then null else r.position_id end,
+    up_to_created_at = case when r.finished then excluded.up_to_created_at else r.up_to_created_at end,
+    up_to_id = case when r.finished then excluded.up_to_id else r.up_to_id end,
+    left_over = case when r.finished then '{}' when r.owner = excluded.owner then r.left_over
+                     else r.left_over || array(
+                         select m.id from dlq.dlq_messages m
+                         where @from_topic and m.retry_owner = r.owner
+                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)
+                         union all
+                         select m.id from dlq.dlq_messages m
+                         where @once_of_topic and m.retry_owner = r.owner
+                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)) end,
+    published = case when r.finished then 0 else r.published end,
+    failed = case when r.finished then 0 else r.failed end,
+    in_doubt = case when r.finished then 0 else r.in_doubt end,
+    taken_over = case when r.finished then 0 else r.taken_over end,
+    started_at = case when r.finished then now() else r.started_at end,
+    finished = false, updated_at = now()
+where r.finished or r.expires_at < now() or r.owner = excluded.owner
+returning @redrive)";
+
+/// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
+/// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
+constexpr std::string_view kNextOfRedrive = R"(
+with mine as materialized (
+    select coalesce(r.position_created_at, '-infinity') as at, coalesce(r.position_id, @nobody) as id,
+        r.up_to_created_at, r.up_to_id, r.left_over[1:$3::int] as again
+    from deliverd.redrives r
+    where r.topic = $1::text and r.owner = $2::text and not r.finished
+    for no key update
+), next as materialized (
+    select p.id, p.created_at
+    from (select m.id, m.created_at from dlq.dlq_messages m where @from_topic and @window and @mine
+          union all
+          select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic and @window and @mine) p
+    order by p.created_at, p.id
+    limit (select $3::int - cardinality(again) from mine)
+), held as materialized (
+    select i.id, m.status, m.taken_over
+    from (select unnest(again) as id from mine union all select n.id from next n) i
+    cross join lateral (
+        select m.status, m.retry_owner is not null as taken_over
+        from dlq.dlq_messages m
+        where m.id = any (array[i.id]) and @mine
+        for no key update of m skip locked) m
+), begun as (
+    update dlq.dlq_messages m
+    set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
+        last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
+        retry_expires_at = now() + $4::float8 * interval '1 second'
+    from held h
+    where m.id = any (array[h.id])
+    returning m.*, h.status as status_before, h.taken_over
+), trail as (
+    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
+    select b.id, 'retry_begun', $5::text, b.status_before, 'RETRYING',
+           case when b.taken_over then 'an earlier retry did not end: it may have been published' end
+    from begun b
+), reached as (
+    select r.created_at, r.id
+    from ((select n.created_at, n.id from next n order by n.created_at desc, n.id desc limit 1)
+          union all
+          (select m.up_to_created_at, m.up_to_id from mine m
+           where (select count(*) from next) < $3::int - cardinality(m.again))) r
+    order by r.created_at desc, r.id desc
+    limit 1
+), moved as (
+    update deliverd.redrives r
+    set position_created_at = coalesce((select created_at from reached), r.position_created_at),
+        position_id = coalesce((select id from reached), r.position_id),
+        left_over = r.left_over[$3::int + 1:],
+        taken_over = r.taken_over + (select count(*) from begun where taken_over),
+        expires_at = greatest(r.expires_at, now() + $4::float8 * interval '1 second'), updated_at = now()
+    from mine
+    where r.topic = $1::text
+)
+select @detail, w.held, w.looked
+from (select (select count(*) from mine) as held,
+             (select count(*) from next) + coalesce((select cardinality(again) from mine), 0) as looked) w
+left join begun m on true
+order by m.created_at, m.id)";
+
+constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from mine), (select id from mine))
+    and (m.created_at, m.id) <= ((select up_to_created_at from mine), (select up_to_id from mine)))";
+constexpr std::string_view kMine = R"(@wanted
+    and case when m.retry_owner is null then m.retry_count < m.max_retries else m.retry_expires_at < now() end)";
+
+constexpr std::string_view kCloseRedrive = R"(
+update deliverd.redrives r set finished = true, expires_at = now(), updated_at = now()
+where r.topic = $1::text and r.owner = $2::text and not r.finished
+returning @redrive)";
+
+constexpr std::string_view kAbandoned = R"(
+select @redrive from deliverd.redrives r where not r.finished and r.expires_at < now() order by r.topic)";
+
+string filled_in(std::string_view text, const string& prefix) {
+    string sql(text);
+    // Those that have others in them come first.
+    const std::vector<std::pair<std::string_view, string>> parts = {
+        {"@window", string(kWindow)},          {"@mine", string(kMine)},
+        {"@wanted", string(kWanted)},          {"@free", string(kFree)},
+        {"@detail", detail_columns("m")},      {"@letter", letter_columns("m")},
+        {"@redrive", string(kRedrive)},        {"@nobody", string(kNobody)},
+        {"@from_topic", from_topic("$1")},     {"@once_of_topic", once_of_topic("$1")},
+        {"@memory", prefix + "outbox_memory"}, {"@audit", prefix + "outbox_audit"}};
+    for (const auto& [name, value] : parts) sql = replaced(std::move(sql), name, value);
+    return sql;
+}
+
+}  // namespace
+
+string letter_columns(std::string_view a) {
+    return replaced(
+        "@.id::text, @.source, @.original_topic, @.original_partition, @.original_offset, @.error_message,"
+        " @.error_class, @.stack_trace, @.producer, @.retry_count, @.max_retries, @.payload::text, @.status,"
+        " @.created_at, @.updated_at, @.last_retry_at, @.last_retry_error, @.in_doubt, @.source_topic,"
+        " @.source_partition, @.source_offset, @.lane, @.outbox, @.outbox_row_id, octet_length(@.record_value),"
+        " @.truncated",
+        "@", a);
+}
+
+string detail_columns(std::string_view a) {
+    return letter_columns(a) + replaced(
+                                   ", @.record_key, @.record_value, @.record_headers::text, @.record_timestamp_ms,"
+                                   " @.record_timestamp_type",
+                                   "@", a);
+}
+
+string from_topic(std::string_view topic) {
+    return "m.source_topic = " + string(topic) + "::text";
+}
+
+string once_of_topic(std::string_view topic) {
+    return "m.original_topic = " + string(topic) + "::text and m.source_topic is distinct from m.original_topic";
+}
+
+DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
+    const string prefix = quoted(schema) + ".";
+    const auto statement = [&](string name, std::string_view text) {
+        return Statement{"dlq_" + std::move(name), filled_in(text, prefix)};
+    };
+    store = statement("store", replaced(string(kStore), "@payload", "i.payload::jsonb"));
+    store_any_json =
+        statement("store_any_json", replaced(string(kStore), "@payload", "deliverd.json_or_null(i.payload)"));
+    find = statement("find", kFind);
+    audit = statement("audit", kAudit);
+    topics = statement("topics", kTopics);
+    begin = statement("begin", kBegin);
+    end = statement("end", kEnd);
+    lock = statement("lock", kLock);
+    mark_dead = statement("mark_dead", kMarkDead);
+    remove = statement("remove", kRemove);
+    purge = statement("purge", kPurge);
+    open_redrive = statement("open_redrive", kOpenRedrive);
+    next_of_redrive = statement("next_of_redrive", kNextOfRedrive);
+    close_redrive = statement("close_redrive", kCloseRedrive);
+    abandoned_redrives = statement("abandoned_redrives", kAbandoned);
+    owned = statement("owned", kOwned);
+    return_memory = statement("return_memory", kReturnMemory);
+    return_lines = statement("return_lines", kReturnLines);
+    note_returned = statement("note_returned", kNoteReturned);
+}
+
+}  // namespace deliverd::store::postgres

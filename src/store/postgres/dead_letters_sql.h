@@ -1,0 +1,101 @@
+// The statements on dlq.dlq_messages that are the same for every call. Listings are made in letter_query.h, what has to
+// do with the outboxes in lane_letters.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "store/postgres/connection.h"
+
+namespace deliverd::store::postgres {
+
+/// Columns of a letter as statements answer it.
+enum LetterColumn {
+    kLetterId,
+    kLetterSource,
+    kLetterOriginalTopic,
+    kLetterOriginalPartition,
+    kLetterOriginalOffset,
+    kLetterErrorMessage,
+    kLetterErrorClass,
+    kLetterStackTrace,
+    kLetterProducer,
+    kLetterRetryCount,
+    kLetterMaxRetries,
+    kLetterPayload,
+    kLetterStatus,
+    kLetterCreatedAt,
+    kLetterUpdatedAt,
+    kLetterLastRetryAt,
+    kLetterLastRetryError,
+    kLetterInDoubt,
+    kLetterTopic,
+    kLetterPartition,
+    kLetterOffset,
+    kLetterLane,
+    kLetterOutbox,
+    kLetterRowId,
+    kLetterValueBytes,
+    kLetterTruncated,
+    kLetterColumns,  // those of a letter without its bytes end here
+    kLetterKey = kLetterColumns,
+    kLetterValue,
+    kLetterHeaders,
+    kLetterTimestamp,
+    kLetterTimestampType,
+    kLetterDetailColumns,
+};
+
+/// The columns above of the row `a`, up to kLetterColumns or all.
+[[nodiscard]] std::string letter_columns(std::string_view a);
+[[nodiscard]] std::string detail_columns(std::string_view a);
+
+/// The two parts of a topic's letters, none of them in both. `topic` is the parameter.
+[[nodiscard]] std::string from_topic(std::string_view topic);
+[[nodiscard]] std::string once_of_topic(std::string_view topic);
+
+/// What a retry's end is called in end's parameters: RetryResult's numbers, and one more.
+inline constexpr std::int32_t kReturned = 4;
+
+/// Columns of a redrive as statements answer it.
+enum RedriveColumn {
+    kRedriveTopic,
+    kRedriveActor,
+    kRedrivePositionAt,
+    kRedrivePositionId,
+    kRedriveUpToAt,
+    kRedriveUpToId,
+    kRedrivePublished,
+    kRedriveFailed,
+    kRedriveInDoubt,
+    kRedriveTakenOver,
+    kRedriveFinished,
+};
+
+struct DeadLetterStatements {
+    explicit DeadLetterStatements(std::string_view schema);
+
+    Statement store;           // StoreParams; how many rows it wrote is in its command tag
+    Statement store_any_json;  // the same, with payload null where jsonb refuses it
+    Statement find;            // ids; answers details
+    Statement audit;           // id, limit
+    Statement topics;
+    Statement begin;      // ids, owner, lease in seconds, actor; answers id, begun, else whether one is under way
+    Statement end;        // owner, actor, ids, results, details; answers how many applied
+    Statement lock;       // id; answers the letter
+    Statement mark_dead;  // id, actor
+    Statement remove;     // id, actor; answers 1 where there was one
+    Statement purge;      // status, age in seconds, limit, from when on; answers how many, created_at of the last
+
+    Statement open_redrive;     // topic, owner, actor, lease in seconds; answers it unless it is somebody else's
+    Statement next_of_redrive;  // topic, owner, limit, lease in seconds, actor; see dead_letters_redrive.cc
+    Statement close_redrive;    // topic, owner; answers it
+    Statement abandoned_redrives;
+
+    Statement owned;          // owner, ids; answers id, lane, outbox, row, and where its lane's events are
+    Statement return_memory;  // ids; answers those that were returned
+    Statement return_lines;   // lane, ids: the same for lines of event_failures
+    Statement note_returned;  // outbox, ids, actor
+};
+
+}  // namespace deliverd::store::postgres
