@@ -1,4 +1,6 @@
 #include "store/database_conformance.h"
+#include "store/dead_letters_conformance.h"
+#include "store/dead_letters_retry_conformance.h"
 #include "store/events_conformance.h"
 #include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
@@ -25,6 +27,9 @@ INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kEvents)
 INSTANTIATE_TEST_SUITE_P(Postgres, EventShardsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventReshardingConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEvents));
+const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit"};
+INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersRetryConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));
 INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,
