@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "app/cli_dlq.h"
 #include "app/cli_numbers.h"
 #include "app/cli_outbox.h"
 #include "base/text.h"
@@ -37,14 +38,15 @@ public:
         add_services();
         add_lease();
         add_orders();
-        add_outbox_commands(root_, arguments_.outbox,
-                            [this](App* parent, Action action, const std::string& name, const std::string& about,
-                                   const std::string& examples, const char* json) {
-                                App* app = command(parent, action, name, about, examples);
-                                with_config(app);
-                                with_json(app, json);
-                                return app;
-                            });
+        const AddCommand add = [this](App* parent, Action action, const std::string& name, const std::string& about,
+                                      const std::string& examples, const char* json) {
+            App* app = command(parent, action, name, about, examples);
+            with_config(app);
+            with_json(app, json);
+            return app;
+        };
+        add_outbox_commands(root_, arguments_.outbox, add);
+        add_dlq_commands(root_, arguments_.dlq, add);
         add_tools();
     }
 

@@ -35,6 +35,13 @@ enum class Action {
     outbox_cleanup,
     outbox_mark,
     outbox_retry_count,
+    dlq_list,
+    dlq_show,
+    dlq_retry,
+    dlq_retry_all,
+    dlq_dead,
+    dlq_delete,
+    dlq_stats,
     config_check,
     config_show,
     config_docs,
@@ -81,6 +88,21 @@ struct OutboxArguments {
     double older_than_seconds = kDefaultKeepSeconds;
 };
 
+struct DlqArguments {
+    std::string id;
+    std::optional<std::string> topic;
+    std::optional<std::string> status;
+    std::optional<std::string> source;
+    std::optional<std::string> error_class;
+    std::optional<std::string> text;
+    std::optional<std::string> key;
+    std::optional<std::string> from;
+    std::optional<std::string> until;
+    std::int32_t limit = 20;
+    bool raw = false;
+    bool audit = false;
+};
+
 struct DemoArguments {
     double seconds = 0;  // 0: until interrupted
     double rate = 20;
@@ -103,6 +125,7 @@ struct Arguments {
     LeaseArguments lease;
     OrdersArguments orders;
     OutboxArguments outbox;
+    DlqArguments dlq;
     DemoArguments demo;
     BenchArguments bench;
 };

@@ -61,6 +61,14 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::outbox_mark:
         case Action::outbox_retry_count:
             return run_outbox(context, loaded.config, arguments);
+        case Action::dlq_list:
+        case Action::dlq_show:
+        case Action::dlq_retry:
+        case Action::dlq_retry_all:
+        case Action::dlq_dead:
+        case Action::dlq_delete:
+        case Action::dlq_stats:
+            return run_dlq(context, loaded.config, arguments);
         case Action::bench:
             return run_bench(context, loaded, arguments.bench);
         default:

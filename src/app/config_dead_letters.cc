@@ -9,11 +9,14 @@ namespace deliverd::app {
 
 namespace {
 
+constexpr int kLongestPublishTimeouts = 3;  // what publishing takes at most (deadletter/kafka/replayer.h)
+
 class DeadLettersBuilder {
 public:
     DeadLettersBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
 
     DeadLettersConfig build() {
+        const std::size_t before = problems_.size();
         DeadLettersConfig config;
         config.kafka = kafka();
         config.ingest = values_.boolean("dead_letters.ingest");
@@ -22,12 +25,13 @@ public:
         config.keep_resolved = values_.seconds_or_never("dead_letters.keep_resolved");
         config.keep_dead = values_.seconds_or_never("dead_letters.keep_dead");
         config.keep_pending = values_.seconds_or_never("dead_letters.keep_pending");
-        if (config.retry_lease <= config.replay_timeout) {
-            problem(
-                "dead_letters.retry_lease_seconds",
-                "dead_letters.retry_lease_seconds must be more than dead_letters.replay_timeout_seconds, or a retry "
-                "under way would be made a second time");
+        if (config.retry_lease <= kLongestPublishTimeouts * config.replay_timeout) {
+            problem("dead_letters.retry_lease_seconds",
+                    fmt::format("dead_letters.retry_lease_seconds must be more than {} times "
+                                "dead_letters.replay_timeout_seconds, or a retry under way would be made a second time",
+                                kLongestPublishTimeouts));
         }
+        if (!config.kafka.brokers.empty() && problems_.size() == before) check_client(config);
         return config;
     }
 
@@ -49,6 +53,15 @@ private:
         }
         check_sasl();
         return kafka;
+    }
+
+    /// What librdkafka itself refuses. Reading is only checked where it is done.
+    void check_client(const DeadLettersConfig& config) {
+        Result<void> checked = deadletter::check_replayer_options(replayer_options(config));
+        if (checked && config.ingest) {
+            checked = deadletter::check_record_source_options(record_source_options(config.kafka));
+        }
+        if (!checked) problem("kafka", fmt::format("kafka: {}", checked.error().message));
     }
 
     /// Without SASL librdkafka would take these and never use them.
@@ -85,6 +98,23 @@ std::vector<std::pair<std::string, std::string>> kafka_client_settings(const Val
     }
     for (auto& entry : values.text_map("kafka.librdkafka")) out.push_back(std::move(entry));
     return out;
+}
+
+deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
+    deadletter::RecordSourceOptions options;
+    options.brokers = kafka.brokers;
+    options.group = kafka.consumer_group;
+    options.topic_pattern = kafka.topic_pattern;
+    options.librdkafka = kafka.librdkafka;
+    return options;
+}
+
+deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
+    deadletter::ReplayerOptions options;
+    options.brokers = config.kafka.brokers;
+    options.timeout = config.replay_timeout;
+    options.librdkafka = config.kafka.librdkafka;
+    return options;
 }
 
 DeadLettersConfig make_dead_letters(const Values& values, std::vector<Problem>& problems) {

@@ -7,11 +7,17 @@
 
 #include "app/config.h"
 #include "app/config_values.h"
+#include "deadletter/kafka/record_source.h"
+#include "deadletter/kafka/replayer.h"
 
 namespace deliverd::app {
 
 /// librdkafka's settings for whatever speaks to Kafka: the security keys of `kafka`, then `kafka.librdkafka`.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> kafka_client_settings(const Values& values);
+
+/// How the configured brokers are read and written; only with brokers.
+[[nodiscard]] deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka);
+[[nodiscard]] deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config);
 
 [[nodiscard]] DeadLettersConfig make_dead_letters(const Values& values, std::vector<Problem>& problems);
 

@@ -73,7 +73,8 @@ TEST(DeadLettersConfig, ALeaseOutlastsARetry) {
     const DeadLettersConfig usual = load("").config.dead_letters;
     EXPECT_EQ(usual.replay_timeout, std::chrono::seconds(5));
     EXPECT_EQ(usual.retry_lease, std::chrono::seconds(30));
-    EXPECT_THAT(load("dead_letters: { retry_lease_seconds: 5 }").problems, ElementsAre(HasSubstr("must be more than")));
+    EXPECT_THAT(load("dead_letters: { retry_lease_seconds: 15 }").problems,
+                ElementsAre(HasSubstr("must be more than")));
 }
 
 TEST(DeadLettersConfig, WhatIsSpokenWithTheBrokersIsForSinksToo) {
@@ -93,6 +94,10 @@ TEST(DeadLettersConfig, WhatIsSpokenWithTheBrokersIsForSinksToo) {
 TEST(DeadLettersConfig, SaysWhatCannotWork) {
     EXPECT_THAT(load("kafka: { sasl_username: me }").problems, ElementsAre(HasSubstr("make it SASL_SSL")));
     EXPECT_THAT(load("kafka: { dlq_topic_pattern: '' }").problems, ElementsAre(HasSubstr("must not be empty")));
+    EXPECT_THAT(load("kafka: { brokers: a:1, librdkafka: { no.such.setting: x } }").problems,
+                ElementsAre(HasSubstr("c.yaml:1: kafka: ")));
+    EXPECT_THAT(load("kafka: { brokers: a:1, librdkafka: { enable.auto.commit: 'true' } }").problems,
+                ElementsAre(HasSubstr("enable.auto.commit")));
     EXPECT_THAT(load("kafka: { consumer_gruop: x }").problems, ElementsAre(HasSubstr("did you mean")));
 }
 

@@ -60,12 +60,15 @@ TEST(EventsConfig, KafkaTakesItsBrokersFromTheLaneOrFromTheSection) {
     const LoadedConfig own = load(
         "sink: { type: kafka, brokers: [a:1, b:2], librdkafka: { sasl.mechanism: PLAIN, sasl.password: x, "
         "sasl.username: ann } }",
-        "kafka: { brokers: c:3, security_protocol: SASL_SSL }");
+        "kafka: { brokers: c:3, security_protocol: SASL_SSL, sasl_mechanism: SCRAM-SHA-256, sasl_username: bob, "
+        "sasl_password: y }");
     ASSERT_THAT(own.problems, IsEmpty());
     EXPECT_EQ(own.config.lanes.at(0).sink.kafka.brokers, "a:1,b:2");
     EXPECT_THAT(own.config.lanes.at(0).sink.kafka.librdkafka,
-                ElementsAre(Pair("security.protocol", "SASL_SSL"), Pair("sasl.mechanism", "PLAIN"),
-                            Pair("sasl.password", "x"), Pair("sasl.username", "ann")));
+                ElementsAre(Pair("security.protocol", "SASL_SSL"), Pair("sasl.mechanism", "SCRAM-SHA-256"),
+                            Pair("sasl.username", "bob"), Pair("sasl.password", "y"), Pair("sasl.mechanism", "PLAIN"),
+                            Pair("sasl.password", "x"), Pair("sasl.username", "ann")))
+        << "the lane's own last, because the last one counts";
     EXPECT_EQ(load("sink: { type: kafka }", "kafka: { brokers: c:3 }").config.lanes.at(0).sink.kafka.brokers, "c:3");
     EXPECT_THAT(load("sink: { type: kafka }").problems, ElementsAre(HasSubstr("needs brokers")));
 }

@@ -1,0 +1,53 @@
+#include "app/dead_letter_unit.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "app/config_dead_letters.h"
+
+namespace deliverd::app {
+
+deadletter::ManagerOptions manager_options(const DeadLettersConfig& config) {
+    deadletter::ManagerOptions options;
+    options.stand_alone = !config.kafka.configured;
+    options.dead_letter_pattern = config.kafka.topic_pattern;
+    options.retry_lease = config.retry_lease;
+    return options;
+}
+
+Result<std::unique_ptr<deadletter::Replayer>> open_replayer(const DeadLettersConfig& config, Log& log) {
+    if (config.kafka.brokers.empty()) return nullptr;
+    auto replayer = deadletter::make_replayer(replayer_options(config), log);
+    if (!replayer) {
+        return tl::unexpected(Error{replayer.error().error_class, replayer.error().code,
+                                    fmt::format("kafka: {}", replayer.error().message)});
+    }
+    return replayer;
+}
+
+Result<std::unique_ptr<DeadLetterUnit>> DeadLetterUnit::make(const DeadLettersConfig& config, store::Database& database,
+                                                             Log& log) {
+    auto replayer = open_replayer(config, log);
+    if (!replayer) return tl::unexpected(replayer.error());
+    return std::make_unique<DeadLetterUnit>(manager_options(config), database.dead_letters(), std::move(*replayer),
+                                            log);
+}
+
+DeadLetterUnit::DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,
+                               std::unique_ptr<deadletter::Replayer> replayer, Log& log)
+    : letters_(std::move(letters)),
+      replayer_(std::move(replayer)),
+      manager_(options, *letters_, replayer_.get(), log) {}
+
+void DeadLetterUnit::stop(Duration patience) {
+    if (patience == Duration::zero()) hurry();
+    manager_.stop();
+    hurry();
+}
+
+void DeadLetterUnit::hurry() {
+    if (replayer_) replayer_->stop();
+}
+
+}  // namespace deliverd::app
