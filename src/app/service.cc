@@ -41,12 +41,16 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     SystemRandom random;
     worker_ = make_worker_id(random);
     if (auto added = add_lanes(config, also); !added) return added;
+    auto letters = DeadLetterService::make(config, *database_, metrics_, log_);
+    if (!letters) return tl::unexpected(letters.error());
+    dead_letters_ = std::move(*letters);
     if (auto opened = open_upkeep(config); !opened) return opened;
     open_intake(config);
     if (auto started = start_server(config); !started) return started;
     log_.open();
     warn_of_orders_nobody_sends(config);
     for (RunningLane& lane : lanes_) lane.unit->lane().start();
+    dead_letters_->start();
     upkeep_->start();
     refresher_ = std::thread([this] { refresh_gauges(); });
     return {};
@@ -97,6 +101,7 @@ Result<void> Service::open_upkeep(const Config& config) {
         chores.push_back({"purge_published_" + lane.options.name, config.upkeep.outbox_purge_interval,
                           config.upkeep.batch_size, purge});
     }
+    std::ranges::move(dead_letters_->chores(), std::back_inserter(chores));
     upkeep_ = std::make_unique<lane::Upkeep>(std::move(chores), *upkeep_store_, worker_, clock_, log_);
     return {};
 }
@@ -114,6 +119,7 @@ Result<void> Service::start_server(const Config& config) {
     std::vector<api::Route> routes = api::service_routes(checks, metrics_, config.auth);
     std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
     std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
+    std::ranges::move(dead_letters_->routes(), std::back_inserter(routes));
     auto handler = api::make_handler(std::move(routes), config.auth, log_);
     http::ServerOptions options = config.server;
     // Liveness is not a question of how busy the handlers are.
@@ -139,6 +145,7 @@ void Service::refresh_gauges() {
             // An unreachable database is told by the lane and by /readyz; the gauge keeps its last value.
             if (const auto lag = lane.unit->lag_seconds()) lane.metrics->set_oldest_due(*lag);
         }
+        dead_letters_->refresh();
         lock.lock();
         refresh_wake_.wait_for(lock, kGaugeInterval, [this] { return refresh_ends_; });
     }
@@ -154,6 +161,7 @@ void Service::stop(Duration patience) {
     for (RunningLane& lane : lanes_) {
         stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
     }
+    if (dead_letters_) stoppers.emplace_back([this, patience] { dead_letters_->stop(patience); });
     for (std::thread& stopper : stoppers) stopper.join();
     {
         const std::lock_guard lock(refresh_mutex_);
@@ -169,6 +177,7 @@ void Service::stop(Duration patience) {
 void Service::hurry() {
     hurried_ = true;
     for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
+    if (dead_letters_) dead_letters_->hurry();
     database_->limit_waits(lane::kHurriedGrace);
 }
 

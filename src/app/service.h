@@ -1,4 +1,5 @@
-// Everything `serve` runs: database, lanes, order intake, API, upkeep, metrics; started together and stopped in order.
+// Everything `serve` runs: database, lanes, order intake, dead letters, API, upkeep, metrics; started together and
+// stopped in order.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/dead_letter_service.h"
 #include "app/lane_metrics.h"
 #include "app/parts.h"
 #include "base/log.h"
@@ -69,7 +71,8 @@ private:
     std::atomic<std::int64_t> orders_accepted_ = 0;
     std::unique_ptr<store::Orders> orders_;
     std::unique_ptr<orders::Intake> intake_;
-    std::unique_ptr<http::Server> server_;  // after the intake: its requests end in it
+    std::unique_ptr<DeadLetterService> dead_letters_;
+    std::unique_ptr<http::Server> server_;  // after those in which its requests end
     std::string address_;
     std::string worker_;
     const SystemClock clock_;

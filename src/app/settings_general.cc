@@ -129,7 +129,7 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"dead_letters.replay_timeout_seconds", seconds, "5", "A retry that no broker acknowledged by then has failed.",
      0.1, 300, "", "s"},
     {"dead_letters.retry_lease_seconds", seconds, "30",
-     "A retry whose process died may be made again after this; more than the timeout.", 1, kDay, "", "s"},
+     "A retry whose process died may be made again after this; more than three times the timeout.", 1, kDay, "", "s"},
     {.path = "dead_letters.keep_resolved",
      .type = seconds,
      .fallback = "30d",
@@ -161,9 +161,8 @@ constexpr auto kSettings = std::to_array<Setting>({
     {"upkeep.ledger_purge_seconds", seconds, "3600", "How often expired ledger rows are deleted.", 0.1, kDay, "", "s"},
     {"upkeep.outbox_purge_seconds", seconds, "60",
      "How often published events past their `keep_published` are deleted.", 0.1, kDay, "", "s"},
-    {"upkeep.dead_letters_purge_seconds", seconds, "600",
-     "How often dead letters past their time are deleted, and retries of whole topics taken up whose process died.",
-     0.1, kDay, "", "s"},
+    {"upkeep.dead_letters_purge_seconds", seconds, "600", "How often dead letters past their time are deleted.", 0.1,
+     kDay, "", "s"},
     {"upkeep.batch_size", integer, "1000", "Rows a delete takes, so that none holds locks for long.", 1, 100000},
 });
 

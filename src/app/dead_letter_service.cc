@@ -1,0 +1,206 @@
+#include "app/dead_letter_service.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "api/dlq_routes.h"
+#include "app/config_dead_letters.h"
+#include "app/parts.h"
+
+namespace deliverd::app {
+
+namespace {
+
+constexpr Duration kResumeInterval = std::chrono::seconds(30);
+
+using store::LetterStatus;
+
+Result<std::unique_ptr<deadletter::RecordSource>> open_source(const DeadLettersConfig& config, Log& log) {
+    if (!config.ingest || config.kafka.brokers.empty()) return nullptr;
+    auto source = deadletter::make_record_source(record_source_options(config.kafka), log);
+    if (!source) {
+        return tl::unexpected(
+            Error{source.error().error_class, source.error().code, fmt::format("kafka: {}", source.error().message)});
+    }
+    return source;
+}
+
+std::string_view name_of(deadletter::RetryAnswer answer) {
+    switch (answer) {
+        case deadletter::RetryAnswer::resolved:
+            return "published";
+        case deadletter::RetryAnswer::not_found:
+        case deadletter::RetryAnswer::conflict:
+            return "refused";
+        case deadletter::RetryAnswer::not_published:
+            return "failed";
+        case deadletter::RetryAnswer::in_doubt:
+            return "in_doubt";
+    }
+    return "unknown";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeadLetterService>> DeadLetterService::make(const Config& config, store::Database& database,
+                                                                   metrics::Metrics& metrics, Log& log) {
+    auto unit = DeadLetterUnit::make(config.dead_letters, database, log);
+    if (!unit) return tl::unexpected(unit.error());
+    auto source = open_source(config.dead_letters, log);
+    if (!source) return tl::unexpected(source.error());
+    return std::make_unique<DeadLetterService>(config, std::move(*unit), std::move(*source), metrics, log);
+}
+
+DeadLetterService::DeadLetterService(const Config& config, std::unique_ptr<DeadLetterUnit> unit,
+                                     std::unique_ptr<deadletter::RecordSource> source, metrics::Metrics& metrics,
+                                     Log& log)
+    : config_(config.dead_letters),
+      upkeep_(config.upkeep),
+      metrics_(metrics),
+      log_(log),
+      unit_(std::move(unit)),
+      source_(std::move(source)),
+      retries_({}, actions(), log) {
+    open_ingest();
+}
+
+void DeadLetterService::open_ingest() {
+    if (!source_) return;
+    ingest_metrics_ = std::make_unique<IngestMetrics>(metrics_);
+    deadletter::IngestOptions options;
+    options.max_value_bytes = config_.kafka.max_value_bytes;
+    ingest_ = std::make_unique<deadletter::Ingest>(options, *source_, unit_->letters(), clock_, random_,
+                                                   *ingest_metrics_, log_);
+}
+
+DeadLetterService::IngestMetrics::IngestMetrics(metrics::Metrics& metrics)
+    : stored_(metrics.counter("dlq_ingested_total", "Dead letters read from Kafka and stored, each once.", {})),
+      truncated_(metrics.counter("dlq_truncated_total", "Of those, with a value longer than is kept.", {})),
+      paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database is away.", {})),
+      lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})) {}
+
+void DeadLetterService::IngestMetrics::on_stored(std::size_t fresh, std::size_t /*duplicates*/, Duration /*took*/) {
+    stored_.add(static_cast<double>(fresh));
+}
+
+void DeadLetterService::IngestMetrics::on_truncated(std::size_t records) {
+    truncated_.add(static_cast<double>(records));
+}
+
+void DeadLetterService::IngestMetrics::on_paused(bool yes) {
+    paused_.set(yes ? 1 : 0);
+}
+
+void DeadLetterService::IngestMetrics::on_lag(std::int64_t records) {
+    lag_.set(static_cast<double>(records));
+}
+
+DeadLetterService::~DeadLetterService() {
+    stop(Duration::zero());
+}
+
+void DeadLetterService::count_retries(std::string_view result, std::int64_t count) {
+    metrics_
+        .counter("dlq_retries_total", "Retries of dead letters, by how they ended.", {{"result", std::string(result)}})
+        .add(static_cast<double>(count));
+}
+
+api::DlqActions DeadLetterService::actions() {
+    return {[this](std::string_view id, std::string_view actor) {
+                auto report = unit_->manager().retry(id, actor);
+                count_retries(name_of(report.answer), 1);
+                return report;
+            },
+            [this](std::string_view topic, std::string_view actor) {
+                auto report = unit_->manager().retry_all(topic, actor);
+                if (report && !report->under_way_elsewhere) {
+                    count_retries("published", report->redrive.published);
+                    count_retries("failed", report->redrive.failed);
+                    count_retries("in_doubt", report->redrive.in_doubt);
+                }
+                return report;
+            }};
+}
+
+std::vector<api::Route> DeadLetterService::routes() {
+    return api::dlq_routes(retries_, unit_->letters(), log_, config_.kafka.topic_pattern);
+}
+
+std::vector<lane::Chore> DeadLetterService::chores() {
+    struct Kept {
+        LetterStatus status;
+        const char* name;
+        std::optional<Duration> age;
+    };
+    const std::array<Kept, 4> all{{{LetterStatus::resolved, "purge_letters_resolved", config_.keep_resolved},
+                                   {LetterStatus::dead, "purge_letters_dead", config_.keep_dead},
+                                   {LetterStatus::pending, "purge_letters_pending", config_.keep_pending},
+                                   {LetterStatus::retrying, "purge_letters_retrying", config_.keep_pending}}};
+    std::vector<lane::Chore> chores;
+    for (const Kept& kept : all) {
+        if (!kept.age) continue;
+        chores.push_back({kept.name, upkeep_.dead_letters_interval, upkeep_.batch_size,
+                          [this, status = kept.status, age = *kept.age](std::int32_t piece) {
+                              return unit_->letters().purge(status, age, piece);
+                          }});
+    }
+    return chores;
+}
+
+void DeadLetterService::start() {
+    if (ingest_) ingest_->start();
+    resumer_ = std::thread([this] { resume_now_and_then(); });
+}
+
+void DeadLetterService::resume_now_and_then() {
+    std::unique_lock lock(mutex_);
+    while (!ending_) {
+        lock.unlock();
+        if (const auto resumed = unit_->manager().resume_abandoned(); !resumed) {
+            log_.warn("dead letters: cannot look for unfinished retries of topics",
+                      {{"code", resumed.error().code}, {"error", resumed.error().message}});
+        }
+        lock.lock();
+        wake_.wait_for(lock, kResumeInterval, [this] { return ending_; });
+    }
+}
+
+void DeadLetterService::refresh() {
+    if (const auto topics = unit_->letters().topics()) {
+        store::TopicCounts sum;
+        for (const store::TopicCounts& topic : *topics) {
+            sum.pending += topic.pending;
+            sum.retrying += topic.retrying;
+            sum.resolved += topic.resolved;
+            sum.dead += topic.dead;
+        }
+        const auto set = [this](LetterStatus status, std::int64_t count) {
+            metrics_
+                .gauge("dlq_letters", "Dead letters that are kept, by state.",
+                       {{"status", std::string(store::to_string(status))}})
+                .set(static_cast<double>(count));
+        };
+        set(LetterStatus::pending, sum.pending);
+        set(LetterStatus::retrying, sum.retrying);
+        set(LetterStatus::resolved, sum.resolved);
+        set(LetterStatus::dead, sum.dead);
+    }
+}
+
+void DeadLetterService::stop(Duration patience) {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    wake_.notify_all();
+    if (ingest_ && !ingest_->stop(patience + kDatabaseStopGrace)) {
+        log_.warn("dead letters: the ingest does not end; what it has not stored is read again", {});
+    }
+    unit_->stop(patience);
+    retries_.stop();
+    if (resumer_.joinable()) resumer_.join();
+}
+
+}  // namespace deliverd::app
