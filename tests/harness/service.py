@@ -8,7 +8,7 @@ from harness.stores import write_config
 from harness.waiting import wait_for
 from harness.web import get
 
-TOKENS = {"vera": "viewer", "otto": "operator"}  # who may do what in start_with_tokens()
+TOKENS = {"vera": "viewer", "otto": "operator", "ada": "admin"}  # who may do what in start_with_tokens()
 
 
 def token(name):
@@ -20,10 +20,11 @@ def auth_section():
                        for name, role in TOKENS.items()]}
 
 
-def start_with_tokens(programs, folder, database_url):
-    """A service without lanes where vera may look and otto may post."""
+def start_with_tokens(programs, folder, database_url, **sections):
+    """A service without lanes where vera may look, otto may post, and ada may delete."""
     port = free_port()
-    config = write_config(folder, None, database={"url": database_url}, server={"port": port}, auth=auth_section())
+    config = write_config(folder, None, database={"url": database_url}, server={"port": port}, auth=auth_section(),
+                          **sections)
     return Service(programs, config, port)
 
 

@@ -1,0 +1,21 @@
+"""Dead letters as rows, on either store."""
+
+import uuid
+
+
+def table(store):
+    return "dlq.dlq_messages" if store.kind == "postgres" else "dlq_messages"
+
+
+def add_letter(store, original_topic="orders.events.v1", error_message="processing failed", payload='{"order_id": "123"}',
+               **columns):
+    """A row with the seed's columns, and what a test wants beside them. Answers its id."""
+    row = {"id": str(uuid.uuid4()), "original_topic": original_topic, "error_message": error_message,
+           "payload": payload} | columns
+    store.query(f"INSERT INTO {table(store)} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}) RETURNING id",
+                *row.values())
+    return row["id"]
+
+
+def letter(store, letter_id):
+    return store.query(f"SELECT * FROM {table(store)} WHERE id = ?", letter_id)[0]
