@@ -18,7 +18,7 @@ THIRD_PARTY = {
     "libpq-fe.h": {"store/postgres", "client"},
     "sqlite3.h": {"store/sqlite", "client"},
     "curl/": {"sink/http"},
-    "librdkafka/": {"sink/kafka"},
+    "librdkafka/": {"sink/kafka", "deadletter/kafka"},
     "nats/": {"sink/nats"},
     "amqp": {"sink/rabbitmq"},
     "boost/asio": {"http"},

@@ -1,0 +1,83 @@
+#include "deadletter/kafka/consumer_settings.h"
+
+#include <algorithm>
+#include <array>
+
+#include "deadletter/kafka/topic_pattern.h"
+
+namespace deliverd::deadletter {
+
+namespace {
+
+using sink::RefusedSetting;
+
+constexpr std::size_t kLeastPrefetchBytes = 1U << 20U;
+constexpr std::size_t kMostPrefetchBytes = 1U << 30U;
+
+constexpr std::string_view kCommitted = "offsets are committed when their records are stored";
+constexpr std::string_view kGroup = "set kafka.consumer_group instead";
+
+constexpr std::array kRefused{
+    RefusedSetting{"group.id", kGroup},
+    RefusedSetting{"group.instance.id", "members of the group come and go"},
+    RefusedSetting{"group.protocol.type", "the group is one of consumers"},
+    RefusedSetting{"partition.assignment.strategy", "all members of the group must use the same one"},
+    RefusedSetting{"enable.auto.commit", kCommitted},
+    RefusedSetting{"auto.commit.enable", kCommitted},
+    RefusedSetting{"auto.commit.interval.ms", kCommitted},
+    RefusedSetting{"enable.auto.offset.store", kCommitted},
+    RefusedSetting{"offset.store.method", kCommitted},
+    RefusedSetting{"offset.store.path", kCommitted},
+    RefusedSetting{"auto.offset.reset", "every dead letter is read"},
+    RefusedSetting{"enable.partition.eof", "a topic never ends"},
+};
+
+sink::KafkaSettings own_settings(const RecordSourceOptions& options) {
+    const auto prefetch = std::clamp(options.prefetch_bytes, kLeastPrefetchBytes, kMostPrefetchBytes);
+    return {
+        {"client.id", options.client_id},
+        {"bootstrap.servers", options.brokers},
+        {"group.id", options.group},
+        {"partition.assignment.strategy", "roundrobin"},
+        {"enable.auto.commit", "false"},
+        {"enable.auto.offset.store", "false"},
+        {"auto.offset.reset", "earliest"},
+        // How soon a topic that is new is found.
+        {"topic.metadata.refresh.interval.ms", "5000"},
+        // Kafka's own, which a pattern may match as well.
+        {"topic.blacklist", "^__"},
+        // The others have a dead member's partitions so soon. Its heartbeats are librdkafka's, not poll()'s.
+        {"session.timeout.ms", "10000"},
+        // What is read ahead, over all partitions, and what an answer brings at once. A record that is larger than
+        // either comes alone (Kafka 0.10.1), as far as receive.message.max.bytes (100 MB) goes.
+        {"queued.max.messages.kbytes", std::to_string(prefetch / 1024)},
+        {"fetch.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes))},
+        {"fetch.message.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes) / 4)},
+        {"check.crcs", "true"},
+        {"reconnect.backoff.ms", "50"},
+        {"reconnect.backoff.max.ms", "500"},
+        {"socket.keepalive.enable", "true"},
+        {"socket.nagle.disable", "true"},
+        {"log.queue", "true"},
+    };
+}
+
+}  // namespace
+
+Result<sink::Conf> make_consumer_conf(const RecordSourceOptions& options) {
+    if (const auto good = sink::check_brokers(options.brokers); !good) return Failure(good.error());
+    if (const auto good = check_topic_pattern(options.topic_pattern); !good) return Failure(good.error());
+    if (options.group.empty()) {
+        return permanent("bad_argument", "the group that reads the dead-letter topics has no name: set one");
+    }
+    sink::Conf conf(rd_kafka_conf_new());
+    for (const auto& [name, value] : own_settings(options)) {
+        if (const auto good = sink::set(conf.get(), name, value); !good) return Failure(good.error());
+    }
+    if (const auto good = sink::set_given(conf.get(), RD_KAFKA_CONSUMER, options.librdkafka, kRefused); !good) {
+        return Failure(good.error());
+    }
+    return conf;
+}
+
+}  // namespace deliverd::deadletter

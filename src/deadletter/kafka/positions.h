@@ -1,0 +1,93 @@
+// How far each partition that a member of a group has was given to the caller, and how far it was committed. Pure code,
+// used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace deliverd::deadletter {
+
+struct Place {
+    std::string topic;
+    std::int32_t partition = 0;
+    std::int64_t offset = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+};
+
+class Positions {
+public:
+    /// Of one partition; offsets are of the next record.
+    struct Partition {
+        std::optional<std::int64_t> begin{};      // the first record given since the last commit
+        std::optional<std::int64_t> end{};        // after the last record given since the last commit
+        std::optional<std::int64_t> committed{};  // once it is known
+    };
+
+    void add(std::string_view topic, std::int32_t partition) { topics_[std::string(topic)][partition] = {}; }
+    /// All of them went.
+    void clear() { topics_.clear(); }
+
+    /// A record came. Whether its partition is one of these; others are not kept.
+    bool give(std::string_view topic, std::int32_t partition, std::int64_t offset) {
+        Partition* found = find(topic, partition);
+        if (found == nullptr) return false;
+        if (!found->begin) found->begin = offset;
+        found->end = offset + 1;
+        return true;
+    }
+
+    /// Where each partition is with uncommitted records: what a commit has to say.
+    [[nodiscard]] std::vector<Place> to_commit() const {
+        return places([](const Partition& partition) { return partition.end; });
+    }
+    void commit(std::string_view topic, std::int32_t partition, std::int64_t offset) {
+        Partition* found = find(topic, partition);
+        if (found == nullptr) return;
+        found->committed = offset;
+        found->begin = found->end = std::nullopt;
+    }
+
+    /// From where each partition has to be read once more so that nothing uncommitted is left out.
+    [[nodiscard]] std::vector<Place> to_give_again() const {
+        return places([](const Partition& partition) { return partition.begin; });
+    }
+    /// It is read once more: what was given of it will be given again.
+    void forget_given(std::string_view topic, std::int32_t partition) {
+        Partition* found = find(topic, partition);
+        if (found != nullptr) found->begin = found->end = std::nullopt;
+    }
+
+    [[nodiscard]] Partition* find(std::string_view topic, std::int32_t partition) {
+        const auto of_topic = topics_.find(topic);
+        if (of_topic == topics_.end()) return nullptr;
+        const auto found = of_topic->second.find(partition);
+        return found == of_topic->second.end() ? nullptr : &found->second;
+    }
+
+    /// Every partition with the offset that `offset_of(Partition)` says; none where it says none.
+    template <typename OffsetOf>
+    [[nodiscard]] std::vector<Place> places(OffsetOf offset_of) const {
+        std::vector<Place> out;
+        for (const auto& [topic, partitions] : topics_) {
+            for (const auto& [number, partition] : partitions) {
+                if (const std::optional<std::int64_t> offset = offset_of(partition)) {
+                    out.push_back({topic, number, *offset});
+                }
+            }
+        }
+        return out;
+    }
+
+private:
+    struct TextHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+    };
+    std::unordered_map<std::string, std::unordered_map<std::int32_t, Partition>, TextHash, std::equal_to<>> topics_;
+};
+
+}  // namespace deliverd::deadletter

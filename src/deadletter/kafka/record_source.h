@@ -1,0 +1,46 @@
+// Reads the dead-letter topics as one member of a consumer group (librdkafka's C API).
+//
+// Topics are found by their names, new ones within ten seconds, and read from their beginning. Offsets are committed by
+// commit() alone. Where the broker no longer has what comes next (its retention ended, or the topic was made anew),
+// reading goes on with the oldest record there is, and the log says so as an error.
+//
+// Assignment is `roundrobin`: it spreads the partitions of all topics, where `range` would give the many topics of one
+// partition to one member; `cooperative-sticky`, which would disturb the others less when a member comes or goes, ends
+// the whole process in librdkafka before 2.3 when a member leaves before its first assignment. All members of a group
+// must agree, so it cannot be set.
+//
+// Threads: librdkafka's. Memory: about `prefetch_bytes`, and one answer of each broker (kMaxFetchBytes, or the one
+// record that is larger) on top. Ends by leaving the group, for which it blocks kCloseDeadline at most.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "deadletter/ports.h"
+
+namespace deliverd::deadletter {
+
+struct RecordSourceOptions {
+    std::string brokers{};  // host:port,host:port
+    std::string group = "dlq-manager.default";
+    std::string topic_pattern = "*.dlq.v1";  // `*` and `?`, all else literal
+    std::string client_id = "deliverd";
+    std::size_t prefetch_bytes = 32U << 20U;  // read ahead and not given yet
+    /// librdkafka's own settings (SASL, TLS, …), over the above and over its other defaults; those of producers are
+    /// left out. Values may be secrets: never logged.
+    std::vector<std::pair<std::string, std::string>> librdkafka{};
+};
+
+/// What make_record_source() refuses, for a configuration's check: no brokers, no group, a pattern that no topic can
+/// match, a setting librdkafka does not know or whose value it refuses, or one that would break a promise
+/// (enable.auto.commit, auto.offset.reset, …). Never repeats a value. Connects to nothing.
+[[nodiscard]] Result<void> check_record_source_options(const RecordSourceOptions& options);
+
+/// Joins the group by itself, also once a broker can be reached at all. `log` outlives it.
+[[nodiscard]] Result<std::unique_ptr<RecordSource>> make_record_source(RecordSourceOptions options, Log& log);
+
+}  // namespace deliverd::deadletter

@@ -1,0 +1,156 @@
+#include "deadletter/kafka/replayer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+
+#include "deadletter/kafka/consumer.h"
+#include "deadletter/kafka/window.h"
+#include "sink/kafka/publisher.h"
+#include "sink/kafka/report.h"
+#include "sink/kafka/settings.h"
+
+namespace deliverd::deadletter {
+
+namespace {
+
+// What a broker gave, a broker is asked to take: it decides what is too large, not librdkafka's 1 MB.
+constexpr std::string_view kMaxRecordBytes = "67108864";
+constexpr std::size_t kChunk = 500;  // records handed over at once
+
+sink::KafkaSinkOptions producer_options(const ReplayerOptions& options) {
+    sink::KafkaSinkOptions out;
+    out.brokers = options.brokers;
+    out.timeout = options.timeout;
+    out.linger = options.linger;
+    out.client_id = options.client_id;
+    out.librdkafka.emplace_back("message.max.bytes", kMaxRecordBytes);
+    out.librdkafka.insert(out.librdkafka.end(), options.librdkafka.begin(), options.librdkafka.end());
+    out.null_keys = true;
+    out.log_name = "replay of dead letters";
+    return out;
+}
+
+Outcome no_room(Duration waited) {
+    Outcome outcome;
+    outcome.code = sink::kQueueFull;
+    outcome.detail =
+        fmt::format("others were being published all the {} s it waited; nothing was sent", to_seconds(waited));
+    outcome.not_attempted = true;
+    return outcome;
+}
+
+Outcome stopping() {
+    Outcome outcome;
+    outcome.code = sink::kStopped;
+    outcome.detail = "deliverd is stopping; nothing was sent";
+    outcome.not_attempted = true;
+    return outcome;
+}
+
+/// The outcomes of one publish(), which waits for them.
+class Call final : public sink::RecordReceiver {
+public:
+    Call(std::span<const Record> records, Window& window)
+        : records_(records), window_(window), outcomes_(records.size()), left_(records.size()) {}
+
+    void on_outcome(const Record& record, Outcome outcome) override {
+        window_.leave(bytes_of(record));
+        if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) outcome = stopping();
+        end(static_cast<std::size_t>(&record - records_.data()), std::move(outcome));
+    }
+
+    void end(std::size_t index, Outcome outcome) {
+        const std::lock_guard lock(mutex_);
+        outcomes_[index] = std::move(outcome);
+        if (--left_ == 0) done_.notify_all();
+    }
+
+    /// Every record has its outcome, which the publisher promises. Once.
+    std::vector<Outcome> wait() {
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [this] { return left_ == 0; });
+        return std::move(outcomes_);
+    }
+
+private:
+    const std::span<const Record> records_;
+    Window& window_;
+    std::mutex mutex_;
+    std::condition_variable done_;
+    std::vector<Outcome> outcomes_;
+    std::size_t left_;
+};
+
+class KafkaReplayer final : public Replayer {
+public:
+    KafkaReplayer(const ReplayerOptions& options, Log& log)
+        : timeout_(options.timeout), publisher_(producer_options(options), log) {}
+    ~KafkaReplayer() override { KafkaReplayer::stop(); }
+    KafkaReplayer(const KafkaReplayer&) = delete;
+    KafkaReplayer& operator=(const KafkaReplayer&) = delete;
+
+    /// Before anything else.
+    Result<void> start() { return publisher_.start(); }
+
+    std::vector<Outcome> publish(std::span<const Record> records) override {
+        Call call(records, window_);
+        const auto until = clock_.now() + timeout_;
+        std::vector<const Record*> entered;
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            const auto bytes = bytes_of(records[i]);
+            if (entered.size() == kChunk) hand_over(entered, call);
+            if (window_.enter(bytes, Duration::zero())) {
+                entered.push_back(&records[i]);
+                continue;
+            }
+            hand_over(entered, call);  // nobody waits for room that these take
+            if (window_.enter(bytes, until - clock_.now())) {
+                entered.push_back(&records[i]);
+            } else {
+                call.end(i, stopped_ ? stopping() : no_room(timeout_));
+            }
+        }
+        hand_over(entered, call);
+        return call.wait();
+    }
+
+    void stop() override {
+        stopped_ = true;
+        window_.stop();
+        publisher_.stop(Duration::zero());
+    }
+
+private:
+    void hand_over(std::vector<const Record*>& entered, Call& call) {
+        if (!entered.empty()) publisher_.send(entered, call);
+        entered.clear();
+    }
+
+    const Duration timeout_;
+    const SystemClock clock_;
+    std::atomic<bool> stopped_ = false;
+    Window window_{kWindowRecords, kWindowBytes};
+    sink::Publisher<Record, sink::RecordReceiver> publisher_;
+};
+
+}  // namespace
+
+Result<void> check_replayer_options(const ReplayerOptions& options) {
+    return sink::check_kafka_options(producer_options(options));
+}
+
+Result<std::unique_ptr<Replayer>> make_replayer(const ReplayerOptions& options, Log& log) {
+    try {
+        auto replayer = std::make_unique<KafkaReplayer>(options, log);
+        if (const auto started = replayer->start(); !started) return Failure(started.error());
+        return replayer;
+    } catch (const std::exception& error) {
+        return retryable("no_resources", fmt::format("cannot publish dead letters: {}", error.what()));
+    }
+}
+
+}  // namespace deliverd::deadletter

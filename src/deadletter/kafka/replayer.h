@@ -1,0 +1,42 @@
+// Publishes dead letters to the topics they came from (librdkafka's C API, idempotent, acks=all), byte for byte: a null
+// key, value or header stays null, an empty one empty, headers keep their order.
+//
+// A key decides the partition as Java's producers have it (murmur2); a record without a key goes to any partition.
+// Outcomes are the kafka sink's (sink/kafka/kafka_sink.h). All calls of publish() share one producer, and together have
+// at most kWindowRecords and kWindowBytes under way (one record may be larger by itself): the others wait for room,
+// `timeout` at most, and are then retryable and not_attempted (QUEUE_FULL). So a call ends within three times
+// `timeout`: for room, in librdkafka, and once more alone where Kafka refused a whole batch for its size.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "deadletter/ports.h"
+
+namespace deliverd::deadletter {
+
+inline constexpr std::size_t kWindowRecords = 10'000;
+inline constexpr std::size_t kWindowBytes = 32U << 20U;
+
+struct ReplayerOptions {
+    std::string brokers{};                       // host:port,host:port
+    Duration timeout = std::chrono::seconds(5);  // of a record, in librdkafka's queue and on its way
+    Duration linger = std::chrono::milliseconds(1);
+    std::string client_id = "deliverd";
+    /// librdkafka's own settings (SASL, TLS, …), over the above and over its other defaults, of which `partitioner`
+    /// murmur2_random and `message.max.bytes` 64 MiB are two; those of consumers are left out. Values may be secrets:
+    /// never logged.
+    std::vector<std::pair<std::string, std::string>> librdkafka{};
+};
+
+/// What make_replayer() refuses, for a configuration's check: as check_kafka_options().
+[[nodiscard]] Result<void> check_replayer_options(const ReplayerOptions& options);
+
+/// Connects by itself. `log` outlives it.
+[[nodiscard]] Result<std::unique_ptr<Replayer>> make_replayer(const ReplayerOptions& options, Log& log);
+
+}  // namespace deliverd::deadletter
