@@ -1,6 +1,8 @@
 #include "store/database_conformance.h"
 #include "store/dead_letters_conformance.h"
+#include "store/dead_letters_lanes_conformance.h"
 #include "store/dead_letters_retry_conformance.h"
+#include "store/event_letters_conformance.h"
 #include "store/events_conformance.h"
 #include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
@@ -11,6 +13,7 @@
 #include "store/orders_outbox_conformance.h"
 #include "store/outbox_conformance.h"
 #include "store/postgres/test_server.h"
+#include "store/redrive_conformance.h"
 #include "store/upkeep_conformance.h"
 
 namespace deliverd::store::conformance {
@@ -22,7 +25,8 @@ INSTANTIATE_TEST_SUITE_P(Postgres, OutboxConformance, ::testing::Values(kPostgre
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersConformance, ::testing::Values(kPostgres));
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersOutboxConformance, ::testing::Values(kPostgres));
 INSTANTIATE_TEST_SUITE_P(Postgres, OrdersHoldingConformance, ::testing::Values(kPostgres));
-const EventsKind kEvents{kPostgres, "deliverd.shards", "deliverd.relays", "deliverd.event_failures"};
+const EventsKind kEvents{kPostgres,          "deliverd.shards",  "deliverd.relays", "deliverd.event_failures",
+                         "dlq.dlq_messages", "deliverd.redrives"};
 INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventShardsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventReshardingConformance, ::testing::Values(kEvents));
@@ -30,6 +34,9 @@ INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEve
 const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit"};
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersRetryConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Postgres, LaneLettersConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, EventLettersConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, RedriveConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));
 INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,

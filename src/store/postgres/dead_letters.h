@@ -8,6 +8,7 @@
 #include "store/dead_letters.h"
 #include "store/postgres/dead_letters_sql.h"
 #include "store/postgres/pool.h"
+#include "store/postgres/redrive_sql.h"
 
 namespace deliverd::store::postgres {
 
@@ -49,6 +50,7 @@ public:
 private:
     Pool& pool_;
     const DeadLetterStatements sql_;
+    const RedriveStatements redrives_;
     std::mutex mutex_;
     /// By status: a purge that found its limit is gone on with where it ended, past what it had to leave.
     std::array<std::optional<WallTime>, 4> purged_to_;

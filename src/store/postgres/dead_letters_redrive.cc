@@ -1,3 +1,4 @@
+#include <array>
 #include <utility>
 
 #include "base/text.h"
@@ -28,12 +29,18 @@ Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_vie
     if (auto ok = check_retry_request({std::string(owner), std::string(actor), lease}); !ok) {
         return Failure(std::move(ok.error()));
     }
-    Params params;
-    params.text(topic).text(owner).text(actor).float64(to_seconds(lease));
-    auto result = run_once(pool_, sql_.open_redrive, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
-    if (PQntuples(result->get()) == 0) return std::nullopt;
-    return redrive_at(result->get(), 0);
+    Params whose;
+    whose.text(topic).text(owner);
+    Params params = whose;
+    params.text(actor).float64(to_seconds(lease));
+    auto connection = pool_.borrow();
+    if (!connection) return Failure(std::move(connection.error()));
+    const std::array steps = {Step{&redrives_.free, &whose}, Step{&redrives_.open, &params}};
+    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
+    if (!results) return Failure(std::move(results.error()));
+    const PGresult* opened = results->back().get();
+    if (PQntuples(opened) == 0) return std::nullopt;
+    return redrive_at(opened, 0);
 }
 
 Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string_view topic,
@@ -45,7 +52,7 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string
     std::vector<RetryClaim> claims;
     // Each turn moves the position, also where all that it looked at was somebody's just then.
     for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
-        auto result = run_once(pool_, sql_.next_of_redrive, params, Effect::write);
+        auto result = run_once(pool_, redrives_.next, params, Effect::write);
         if (!result) return Failure(std::move(result.error()));
         const PGresult* rows = result->get();
         if (int64_at(rows, 0, kHeldColumn) == 0) return not_owner(topic);
@@ -69,14 +76,14 @@ Result<std::int64_t> PostgresDeadLetters::end_of_redrive_page(std::string_view /
 Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::string_view owner) {
     Params params;
     params.text(topic).text(owner);
-    auto result = run_once(pool_, sql_.close_redrive, params, Effect::write);
+    auto result = run_once(pool_, redrives_.close, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
     if (PQntuples(result->get()) == 0) return not_owner(topic);
     return redrive_at(result->get(), 0);
 }
 
 Result<std::vector<Redrive>> PostgresDeadLetters::abandoned_redrives() {
-    auto result = run_once(pool_, sql_.abandoned_redrives, Params(), Effect::read);
+    auto result = run_once(pool_, redrives_.abandoned, Params(), Effect::read);
     if (!result) return Failure(std::move(result.error()));
     std::vector<Redrive> redrives;
     for (int row = 0; row < PQntuples(result->get()); ++row) redrives.push_back(redrive_at(result->get(), row));

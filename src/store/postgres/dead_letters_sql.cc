@@ -67,10 +67,6 @@ from (
 ) k
 order by k.topic collate "C", k.source collate "C")";
 
-/// The same as retry_refusal() and retry_verdict() in store/letter_rules.h.
-constexpr std::string_view kWanted = R"(m.status in ('PENDING', 'RETRYING')
-    and case when m.lane is null then not m.truncated and right(m.original_topic, 7) <> '.dlq.v1'
-             else m.outbox <> 'orders' end)";
 constexpr std::string_view kFree = "(m.retry_owner is null or m.retry_expires_at < now())";
 
 /// The conditions stand in the update itself: there they are looked at again in the version that the lock gave.
@@ -190,12 +186,6 @@ set status = 'pending', retry_count = 0, next_attempt_at = now(), locked_at = nu
 where o.outbox_id = any ($1::text[]::bigint[]) and o.status = 'dead'
 returning o.outbox_id::text)";
 
-constexpr std::string_view kReturnLines = R"(
-update deliverd.event_failures f
-set dead_at = null, retry_count = 1, next_attempt_at = null
-where f.lane = $1::text and f.row_id = any ($2::text[]) and f.dead_at is not null
-returning f.row_id)";
-
 /// A uuid does not fit into outbox_id: it stands in the column for keys.
 constexpr std::string_view kNoteReturned = R"(
 insert into @audit (outbox, outbox_id, idempotency_key, reason, status_from, status_to, actor)
@@ -203,132 +193,11 @@ select $1::text, case when i.id ~ '^-?[0-9]+$' then i.id::bigint else 0 end,
     case when i.id ~ '^-?[0-9]+$' then null else i.id end, 'dead_letter_returned', 'dead', 'pending', $3::text
 from unnest($2::text[]) as i (id))";
 
-constexpr std::string_view kRedrive = R"(r.topic, r.actor, r.position_created_at, r.position_id::text,
-    r.up_to_created_at, r.up_to_id::text, r.published, r.failed, r.in_doubt, r.taken_over, r.finished)";
-
-constexpr std::string_view kNobody = "'00000000-0000-0000-0000-000000000000'::uuid";
-
-/// What the process that died had begun is before the position: it is kept, to be gone on with.
-constexpr std::string_view kOpenRedrive = R"(
-insert into deliverd.redrives as r (topic, actor, owner, expires_at, up_to_created_at, up_to_id)
-select $1::text, $3::text, $2::text, now() + $4::float8 * interval '1 second',
-    coalesce(newest.created_at, '-infinity'), coalesce(newest.id, @nobody)
-from (values (1)) as one
-left join lateral (
-    select p.id, p.created_at
-    from (select m.id, m.created_at from dlq.dlq_messages m where @from_topic
-          union all
-          select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic) p
-    order by p.created_at desc, p.id desc
-    limit 1) newest on true
-on conflict (topic) do update
-set actor = case when r.finished then excluded.actor else r.actor end,
-    owner = excluded.owner, expires_at = excluded.expires_at,
-    position_created_at = case when r.finished then null else r.position_created_at end,
-    position_id = case when r.finished then null else r.position_id end,
-    up_to_created_at = case when r.finished then excluded.up_to_created_at else r.up_to_created_at end,
-    up_to_id = case when r.finished then excluded.up_to_id else r.up_to_id end,
-    left_over = case when r.finished then '{}' when r.owner = excluded.owner then r.left_over
-                     else r.left_over || array(
-                         select m.id from dlq.dlq_messages m
-                         where @from_topic and m.retry_owner = r.owner
-                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)
-                         union all
-                         select m.id from dlq.dlq_messages m
-                         where @once_of_topic and m.retry_owner = r.owner
-                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)) end,
-    published = case when r.finished then 0 else r.published end,
-    failed = case when r.finished then 0 else r.failed end,
-    in_doubt = case when r.finished then 0 else r.in_doubt end,
-    taken_over = case when r.finished then 0 else r.taken_over end,
-    started_at = case when r.finished then now() else r.started_at end,
-    finished = false, updated_at = now()
-where r.finished or r.expires_at < now() or r.owner = excluded.owner
-returning @redrive)";
-
-/// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
-/// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
-constexpr std::string_view kNextOfRedrive = R"(
-with mine as materialized (
-    select coalesce(r.position_created_at, '-infinity') as at, coalesce(r.position_id, @nobody) as id,
-        r.up_to_created_at, r.up_to_id, r.left_over[1:$3::int] as again
-    from deliverd.redrives r
-    where r.topic = $1::text and r.owner = $2::text and not r.finished
-    for no key update
-), next as materialized (
-    select p.id, p.created_at
-    from (select m.id, m.created_at from dlq.dlq_messages m where @from_topic and @window and @mine
-          union all
-          select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic and @window and @mine) p
-    order by p.created_at, p.id
-    limit (select $3::int - cardinality(again) from mine)
-), held as materialized (
-    select i.id, m.status, m.taken_over
-    from (select unnest(again) as id from mine union all select n.id from next n) i
-    cross join lateral (
-        select m.status, m.retry_owner is not null as taken_over
-        from dlq.dlq_messages m
-        where m.id = any (array[i.id]) and @mine
-        for no key update of m skip locked) m
-), begun as (
-    update dlq.dlq_messages m
-    set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
-        last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
-        retry_expires_at = now() + $4::float8 * interval '1 second'
-    from held h
-    where m.id = any (array[h.id])
-    returning m.*, h.status as status_before, h.taken_over
-), trail as (
-    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
-    select b.id, 'retry_begun', $5::text, b.status_before, 'RETRYING',
-           case when b.taken_over then 'an earlier retry did not end: it may have been published' end
-    from begun b
-), reached as (
-    select r.created_at, r.id
-    from ((select n.created_at, n.id from next n order by n.created_at desc, n.id desc limit 1)
-          union all
-          (select m.up_to_created_at, m.up_to_id from mine m
-           where (select count(*) from next) < $3::int - cardinality(m.again))) r
-    order by r.created_at desc, r.id desc
-    limit 1
-), moved as (
-    update deliverd.redrives r
-    set position_created_at = coalesce((select created_at from reached), r.position_created_at),
-        position_id = coalesce((select id from reached), r.position_id),
-        left_over = r.left_over[$3::int + 1:],
-        taken_over = r.taken_over + (select count(*) from begun where taken_over),
-        expires_at = greatest(r.expires_at, now() + $4::float8 * interval '1 second'), updated_at = now()
-    from mine
-    where r.topic = $1::text
-)
-select @detail, w.held, w.looked
-from (select (select count(*) from mine) as held,
-             (select count(*) from next) + coalesce((select cardinality(again) from mine), 0) as looked) w
-left join begun m on true
-order by m.created_at, m.id)";
-
-constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from mine), (select id from mine))
-    and (m.created_at, m.id) <= ((select up_to_created_at from mine), (select up_to_id from mine)))";
-constexpr std::string_view kMine = R"(@wanted
-    and case when m.retry_owner is null then m.retry_count < m.max_retries else m.retry_expires_at < now() end)";
-
-constexpr std::string_view kCloseRedrive = R"(
-update deliverd.redrives r set finished = true, expires_at = now(), updated_at = now()
-where r.topic = $1::text and r.owner = $2::text and not r.finished
-returning @redrive)";
-
-constexpr std::string_view kAbandoned = R"(
-select @redrive from deliverd.redrives r where not r.finished and r.expires_at < now() order by r.topic)";
-
 string filled_in(std::string_view text, const string& prefix) {
     string sql(text);
-    // Those that have others in them come first.
     const std::vector<std::pair<std::string_view, string>> parts = {
-        {"@window", string(kWindow)},          {"@mine", string(kMine)},
-        {"@wanted", string(kWanted)},          {"@free", string(kFree)},
+        {"@wanted", wanted_letter()},          {"@free", string(kFree)},
         {"@detail", detail_columns("m")},      {"@letter", letter_columns("m")},
-        {"@redrive", string(kRedrive)},        {"@nobody", string(kNobody)},
-        {"@from_topic", from_topic("$1")},     {"@once_of_topic", once_of_topic("$1")},
         {"@memory", prefix + "outbox_memory"}, {"@audit", prefix + "outbox_audit"}};
     for (const auto& [name, value] : parts) sql = replaced(std::move(sql), name, value);
     return sql;
@@ -361,6 +230,11 @@ string once_of_topic(std::string_view topic) {
     return "m.original_topic = " + string(topic) + "::text and m.source_topic is distinct from m.original_topic";
 }
 
+string wanted_letter() {
+    return "m.status in ('PENDING', 'RETRYING') and case when m.lane is null then not m.truncated"
+           " and right(m.original_topic, 7) <> '.dlq.v1' else m.outbox <> 'orders' end";
+}
+
 DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
     const string prefix = quoted(schema) + ".";
     const auto statement = [&](string name, std::string_view text) {
@@ -378,13 +252,8 @@ DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
     mark_dead = statement("mark_dead", kMarkDead);
     remove = statement("remove", kRemove);
     purge = statement("purge", kPurge);
-    open_redrive = statement("open_redrive", kOpenRedrive);
-    next_of_redrive = statement("next_of_redrive", kNextOfRedrive);
-    close_redrive = statement("close_redrive", kCloseRedrive);
-    abandoned_redrives = statement("abandoned_redrives", kAbandoned);
     owned = statement("owned", kOwned);
     return_memory = statement("return_memory", kReturnMemory);
-    return_lines = statement("return_lines", kReturnLines);
     note_returned = statement("note_returned", kNoteReturned);
 }
 

@@ -57,20 +57,9 @@ enum LetterColumn {
 /// What a retry's end is called in end's parameters: RetryResult's numbers, and one more.
 inline constexpr std::int32_t kReturned = 4;
 
-/// Columns of a redrive as statements answer it.
-enum RedriveColumn {
-    kRedriveTopic,
-    kRedriveActor,
-    kRedrivePositionAt,
-    kRedrivePositionId,
-    kRedriveUpToAt,
-    kRedriveUpToId,
-    kRedrivePublished,
-    kRedriveFailed,
-    kRedriveInDoubt,
-    kRedriveTakenOver,
-    kRedriveFinished,
-};
+/// m may be retried, but for the count and for who is at it: the same as retry_refusal() and retry_verdict() in
+/// store/letter_rules.h.
+[[nodiscard]] std::string wanted_letter();
 
 struct DeadLetterStatements {
     explicit DeadLetterStatements(std::string_view schema);
@@ -87,14 +76,8 @@ struct DeadLetterStatements {
     Statement remove;     // id, actor; answers 1 where there was one
     Statement purge;      // status, age in seconds, limit, from when on; answers how many, created_at of the last
 
-    Statement open_redrive;     // topic, owner, actor, lease in seconds; answers it unless it is somebody else's
-    Statement next_of_redrive;  // topic, owner, limit, lease in seconds, actor; see dead_letters_redrive.cc
-    Statement close_redrive;    // topic, owner; answers it
-    Statement abandoned_redrives;
-
     Statement owned;          // owner, ids; answers id, lane, outbox, row, and where its lane's events are
     Statement return_memory;  // ids; answers those that were returned
-    Statement return_lines;   // lane, ids: the same for lines of event_failures
     Statement note_returned;  // outbox, ids, actor
 };
 

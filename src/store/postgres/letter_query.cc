@@ -62,12 +62,12 @@ public:
     string add(const Params& params) { return "$" + std::to_string(params.count()); }
     Params& params() { return params_; }
 
-    /// `extra` begins with " and", or is empty.
-    [[nodiscard]] string united(const string& extra) const {
+    /// `and_then` goes behind the conditions of each.
+    [[nodiscard]] string united(const string& and_then) const {
         string sql;
         for (const string& head : heads_) {
             sql += (sql.empty() ? "" : " union all ") +
-                   ("select m.id, m.created_at from dlq.dlq_messages m where " + head + extra);
+                   ("(select m.id, m.created_at from dlq.dlq_messages m where " + head + and_then + ")");
         }
         return sql;
     }
@@ -106,7 +106,9 @@ LetterSelect select_page(const LetterQuery& query) {
     if (query.status && !query.after && is_counted(query)) {
         limit = "greatest(0, least(" + limit + ", (" + counted_sql(query) + ") - " + offset + "))";
     }
-    string sql = "select " + letter_columns("m") + " from (select p.id, p.created_at from (" + parts.united(behind) +
+    // Each part ends by itself: of a union without limits the planner sorts the whole.
+    const string part = behind + " order by m.created_at desc, m.id desc limit " + limit + " + " + offset;
+    string sql = "select " + letter_columns("m") + " from (select p.id, p.created_at from (" + parts.united(part) +
                  ") p order by p.created_at desc, p.id desc limit " + limit + " offset " + offset +
                  ") p cross join lateral (select d.* from dlq.dlq_messages d where d.id = any (array[p.id])) m"
                  " order by p.created_at desc, p.id desc";

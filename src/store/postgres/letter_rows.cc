@@ -8,6 +8,7 @@
 #include "store/memory_message.h"
 #include "store/postgres/cells.h"
 #include "store/postgres/dead_letters_sql.h"
+#include "store/postgres/redrive_sql.h"
 #include "store/record_headers.h"
 
 namespace deliverd::store::postgres {

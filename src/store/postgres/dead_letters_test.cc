@@ -1,0 +1,176 @@
+// Dead letters on PostgreSQL: what is not the same on every store.
+#include "store/postgres/dead_letters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "store/postgres/test_server.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+using conformance::must;
+
+class PostgresDeadLetterTest : public ::testing::Test {
+protected:
+    static NewLetter letter(std::int64_t offset, std::optional<std::string> payload) {
+        NewLetter letter;
+        letter.record.topic = "a.dlq.v1";
+        letter.record.offset = offset;
+        letter.record.value = payload;
+        letter.payload = std::move(payload);
+        letter.provenance.original_topic = "a";
+        return letter;
+    }
+    std::string value(const std::string& sql) { return store_.value(sql); }
+
+    PostgresTestStore store_{true};
+    std::unique_ptr<DeadLetters> letters_ = store_.database().dead_letters();
+};
+
+/// JSON to a parser, and nothing to jsonb: the batch is stored all the same, and the others keep their payloads.
+TEST_F(PostgresDeadLetterTest, KeepsTheBytesWhereJsonbHoldsNoPayload) {
+    std::string deep(200'000, '[');
+    deep += std::string(200'000, ']');
+    const std::vector<std::string> refused = {
+        R"({"a":"\u0000"})", R"({"n":1e999999})", R"("\ud800")", deep, "{", "no", "\xff"};
+    std::vector<NewLetter> batch = {letter(0, R"({"good":1})")};
+    for (const std::string& text : refused) batch.push_back(letter(static_cast<std::int64_t>(batch.size()), text));
+    batch.back().payload = std::nullopt;  // what is not UTF-8 is not given as one
+    batch.push_back(letter(100, R"({"good":2})"));
+    EXPECT_EQ(must(letters_->store(batch)), static_cast<std::int64_t>(batch.size()));
+    EXPECT_EQ(value("select string_agg(payload::text, ' ' order by source_offset) from dlq.dlq_messages"),
+              R"({"good": 1} {"good": 2})");
+    for (const NewLetter& given : batch) {
+        const std::string id =
+            value("select id from dlq.dlq_messages where source_offset = " + std::to_string(given.record.offset));
+        EXPECT_EQ(must(letters_->find(id))->record.value, given.record.value);
+    }
+}
+
+TEST_F(PostgresDeadLetterTest, RefusesTextThatIsNone) {
+    NewLetter bad = letter(1, std::nullopt);
+    bad.provenance.error_message = std::string("a\0b", 3);
+    const std::vector<NewLetter> batch = {letter(0, std::nullopt), bad};
+    const auto stored = letters_->store(batch);
+    ASSERT_FALSE(stored);
+    EXPECT_EQ(stored.error().error_class, ErrorClass::permanent);
+    EXPECT_EQ(value("select count(*) from dlq.dlq_messages"), "0");
+    EXPECT_EQ(must(letters_->store(std::span(batch).first(1))), 1);
+}
+
+TEST_F(PostgresDeadLetterTest, StoresMoreThanAStatementCarriesInOneTransaction) {
+    std::vector<NewLetter> batch;
+    for (std::size_t n = 0; n < kMaxStoredAtOnce * 2 + 10; ++n) {
+        batch.push_back(letter(static_cast<std::int64_t>(n), "{}"));
+    }
+    EXPECT_EQ(must(letters_->store(batch)), static_cast<std::int64_t>(batch.size()));
+    EXPECT_EQ(value("select count(distinct xmin::text) from dlq.dlq_messages"), "1");
+    EXPECT_EQ(must(letters_->topics()).at(0).pending, static_cast<std::int64_t>(batch.size()));
+}
+
+TEST_F(PostgresDeadLetterTest, KeepsALargeRecord) {
+    NewLetter large = letter(1, std::nullopt);
+    std::string bytes(900'000, '\0');
+    for (std::size_t n = 0; n < bytes.size(); ++n) bytes[n] = static_cast<char>(n * 2654435761U >> 7U);
+    large.record.value = bytes;
+    EXPECT_EQ(must(letters_->store(std::span(&large, 1))), 1);
+    const LetterPage page = must(letters_->list({}));
+    ASSERT_EQ(page.letters.size(), 1U);
+    EXPECT_EQ(page.letters[0].value_bytes, 900'000);
+    EXPECT_EQ(must(letters_->find(page.letters[0].id))->record.value, bytes);
+}
+
+/// Writers beside each other: none waits for another's counts, and nothing is lost while kinds are summed up.
+TEST_F(PostgresDeadLetterTest, CountsSurviveManyWritersAtOnce) {
+    constexpr int kThreads = 4;
+    constexpr int kEach = 100;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] {
+            for (int n = 0; n < kEach; ++n) {
+                const NewLetter one = letter(t * kEach + n, "{}");
+                EXPECT_TRUE(letters_->store(std::span(&one, 1)));
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(must(letters_->topics()).at(0).pending, kThreads * kEach);
+    EXPECT_LT(std::stoi(value("select count(*) from dlq.dlq_counts")), kThreads * kEach / 2);
+    store_.execute("truncate dlq.dlq_messages");
+    EXPECT_TRUE(must(letters_->topics()).empty());
+}
+
+/// A transaction that is open keeps nobody from storing.
+TEST_F(PostgresDeadLetterTest, AnOpenTransactionIsInNobodysWay) {
+    store_.execute(
+        "begin; insert into dlq.dlq_messages (original_topic, source_topic) select 'a', 'a.dlq.v1' from"
+        " generate_series(1, 200)");
+    const NewLetter one = letter(1, "{}");
+    EXPECT_EQ(must(letters_->store(std::span(&one, 1))), 1);
+    EXPECT_EQ(must(letters_->topics()).at(0).pending, 1);
+    store_.execute("commit");
+    EXPECT_EQ(must(letters_->topics()).at(0).pending, 201);
+}
+
+/// Who only works on memories needs no right on dead letters.
+TEST_F(PostgresDeadLetterTest, AWorkerInAnotherLanguageLeavesALetter) {
+    const std::string role = "deliverd_dlq_worker_" + std::to_string(getpid());
+    const std::int64_t id = must(store_.client_lease()->enqueue_memory("space", "# text", std::nullopt));
+    store_.execute("create role " + role + "; grant usage on schema deliverd, public to " + role +
+                   "; grant select, update on outbox_memory to " + role + "; set role " + role);
+    EXPECT_EQ(value("select outbox_id from deliverd.claim_outbox('w', 1, 60)"), std::to_string(id));
+    EXPECT_EQ(value("select deliverd.mark_dead_by_worker(" + std::to_string(id) + ", 'w', 'X1: no')"), "t");
+    EXPECT_EQ(value("select deliverd.mark_dead_by_worker(" + std::to_string(id) + ", 'w', 'X1: no')"), "f");
+    store_.execute("reset role; revoke all on outbox_memory from " + role +
+                   "; revoke all on schema deliverd, public"
+                   " from " +
+                   role + "; drop role " + role);
+    const LetterPage page = must(letters_->list({}));
+    ASSERT_EQ(page.letters.size(), 1U);
+    EXPECT_EQ(page.letters[0].source, "lane:memory");
+    EXPECT_EQ(page.letters[0].provenance.error_class, "X1");
+    EXPECT_EQ(page.letters[0].provenance.producer, "w");
+}
+
+TEST(PostgresDeadLetterMigration, WhatWasDeadBeforeHasALetter) {
+    PostgresTestStore store(false);
+    const auto steps = must(store.database().migrate(true));
+    ASSERT_EQ(steps.at(3).name, "dead_letters");
+    for (int n = 0; n < 3; ++n) store.execute(steps.at(static_cast<std::size_t>(n)).sql);
+    store.execute(
+        "insert into outbox_memory (target_space, payload_md, payload_sha, status, last_error) values"
+        " ('s', 'text', 'x', 'dead', 'HTTP_500: no'), ('s', 'text', 'x', 'sent', null)");
+    store.execute(
+        "insert into outbox_orders (idempotency_key, request_json, request_digest, status, next_attempt_at,"
+        " last_error, last_error_detail) values ('k', '{\"a\":1}', 'd', 'dead', now(), 'C', 'C: detail'),"
+        " ('l', '{}', 'd', 'sent', now(), null, null)");
+    store.execute(
+        "insert into outbox (aggregate_id, event_type, payload, metadata, dead_at, last_error) values"
+        " ('a', 'T', '{\"b\":2}', '{\"h\":\"v\"}', now(), 'words only: no code'),"
+        " ('a', 'T', '{}', '{}', null, null)");
+    store.execute(
+        "insert into deliverd.event_failures (lane, row_id, aggregate_id, retry_count, dead_at) values"
+        " ('theirs', '17', 'agg', 3, now()), ('theirs', '18', 'agg', 1, null)");
+    must(store.database().migrate(false));
+    EXPECT_EQ(store.value("select string_agg(concat_ws(' ', source, status, outbox, outbox_row_id,"
+                          " coalesce(error_class, '-'), error_message, payload, convert_from(record_key, 'UTF8')), '; '"
+                          " order by source) from dlq.dlq_messages"),
+              "lane:events PENDING events 1 - words only: no code {\"b\": 2} a;"
+              " lane:memory PENDING memory 1 HTTP_500 HTTP_500: no \"text\" s;"
+              " lane:orders DEAD orders 1 C C: detail {\"a\": 1} k;"
+              " lane:theirs PENDING events 17 - unknown error agg");
+    const auto letters = store.database().dead_letters();
+    EXPECT_EQ(must(letters->topics()).size(), 4U);
+    const std::string id = store.value("select id from dlq.dlq_messages where source = 'lane:events'");
+    EXPECT_THAT(must(letters->find(id))->record.headers, ::testing::ElementsAre(RecordHeader{"h", "v"}));
+    must(letters->begin_retry(std::span(&id, 1), {"o", "ann", std::chrono::seconds(60)}));
+    EXPECT_THAT(must(letters->return_to_lane("o", "ann", std::span(&id, 1))), ::testing::ElementsAre(""));
+    EXPECT_EQ(store.value("select count(*) from outbox where dead_at is null"), "2");
+}
+
+}  // namespace
+}  // namespace deliverd::store::postgres
