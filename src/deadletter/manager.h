@@ -92,7 +92,7 @@ public:
     Result<std::int64_t> resume_abandoned();
 
     /// Why the letter is not sent back as it stands and as things are configured, for people; empty when it is.
-    [[nodiscard]] std::string refusal(const store::LetterDetail& letter) const;
+    [[nodiscard]] std::string refusal(const store::LetterDetail& detail) const;
 
     /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for the calls under way,
     /// `retry_lease` at most. Idempotent.
@@ -100,8 +100,8 @@ public:
 
 private:
     RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
-    RetryReport publish(const store::LetterDetail& letter, const std::string& owner, std::string_view actor);
-    RetryReport give_back(const store::LetterDetail& letter, const std::string& owner, std::string_view actor);
+    RetryReport publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
+    RetryReport give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
     RetryReport record(const store::Letter& letter, const std::string& owner, std::string_view actor,
                        const store::RetryEnd& end);
     Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
