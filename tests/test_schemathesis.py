@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from harness.dead_letters import add_letter
 from harness.process import ROOT
 from harness.service import start_with_tokens, token
 
@@ -16,6 +17,8 @@ MIN_ORDERS = 30  # that must have been accepted: a run in which all were refused
 @pytest.mark.timeout(DEADLINE_SECONDS + 100)
 def test_schemathesis_finds_nothing(programs, store, tmp_path):
     service = start_with_tokens(programs, tmp_path, store.url)
+    for _ in range(20):
+        add_letter(store)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", ROOT / "tests" / "schemathesis.toml", "run",
                service.base + "/openapi.json", "--header", f"Authorization: Bearer {token('otto')}", "--checks", "all",
                "--no-color"]
