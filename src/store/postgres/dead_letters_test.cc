@@ -104,6 +104,23 @@ TEST_F(PostgresDeadLetterTest, CountsSurviveManyWritersAtOnce) {
     EXPECT_TRUE(must(letters_->topics()).empty());
 }
 
+/// Kinds that take turns: each is summed up now and then.
+TEST_F(PostgresDeadLetterTest, RetriesLeaveFewCounts) {
+    constexpr int kLetters = 250;
+    std::vector<NewLetter> batch;
+    for (int n = 0; n < kLetters; ++n) batch.push_back(letter(n, "{}"));
+    must(letters_->store(batch));
+    for (const std::string& id : store_.plain().column("select id from dlq.dlq_messages")) {
+        must(letters_->begin_retry(std::span(&id, 1), {"o", "ann", std::chrono::seconds(60)}));
+        const RetryEnd end{id, RetryResult::published};
+        must(letters_->end_retry("o", "ann", std::span(&end, 1)));
+    }
+    EXPECT_EQ(must(letters_->topics()).at(0).resolved, kLetters);
+    EXPECT_EQ(must(letters_->topics()).at(0).retrying, 0);
+    // Each retry adds four; a kind has those since the last of its turns.
+    EXPECT_LT(std::stoi(value("select count(*) from dlq.dlq_counts")), kLetters * 2);
+}
+
 /// A transaction that is open keeps nobody from storing.
 TEST_F(PostgresDeadLetterTest, AnOpenTransactionIsInNobodysWay) {
     store_.execute(
