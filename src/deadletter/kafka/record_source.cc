@@ -44,7 +44,7 @@ public:
           secrets_(options_.librdkafka),
           log_(log),
           lines_(log, "consumer_group", options_.group),
-          losses_(log, "consumer_group", options_.group) {}
+          loud_(log, "consumer_group", options_.group) {}
     ~KafkaSource() override { close(); }
     KafkaSource(const KafkaSource&) = delete;
     KafkaSource& operator=(const KafkaSource&) = delete;
@@ -91,7 +91,7 @@ private:
     const sink::Secrets secrets_;
     Log& log_;
     sink::LogGate lines_;
-    sink::LogGate losses_;  // never left out for the others
+    sink::LogGate loud_;  // what must not be left out for the others
 
     Positions positions_;
     bool paused_ = false;
@@ -255,13 +255,14 @@ void KafkaSource::complain(rd_kafka_resp_err_t error, std::string_view reason) {
         ended_ = Error{ErrorClass::permanent, "kafka_fatal", fmt::format("dead letters cannot be read: {}", why)};
         return;
     }
-    lines_.write(LogLevel::warn, rd_kafka_err2name(error), secrets_.hidden(reason, kMaxLogBytes));
+    auto& gate = error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ? loud_ : lines_;
+    gate.write(LogLevel::warn, rd_kafka_err2name(error), secrets_.hidden(reason, kMaxLogBytes));
 }
 
 void KafkaSource::take_log(int level, std::string_view facility, std::string_view text) {
     const auto shown = secrets_.hidden(text, kMaxLogBytes);
     if (facility == "OFFSET" && level <= kSyslogWarning && text.find("offset reset") != text.npos) {
-        return losses_.write(LogLevel::error, facility, shown, kResetEvent);
+        return loud_.write(LogLevel::error, facility, shown, kResetEvent);
     }
     lines_.write(level <= kSyslogWarning ? LogLevel::warn : LogLevel::debug, facility, shown);
 }

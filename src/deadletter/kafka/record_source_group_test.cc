@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <iostream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -70,6 +71,9 @@ private:
 
 class KafkaSourceGroup : public testing::Test {
 protected:
+    void TearDown() override {
+        if (HasFailure()) std::cout << stored_.count() << " stored\n" << log_.text();
+    }
     template <typename Done>
     static void wait_until(Done done) {
         const auto end = std::chrono::steady_clock::now() + sink::kBrokerPatience;
