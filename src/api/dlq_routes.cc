@@ -10,6 +10,7 @@
 #include "api/dlq_query.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "base/uuid.h"
 #include "deadletter/letter_json.h"
 
 namespace deliverd::api {
@@ -130,15 +131,15 @@ http::Response bad_id(const Call& call) {
 Route by_id(std::string method, std::string_view rest, Role needs, const Desk& desk, ById handler) {
     return {std::move(method), fmt::format("{}/messages/{{id}}{}", kPath, rest), needs,
             [desk, handler](const Call& call) {
-                const auto id = deadletter::parse_letter_id(call.path_values.front());
-                return id ? (desk.*handler)(call, *id) : bad_id(call);
+                const std::string id = canonical_uuid(call.path_values.front());
+                return id.empty() ? bad_id(call) : (desk.*handler)(call, id);
             }};
 }
 
 void retry(DlqRetries& retries, const Call& call, const http::Reply& reply) {
-    const auto id = deadletter::parse_letter_id(call.path_values.front());
-    if (!id) return reply(bad_id(call));
-    retries.retry(*id, call, reply);
+    const std::string id = canonical_uuid(call.path_values.front());
+    if (id.empty()) return reply(bad_id(call));
+    retries.retry(id, call, reply);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "app/parts.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "base/uuid.h"
 #include "deadletter/letter_json.h"
 
 namespace deliverd::app {
@@ -72,17 +73,18 @@ public:
             default:
                 break;
         }
-        const auto id = deadletter::parse_letter_id(arguments_.id);
-        if (!id) return complain(context_, kWrongUsage, fmt::format("invalid message id: {}", one_line(arguments_.id)));
+        const std::string id = canonical_uuid(arguments_.id);
+        if (id.empty())
+            return complain(context_, kWrongUsage, fmt::format("invalid message id: {}", one_line(arguments_.id)));
         switch (action) {
             case Action::dlq_show:
-                return arguments_.audit ? audit(*id) : show(*id);
+                return arguments_.audit ? audit(id) : show(id);
             case Action::dlq_retry:
-                return retry(*id);
+                return retry(id);
             case Action::dlq_dead:
-                return mark_dead(*id);
+                return mark_dead(id);
             default:
-                return remove(*id);
+                return remove(id);
         }
     }
 

@@ -77,7 +77,7 @@ struct KafkaConfig {
     bool configured = false;  // there is a section `kafka`
     std::string brokers;      // host:port,host:port; empty: none
     std::string consumer_group;
-    std::string topic_pattern;
+    std::string topic_pattern;  // empty: not configured
     std::size_t max_value_bytes = 0;
     std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets
 };

@@ -45,7 +45,7 @@ private:
         kafka.configured = values_.line_of("kafka") > 0;
         kafka.brokers = values_.text("kafka.brokers");
         kafka.consumer_group = values_.text("kafka.consumer_group");
-        kafka.topic_pattern = values_.text("kafka.dlq_topic_pattern");
+        if (kafka.configured) kafka.topic_pattern = values_.text("kafka.dlq_topic_pattern");
         kafka.max_value_bytes = static_cast<std::size_t>(values_.integer("kafka.max_value_bytes"));
         kafka.librdkafka = kafka_client_settings(values_);
         for (const char* path : {"kafka.consumer_group", "kafka.dlq_topic_pattern"}) {

@@ -10,7 +10,6 @@ namespace deliverd::app {
 
 deadletter::ManagerOptions manager_options(const DeadLettersConfig& config) {
     deadletter::ManagerOptions options;
-    options.stand_alone = !config.kafka.configured;
     options.dead_letter_pattern = config.kafka.topic_pattern;
     options.retry_lease = config.retry_lease;
     return options;

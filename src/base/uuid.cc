@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 namespace deliverd {
 
@@ -24,6 +23,19 @@ std::string make_uuid_v7(WallTime now, Random& random) {
         text.push_back(kHex[(half >> (60U - 4U * (nibble % 16U))) & 0xFU]);
     }
     return text;
+}
+
+std::string canonical_uuid(std::string_view text) {
+    constexpr std::size_t kLength = 36;
+    if (text.size() != kLength) return {};
+    std::string id(text);
+    for (std::size_t i = 0; i < kLength; ++i) {
+        char& c = id[i];
+        if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+        const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return {};
+    }
+    return id;
 }
 
 }  // namespace deliverd

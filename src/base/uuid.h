@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -11,5 +12,8 @@ namespace deliverd {
 /// Canonical lower-case text, 36 characters. Unique with overwhelming probability; not monotonic within
 /// one millisecond.
 [[nodiscard]] std::string make_uuid_v7(WallTime now, Random& random);
+
+/// `text` in lower case where it is a UUID of any version, spelt with its four dashes; else empty.
+[[nodiscard]] std::string canonical_uuid(std::string_view text);
 
 }  // namespace deliverd

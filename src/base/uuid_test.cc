@@ -36,6 +36,15 @@ TEST(UuidV7, BeforeTheEpochIsTheEpoch) {
     EXPECT_EQ(make_uuid_v7(at_millis(-5), zeros), "00000000-0000-7000-8000-000000000000");
 }
 
+TEST(CanonicalUuid, LowerCaseOrNothing) {
+    EXPECT_EQ(canonical_uuid("0B5FF1C2-12ab-4CDE-8f00-0123456789AB"), "0b5ff1c2-12ab-4cde-8f00-0123456789ab");
+    for (const char* bad : {"", "0b5ff1c2-12ab-4cde-8f00-0123456789a", "0b5ff1c2-12ab-4cde-8f00-0123456789abc",
+                            "0b5ff1c2012ab-4cde-8f00-0123456789ab", "0b5ff1c2-12ab-4cde-8f00-0123456789ag",
+                            "{b5ff1c2-12ab-4cde-8f00-0123456789a}", "0b5ff1c2-12ab-4cde-8f0-00123456789ab"}) {
+        EXPECT_EQ(canonical_uuid(bad), "") << bad;
+    }
+}
+
 RC_GTEST_PROP(UuidV7Property, SortsByMillisecond, (std::uint64_t seed)) {
     SeededRandom random(seed);
     const auto earlier = *rc::gen::inRange<std::int64_t>(0, 4'000'000'000'000);

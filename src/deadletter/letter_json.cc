@@ -9,7 +9,8 @@
 #include "base/hmac.h"
 #include "base/json_object.h"
 #include "base/text.h"
-#include "deadletter/provenance.h"
+#include "base/uuid.h"
+#include "deadletter/retry_rules.h"
 
 namespace deliverd::deadletter {
 
@@ -17,10 +18,8 @@ namespace {
 
 using store::Letter;
 using store::LetterDetail;
-using store::LetterStatus;
 using Bytes = std::optional<std::string>;
 
-constexpr std::size_t kUuidLength = 36;
 constexpr char kCursorMark = '_';
 constexpr std::size_t kMaxMicrosDigits = 17;  // the year 5138: what every database can hold
 
@@ -100,20 +99,7 @@ std::string_view time_type(RecordTime type) {
     return type == RecordTime::created ? "created" : "appended";
 }
 
-char lower(char c) {
-    return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
 }  // namespace
-
-std::string not_retryable_reason(const LetterDetail& detail, std::string_view pattern) {
-    if (std::string refusal = replay_refusal(detail, pattern); !refusal.empty()) return refusal;
-    const Letter& letter = detail.letter;
-    const bool finished = letter.status == LetterStatus::resolved || letter.status == LetterStatus::dead;
-    if (!finished && letter.retry_count < letter.max_retries) return {};
-    return fmt::format("status={}, retry_count={}/{}", store::to_string(letter.status), letter.retry_count,
-                       letter.max_retries);
-}
 
 std::string detail_json(const LetterDetail& detail, std::string_view pattern) {
     JsonObject object;
@@ -235,21 +221,9 @@ std::optional<store::LetterCursor> parse_cursor(std::string_view text) {
     std::int64_t micros = 0;
     const char* end = text.data() + mark;
     const auto [at, fault] = std::from_chars(text.data(), end, micros);
-    auto id = parse_letter_id(text.substr(mark + 1));
-    if (fault != std::errc{} || at != end || !id) return std::nullopt;
-    return store::LetterCursor{WallTime(std::chrono::microseconds(micros)), std::move(*id)};
-}
-
-std::optional<std::string> parse_letter_id(std::string_view text) {
-    if (text.size() != kUuidLength) return std::nullopt;
-    std::string id(text);
-    for (std::size_t i = 0; i < id.size(); ++i) {
-        id[i] = lower(id[i]);
-        const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        const bool hex = (id[i] >= '0' && id[i] <= '9') || (id[i] >= 'a' && id[i] <= 'f');
-        if (dash ? id[i] != '-' : !hex) return std::nullopt;
-    }
-    return id;
+    std::string id = canonical_uuid(text.substr(mark + 1));
+    if (fault != std::errc{} || at != end || id.empty()) return std::nullopt;
+    return store::LetterCursor{WallTime(std::chrono::microseconds(micros)), std::move(id)};
 }
 
 }  // namespace deliverd::deadletter

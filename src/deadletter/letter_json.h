@@ -15,12 +15,7 @@
 
 namespace deliverd::deadletter {
 
-/// Why a retry of the letter would be refused now, whoever asks; empty when it would not. That somebody else's retry is
-/// under way is not in it. `pattern`, here and below: of the topics that are for dead letters.
-[[nodiscard]] std::string not_retryable_reason(const store::LetterDetail& letter,
-                                               std::string_view pattern = kDeadLetterPattern);
-
-/// The body of GET …/messages/{id}.
+/// The body of GET …/messages/{id}. `pattern`, here and below: as in provenance.h.
 [[nodiscard]] std::string detail_json(const store::LetterDetail& letter, std::string_view pattern = kDeadLetterPattern);
 
 /// The body of a listing: {"messages":[…],"pagination":{…}}. `number` is the page's, none when a cursor led to it.
@@ -46,8 +41,5 @@ namespace deliverd::deadletter {
 /// A position as text that needs no escaping in a URL.
 [[nodiscard]] std::string cursor_text(const store::LetterCursor& cursor);
 [[nodiscard]] std::optional<store::LetterCursor> parse_cursor(std::string_view text);
-
-/// The id as the database writes it (36 characters, lower case); none for what is not a uuid in that form.
-[[nodiscard]] std::optional<std::string> parse_letter_id(std::string_view text);
 
 }  // namespace deliverd::deadletter

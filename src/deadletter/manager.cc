@@ -52,18 +52,6 @@ void Manager::stop() {
     if (!gate_.close(options_.retry_lease)) log_.warn("dead letters: a retry has not ended in time");
 }
 
-std::string Manager::refusal(const store::LetterDetail& detail) const {
-    const store::Letter& letter = detail.letter;
-    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
-    const bool finished = letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead;
-    // An order is DEAD from the beginning, which would not say why.
-    if (!order && (finished || letter.retry_count >= letter.max_retries)) return not_retryable(letter);
-    // Stand-alone nothing is published, so that it does not matter what would be, and where to.
-    if (options_.stand_alone && !letter.lane_row) return {};
-    const std::string reason = replay_refusal(detail, options_.dead_letter_pattern);
-    return reason.empty() ? reason : "message is not retryable: " + reason;
-}
-
 RetryReport Manager::retry(std::string_view id, std::string_view actor) {
     const StopGate::Pass pass(gate_);
     if (!pass) return nothing_published("the program is about to end");
@@ -71,10 +59,11 @@ RetryReport Manager::retry(std::string_view id, std::string_view actor) {
     if (!found) return nothing_published("the message could not be read: " + found.error().message);
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
-    if (std::string reason = refusal(detail); !reason.empty()) {
-        return {.answer = RetryAnswer::conflict, .message = std::move(reason), .letter = detail.letter};
+    if (const std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern); !reason.empty()) {
+        return {
+            .answer = RetryAnswer::conflict, .message = std::string(kNotRetryable) + reason, .letter = detail.letter};
     }
-    if (!options_.stand_alone && replayer_ == nullptr && !detail.letter.lane_row) {
+    if (!options_.stand_alone() && replayer_ == nullptr && !detail.letter.lane_row) {
         return nothing_published("this process has no connection to Kafka");
     }
 
@@ -95,7 +84,7 @@ RetryReport Manager::retry(std::string_view id, std::string_view actor) {
 RetryReport Manager::send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
     const store::LetterDetail& detail = *claim.letter;
     if (detail.letter.lane_row) return give_back(detail, owner, actor);
-    if (!options_.stand_alone) return publish(detail, owner, actor);
+    if (!options_.stand_alone()) return publish(detail, owner, actor);
     return record(detail.letter, owner, actor,
                   {detail.letter.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
 }
@@ -168,7 +157,6 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
         return elsewhere;
     }
     const auto refused = [this](const store::LetterDetail& letter) {
-        if (options_.stand_alone || letter.letter.lane_row) return std::string();
         return replay_refusal(letter, options_.dead_letter_pattern);
     };
     RedriveRun run({.options = options_,

@@ -52,13 +52,14 @@ struct RedriveReport {
 };
 
 struct ManagerOptions {
-    bool stand_alone = false;  // no `kafka` in the configuration: a retry resolves without publishing
-    std::string dead_letter_pattern =
-        std::string(kDeadLetterPattern);              // of the topics that are read: nothing is sent there
-    Duration retry_lease = std::chrono::seconds(30);  // beyond what publishing takes at most
+    std::string dead_letter_pattern = std::string(kDeadLetterPattern);  // as in provenance.h
+    Duration retry_lease = std::chrono::seconds(30);                    // beyond what publishing takes at most
     std::int32_t page = 100;
     std::int32_t pages_in_flight = 8;
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
+
+    /// No `kafka` in the configuration: a retry resolves without publishing.
+    [[nodiscard]] bool stand_alone() const { return dead_letter_pattern.empty(); }
 };
 
 /// So often a step is tried in the store, where a failure says that it may help.
@@ -90,9 +91,6 @@ public:
 
     /// Takes up what processes that died left unfinished; answers how many redrives that were. For a chore.
     Result<std::int64_t> resume_abandoned();
-
-    /// Why the letter is not sent back as it stands and as things are configured, for people; empty when it is.
-    [[nodiscard]] std::string refusal(const store::LetterDetail& detail) const;
 
     /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for the calls under way,
     /// `retry_lease` at most. Idempotent.

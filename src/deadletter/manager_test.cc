@@ -188,7 +188,7 @@ TEST_F(ManagerTest, ALanesRowThatIsGoneIsAConflict) {
 
 TEST_F(ManagerTest, StandAloneResolvesWithoutPublishing) {
     ManagerOptions alone = options();
-    alone.stand_alone = true;
+    alone.dead_letter_pattern.clear();
     Manager other(alone, letters, nullptr, log);
     const std::string id = letters.add("orders.dlq.v1");
     EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::resolved) << "the seed's rows name the dead-letter topic";

@@ -238,7 +238,7 @@ std::string replay_refusal(const store::LetterDetail& letter, std::string_view p
         return "only the first " + std::to_string(letter.letter.value_bytes) +
                " bytes of its value were stored: what is left of it must not be sent";
     }
-    return refusal_of_record(letter, pattern);
+    return pattern.empty() ? std::string() : refusal_of_record(letter, pattern);
 }
 
 }  // namespace deliverd::deadletter

@@ -45,7 +45,8 @@ inline constexpr std::size_t kMaxProducerBytes = 255;
 /// payload is the value.
 [[nodiscard]] Record replay_of(const store::LetterDetail& letter, std::string_view fresh_key);
 
-/// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read.
+/// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read, where
+/// nothing is sent to. Empty: nothing is published at all, so that it does not matter where to.
 [[nodiscard]] std::string replay_refusal(const store::LetterDetail& letter,
                                          std::string_view pattern = kDeadLetterPattern);
 

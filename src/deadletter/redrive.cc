@@ -135,7 +135,7 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<store::RetryClaim>&
             lane_ids.push_back(claim.id);
         } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
             ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
-        } else if (parts_.options.stand_alone) {
+        } else if (parts_.options.stand_alone()) {
             ends.push_back({claim.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
         } else if (none) {
             ends.push_back({claim.id, store::RetryResult::not_tried, "the redrive ended before it"});

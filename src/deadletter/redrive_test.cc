@@ -167,7 +167,7 @@ TEST_F(RedriveTest, LanesRowsGoBack) {
 
 TEST_F(RedriveTest, StandAloneResolvesAll) {
     ManagerOptions alone = quick();
-    alone.stand_alone = true;
+    alone.dead_letter_pattern.clear();
     Manager other(alone, letters, nullptr, log);
     const auto ids = add(250);
     EXPECT_EQ(other.retry_all("orders", "ops").value().redrive.published, 250);

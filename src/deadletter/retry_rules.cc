@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "deadletter/provenance.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -29,6 +30,11 @@ store::RetryResult result_of(const Outcome& outcome) {
     return store::RetryResult::in_doubt;
 }
 
+std::string as_it_stands(const store::Letter& letter) {
+    return "status=" + std::string(to_string(letter.status)) + ", retry_count=" + std::to_string(letter.retry_count) +
+           "/" + std::to_string(letter.max_retries);
+}
+
 }  // namespace
 
 store::RetryEnd end_of(std::string id, const Outcome& outcome) {
@@ -37,9 +43,13 @@ store::RetryEnd end_of(std::string id, const Outcome& outcome) {
     return {std::move(id), result, shorten(one_line(outcome.receipt.value_or(outcome.detail)), kMaxDetailBytes)};
 }
 
-std::string not_retryable(const store::Letter& letter) {
-    return "message is not retryable: status=" + std::string(to_string(letter.status)) +
-           ", retry_count=" + std::to_string(letter.retry_count) + "/" + std::to_string(letter.max_retries);
+std::string not_retryable_reason(const store::LetterDetail& detail, std::string_view pattern) {
+    const store::Letter& letter = detail.letter;
+    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
+    const bool finished = letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead;
+    // An order is DEAD from the beginning, which would not say why.
+    if (!order && (finished || letter.retry_count >= letter.max_retries)) return as_it_stands(letter);
+    return replay_refusal(detail, pattern);
 }
 
 RetryReport answer_to(const store::RetryClaim& claim) {
@@ -52,13 +62,14 @@ RetryReport answer_to(const store::RetryClaim& claim) {
             return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(claim.id)};
         case store::RetryVerdict::finished:
         case store::RetryVerdict::exhausted:
-            report.message = report.letter ? not_retryable(*report.letter) : "message is not retryable";
+            report.message = kNotRetryable;
+            if (report.letter) report.message += as_it_stands(*report.letter);
             break;
         case store::RetryVerdict::under_way:
             report.message = "another retry of this message is under way";
             break;
         case store::RetryVerdict::refused:
-            report.message = "message is not retryable: " + claim.reason;
+            report.message = std::string(kNotRetryable) + claim.reason;
             break;
     }
     return report;

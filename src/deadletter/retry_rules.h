@@ -11,11 +11,16 @@
 
 namespace deliverd::deadletter {
 
+/// What answers to such retries begin with.
+inline constexpr std::string_view kNotRetryable = "message is not retryable: ";
+
 /// How a retry ends whose publishing ended so.
 [[nodiscard]] store::RetryEnd end_of(std::string id, const Outcome& outcome);
 
-/// "message is not retryable: status=DEAD, retry_count=3/3", as the seed says it.
-[[nodiscard]] std::string not_retryable(const store::Letter& letter);
+/// Why a retry of the letter would be refused now, whoever asks ("status=DEAD, retry_count=3/3" is the seed's wording);
+/// empty when it would not. That somebody else's retry is under way is not in it. `pattern`: as in provenance.h.
+[[nodiscard]] std::string not_retryable_reason(const store::LetterDetail& letter,
+                                               std::string_view pattern = kDeadLetterPattern);
 
 /// The answer where the retry did not even begin.
 [[nodiscard]] RetryReport answer_to(const store::RetryClaim& claim);

@@ -1,8 +1,22 @@
 #include "deadletter/topic_pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace deliverd::deadletter {
+namespace {
+
+constexpr std::string_view kSpecial = R"(.[]{}()\*+?^$|)";  // in a regular expression
+
+bool is_of_a_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+}
+
+}  // namespace
 
 bool matches_pattern(std::string_view topic, std::string_view pattern) noexcept {
     // On a mismatch the last `*` takes one character more: at most |topic| * |pattern| steps.
@@ -28,13 +42,38 @@ bool matches_pattern(std::string_view topic, std::string_view pattern) noexcept 
     return pattern.find_first_not_of('*', p) == kNone;
 }
 
+std::string subscription_of(std::string_view pattern) {
+    std::string regex = "^";
+    for (const char c : pattern) {
+        if (c == '*') {
+            regex += ".*";
+        } else if (c == '?') {
+            regex += '.';
+        } else {
+            if (kSpecial.find(c) != kSpecial.npos) regex += '\\';
+            regex += c;
+        }
+    }
+    return regex + "$";
+}
+
+Result<void> check_topic_pattern(std::string_view pattern) {
+    if (pattern.empty()) {
+        return permanent("bad_argument", "the pattern of the dead-letter topics is empty: set one such as *.dlq.v1");
+    }
+    const bool possible = std::ranges::all_of(pattern, [](char c) { return is_of_a_name(c) || c == '*' || c == '?'; });
+    if (!possible || pattern.size() > kMaxTopicBytes) {
+        return permanent("bad_argument",
+                         fmt::format("no topic's name can match '{}': names have up to {} letters, digits, '.', '_' "
+                                     "and '-'; '*' stands for any number of them, '?' for one",
+                                     shorten(one_line(pattern), 128), kMaxTopicBytes));
+    }
+    return {};
+}
+
 bool is_topic_name(std::string_view name) noexcept {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '-';
-    };
     return !name.empty() && name.size() <= kMaxTopicBytes && name != "." && name != ".." &&
-           std::ranges::all_of(name, allowed);
+           std::ranges::all_of(name, is_of_a_name);
 }
 
 bool is_dead_letter_topic(std::string_view topic, std::string_view pattern) noexcept {

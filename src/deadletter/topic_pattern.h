@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+
+#include "deliverd/result.h"
 
 namespace deliverd::deadletter {
 
@@ -12,6 +15,12 @@ inline constexpr std::size_t kMaxTopicBytes = 249;                  // Kafka's l
 
 /// Shell-style: `*` is any text, `?` any one character; everything else stands for itself.
 [[nodiscard]] bool matches_pattern(std::string_view topic, std::string_view pattern) noexcept;
+
+/// The pattern as librdkafka subscribes to it: `*.dlq.v1` is `^.*\.dlq\.v1$`.
+[[nodiscard]] std::string subscription_of(std::string_view pattern);
+
+/// Permanent error for a pattern that no topic's name can match.
+[[nodiscard]] Result<void> check_topic_pattern(std::string_view pattern);
 
 /// A name that a Kafka topic can have.
 [[nodiscard]] bool is_topic_name(std::string_view name) noexcept;

@@ -10,8 +10,6 @@
 namespace deliverd::store {
 namespace {
 
-constexpr std::string_view kDeadLetterEnding = ".dlq.v1";
-
 std::string where(const Record& record) {
     return one_line(record.topic) + "[" + std::to_string(record.partition) + "]@" + std::to_string(record.offset);
 }
@@ -61,29 +59,12 @@ Result<void> check_letter(const NewLetter& letter) {
     return {};
 }
 
-std::string letter_id(std::string_view text) {
-    constexpr std::size_t kLength = 36;
-    if (text.size() != kLength) return {};
-    std::string id(text);
-    for (std::size_t i = 0; i < kLength; ++i) {
-        char& c = id[i];
-        if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
-        const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return {};
-    }
-    return id;
-}
-
-std::string retry_refusal(const LetterDetail& detail) {
-    const Letter& letter = detail.letter;
-    if (letter.lane_row) {
-        if (letter.lane_row->outbox != "orders") return {};
+std::string retry_refusal(const Letter& letter) {
+    if (letter.lane_row && letter.lane_row->outbox == "orders") {
         return "an order is not sent again: it may have been taken; post a new one if it is still wanted";
     }
-    if (letter.truncated) return "the record was too long to be kept: what is here is only its beginning";
-    if (letter.provenance.original_topic.ends_with(kDeadLetterEnding)) {
-        return "it came from the dead-letter topic " + one_line(letter.provenance.original_topic) +
-               ": sent there, it would only come back";
+    if (!letter.lane_row && letter.truncated) {
+        return "the record was too long to be kept: what is here is only its beginning";
     }
     return {};
 }

@@ -19,11 +19,9 @@ namespace deliverd::store {
 /// Failure: permanent, `bad_argument`, naming the record and the field.
 [[nodiscard]] Result<void> check_letter(const NewLetter& letter);
 
-/// The id as both databases write it; empty when it is not a uuid.
-[[nodiscard]] std::string letter_id(std::string_view text);
-
-/// Why the letter can never be retried, for people; empty when it can.
-[[nodiscard]] std::string retry_refusal(const LetterDetail& detail);
+/// Why a retry of the letter never begins, for people; empty when it may. What can be published, and where to, is not
+/// the store's business (deadletter/retry_rules.h).
+[[nodiscard]] std::string retry_refusal(const Letter& letter);
 
 /// Whether a retry may begin. `under_way`: one has begun whose lease has not run out.
 [[nodiscard]] RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way);

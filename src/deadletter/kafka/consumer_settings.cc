@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "deadletter/kafka/topic_pattern.h"
+#include "deadletter/topic_pattern.h"
 
 namespace deliverd::deadletter {
 

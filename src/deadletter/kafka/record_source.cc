@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "deadletter/kafka/consumer.h"
 #include "deadletter/kafka/consumer_settings.h"
-#include "deadletter/kafka/topic_pattern.h"
+#include "deadletter/topic_pattern.h"
 #include "sink/kafka/log_gate.h"
 
 namespace deliverd::deadletter {

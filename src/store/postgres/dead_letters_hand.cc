@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/postgres/batch_outbox.h"
 #include "store/postgres/cells.h"
@@ -19,7 +20,7 @@ constexpr std::int64_t kFromTheBeginning = std::numeric_limits<std::int64_t>::mi
 
 Result<std::optional<Letter>> PostgresDeadLetters::mark_dead(std::string_view id, std::string_view actor) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
-    const std::string uuid = letter_id(id);
+    const std::string uuid = canonical_uuid(id);
     if (uuid.empty()) return std::nullopt;
     Params which;
     which.literal(uuid);
@@ -38,7 +39,7 @@ Result<std::optional<Letter>> PostgresDeadLetters::mark_dead(std::string_view id
 
 Result<bool> PostgresDeadLetters::remove(std::string_view id, std::string_view actor) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
-    const std::string uuid = letter_id(id);
+    const std::string uuid = canonical_uuid(id);
     if (uuid.empty()) return false;
     Params params;
     params.literal(uuid).text(actor);

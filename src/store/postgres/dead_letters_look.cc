@@ -1,6 +1,7 @@
 #include <array>
 #include <utility>
 
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/postgres/batch_outbox.h"
 #include "store/postgres/cells.h"
@@ -13,7 +14,7 @@ namespace deliverd::store::postgres {
 
 Result<LetterPage> PostgresDeadLetters::list(const LetterQuery& query) {
     if (auto ok = check_letter_query(query); !ok) return Failure(std::move(ok.error()));
-    if (query.after && letter_id(query.after->id).empty()) {
+    if (query.after && canonical_uuid(query.after->id).empty()) {
         return permanent("bad_argument", "the position is not one of this store's");
     }
     const LetterSelect page = select_page(query);
@@ -51,7 +52,7 @@ Result<std::optional<LetterDetail>> PostgresDeadLetters::find(std::string_view i
 Result<std::vector<LetterAudit>> PostgresDeadLetters::audit(std::string_view id, std::int32_t limit) {
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
     std::vector<LetterAudit> lines;
-    const std::string uuid = letter_id(id);
+    const std::string uuid = canonical_uuid(id);
     if (uuid.empty()) return lines;
     Params params;
     params.literal(uuid).int32(limit);

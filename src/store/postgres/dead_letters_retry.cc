@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/postgres/batch_outbox.h"
 #include "store/postgres/cells.h"
@@ -44,7 +45,7 @@ void describe(RetryClaim& claim, const Begun& begun, LetterDetail detail) {
     if (begun.begun) {
         claim.verdict = RetryVerdict::begun;
     } else {
-        const std::string refusal = retry_refusal(detail);
+        const std::string refusal = retry_refusal(detail.letter);
         claim.verdict = retry_verdict(detail.letter, refusal, begun.live);
         // Free again when it was looked at, and not when it was tried.
         if (claim.verdict == RetryVerdict::begun) claim.verdict = RetryVerdict::under_way;
@@ -84,7 +85,7 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const
     rows = results->back().get();
     for (int row = 0; row < PQntuples(rows); ++row) found.emplace(text_at(rows, row, kLetterId), row);
     for (RetryClaim& claim : claims) {
-        const auto at = found.find(letter_id(claim.id));
+        const auto at = found.find(canonical_uuid(claim.id));
         if (at == found.end()) continue;
         Begun& one = begun[at->first];
         describe(claim, one, detail_at(rows, at->second));
@@ -101,7 +102,7 @@ Result<std::int64_t> PostgresDeadLetters::end_retry(std::string_view owner, std:
     if (ends.empty()) return 0;
     std::vector<std::pair<std::string, const RetryEnd*>> order;
     for (const RetryEnd& end : ends) {
-        if (std::string id = letter_id(end.id); !id.empty()) order.emplace_back(std::move(id), &end);
+        if (std::string id = canonical_uuid(end.id); !id.empty()) order.emplace_back(std::move(id), &end);
     }
     std::ranges::stable_sort(order, {}, [](const auto& entry) -> const std::string& { return entry.first; });
     std::vector<std::optional<std::string>> ids;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/postgres/cells.h"
 #include "store/postgres/dead_letters.h"
@@ -209,7 +210,7 @@ Result<std::vector<std::string>> PostgresDeadLetters::return_to_lane(std::string
     }
     std::set<std::string> answered;  // an id a second time is not the owner's any more
     for (std::size_t i = 0; i < ids.size(); ++i) {
-        const auto at = returning.problems().find(letter_id(ids[i]));
+        const auto at = returning.problems().find(canonical_uuid(ids[i]));
         if (at != returning.problems().end() && answered.insert(at->first).second) answers[i] = at->second;
     }
     return answers;

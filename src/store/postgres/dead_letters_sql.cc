@@ -232,7 +232,7 @@ string once_of_topic(std::string_view topic) {
 
 string wanted_letter() {
     return "m.status in ('PENDING', 'RETRYING') and case when m.lane is null then not m.truncated"
-           " and right(m.original_topic, 7) <> '.dlq.v1' else m.outbox <> 'orders' end";
+           " else m.outbox <> 'orders' end";
 }
 
 DeadLetterStatements::DeadLetterStatements(std::string_view schema) {

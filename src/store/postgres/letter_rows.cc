@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/memory_message.h"
 #include "store/postgres/cells.h"
@@ -101,7 +102,7 @@ std::vector<std::optional<std::string>> sorted_ids(std::span<const std::string> 
     std::vector<std::optional<std::string>> out;
     out.reserve(ids.size());
     for (const std::string& id : ids) {
-        if (std::string uuid = letter_id(id); !uuid.empty()) out.emplace_back(std::move(uuid));
+        if (std::string uuid = canonical_uuid(id); !uuid.empty()) out.emplace_back(std::move(uuid));
     }
     std::ranges::sort(out);
     out.erase(std::unique(out.begin(), out.end()), out.end());

@@ -158,7 +158,7 @@ Result<LetterPage> SqliteDeadLetters::list(const LetterQuery& query) {
 Result<std::optional<LetterDetail>> SqliteDeadLetters::find(std::string_view id) {
     auto handle = file_.reader();
     if (!handle) return Failure(std::move(handle.error()));
-    auto stored = stored_letter(**handle, letter_id(id));
+    auto stored = stored_letter(**handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored) return std::nullopt;
     return std::move((*stored)->detail);
@@ -170,7 +170,7 @@ Result<std::vector<LetterAudit>> SqliteDeadLetters::audit(std::string_view id, s
     if (!handle) return Failure(std::move(handle.error()));
     auto statement = (*handle)->prepared(kAudit);
     if (!statement) return Failure(std::move(statement.error()));
-    const std::string wanted = letter_id(id);
+    const std::string wanted = canonical_uuid(id);
     (*statement)->bind(1, std::string_view(wanted)).bind(2, std::int64_t{limit});
     std::vector<LetterAudit> lines;
     auto read = each_row(**statement, [&](const SqliteStatement& row) {
@@ -198,7 +198,7 @@ Result<std::vector<TopicCounts>> SqliteDeadLetters::topics() {
 Result<std::optional<Letter>> SqliteDeadLetters::mark_dead(std::string_view id, std::string_view actor) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<std::optional<Letter>> {
-        auto stored = stored_letter(handle, letter_id(id));
+        auto stored = stored_letter(handle, canonical_uuid(id));
         if (!stored) return Failure(std::move(stored.error()));
         if (!*stored) return std::nullopt;
         const Letter& letter = (*stored)->detail.letter;
@@ -219,7 +219,7 @@ Result<bool> SqliteDeadLetters::remove(std::string_view id, std::string_view act
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<bool> {
         auto statement = handle.prepared("delete from dlq_messages where id = ?1 returning id, status");
         if (!statement) return Failure(std::move(statement.error()));
-        const std::string wanted = letter_id(id);
+        const std::string wanted = canonical_uuid(id);
         std::optional<std::string> status;
         auto read = each_row((*statement)->bind(1, std::string_view(wanted)),
                              [&](const SqliteStatement& row) { status = row.text(1); });

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/uuid.h"
 #include "client/sqlite_statement.h"
 #include "store/letter_rules.h"
 #include "store/record_headers.h"
@@ -117,7 +118,7 @@ TEST_F(SqliteDeadLettersTest, ARowWithOnlyTheTopicIsALetter) {
     const auto page = must(letters_->list({.topic = "orders"}));
     ASSERT_EQ(page.letters.size(), 1U);
     const Letter& letter = page.letters[0];
-    EXPECT_EQ(letter_id(letter.id), letter.id);
+    EXPECT_EQ(canonical_uuid(letter.id), letter.id);
     EXPECT_EQ(letter.id.at(14), '7');
     EXPECT_EQ(letter.source, "kafka");
     EXPECT_EQ(letter.provenance.error_message, "unknown error");

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/sqlite/lane_letters.h"
 #include "store/sqlite/letter_rows.h"
@@ -78,7 +79,7 @@ Result<void> write_end(Handle& handle, const Letter& letter, const RetryEffect& 
 
 /// The letter, when its retry is the owner's.
 Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owner, std::string_view id) {
-    auto stored = stored_letter(handle, letter_id(id));
+    auto stored = stored_letter(handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored || (*stored)->retry_owner != owner) return std::nullopt;
     return std::move((*stored)->detail.letter);
@@ -88,12 +89,12 @@ Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owne
 
 Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryStart& start, bool* taken_over) {
     RetryClaim claim{id};
-    auto stored = stored_letter(handle, letter_id(id));
+    auto stored = stored_letter(handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored) return claim;
     LetterDetail& detail = (*stored)->detail;
     const LetterStatus before = detail.letter.status;
-    const std::string refusal = retry_refusal(detail);
+    const std::string refusal = retry_refusal(detail.letter);
     const bool died = (*stored)->retry_owner && !(*stored)->retry_is_live;
     const bool goes_on = start.go_on && died;
     claim.verdict = retry_verdict(detail.letter, refusal, (*stored)->retry_is_live);

@@ -1,4 +1,4 @@
-#include "deadletter/kafka/topic_pattern.h"
+#include "deadletter/topic_pattern.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
