@@ -1,0 +1,88 @@
+{{/* Refuses values that no pod could start with, all at once and in words. What concerns one value alone is in
+     values.schema.json. */}}
+{{- define "deliverd.check" -}}
+{{- $problems := list -}}
+{{- $config := .Values.config -}}
+{{- range $name := list "container" "service" -}}
+{{- if not (kindIs "invalid" (index $.Values $name "grpcPort")) -}}
+{{- $problems = append $problems (printf "%s.grpcPort: deliverd speaks HTTP only; leave it null" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.kafka.enabled (not (include "deliverd.brokers" . | fromJson).brokers) -}}
+{{- $problems = append $problems "kafka.brokers: kafka.enabled is true, but neither kafka.brokers nor config.kafka.brokers names one; without Kafka set kafka.enabled to false" -}}
+{{- end -}}
+{{- $auth := $config.auth | default dict -}}
+{{- if not (or $auth.tokens (eq ($auth.mode | default "") "none")) -}}
+{{- $problems = append $problems "config.auth: a pod can be reached from outside; list tokens (name, role, sha256), or set mode to none if something else guards the door" -}}
+{{- end -}}
+{{- $database := $config.database | default dict -}}
+{{- $from_env := false -}}
+{{- range .Values.env -}}{{- if eq .name "DATABASE_URL" -}}{{- $from_env = true -}}{{- end -}}{{- end -}}
+{{- if not (or $database.host $database.url $database.url_file $from_env) -}}
+{{- $problems = append $problems "config.database: name the PostgreSQL server by host, url or url_file, or by DATABASE_URL in env" -}}
+{{- end -}}
+{{- if hasPrefix "sqlite:" ($database.url | default "") -}}
+{{- $problems = append $problems "config.database.url: SQLite is for one process with a disk; pods need PostgreSQL" -}}
+{{- end -}}
+{{- range $name, $instead := dict "port" "container.port" "shutdown_seconds" "shutdownSeconds" -}}
+{{- if hasKey ($config.server | default dict) $name -}}
+{{- $problems = append $problems (printf "config.server.%s: set %s instead" $name $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
+{{- $problems = append $problems "autoscaling.minReplicas: more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if not ((.Values.resources.requests | default dict).cpu) -}}
+{{- $problems = append $problems "resources.requests.cpu: autoscaling goes by a share of it; give one" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
+{{- $problems = append $problems "serviceAccount.name: needed when serviceAccount.create is false" -}}
+{{- end -}}
+{{- if and .Values.vault.enabled (not .Values.vault.role) -}}
+{{- $problems = append $problems "vault.role: needed when vault.enabled is true" -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range .Values.vault.secrets -}}{{- $names = append $names (include "deliverd.vaultName" .) -}}{{- end -}}
+{{- if ne (len $names) (len (uniq $names)) -}}
+{{- $problems = append $problems "vault.secrets: two files of one name; Vault's injector tells them apart by that" -}}
+{{- end -}}
+{{- $problems = concat $problems (include "deliverd.unmounted" . | fromJson).problems -}}
+{{- if $problems -}}
+{{- fail (printf "these values cannot work:\n  - %s" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Secret files of config that nothing puts into the pod, as {"problems": […]} in JSON. */}}
+{{- define "deliverd.unmounted" -}}
+{{- $problems := list -}}
+{{- $files := dict -}}
+{{- range $section, $names := dict "database" (list "password_file" "url_file") "kafka" (list "sasl_password_file") -}}
+{{- range $name := $names -}}
+{{- with get (get $.Values.config $section | default dict) $name -}}
+{{- $_ := set $files (printf "config.%s.%s" $section $name) . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $lane, $settings := .Values.config.lanes -}}
+{{- range $name := list "token_file" "secret_file" "password_file" "credentials_file" -}}
+{{- with get ($settings.sink | default dict) $name -}}
+{{- $_ := set $files (printf "config.lanes.%s.sink.%s" $lane $name) . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $where, $file := $files -}}
+{{- $mounted := contains "${" $file -}}
+{{- if $.Values.vault.enabled -}}
+{{- range $.Values.vault.secrets -}}{{- if eq .mountPath $file -}}{{- $mounted = true -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- range $.Values.secrets -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $file -}}{{- $mounted = true -}}{{- end -}}
+{{- end -}}
+{{- if not $mounted -}}
+{{- $problems = append $problems (printf "%s: nothing puts %s into the pod; see vault.secrets and secrets" $where $file) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "problems" $problems | toJson -}}
+{{- end -}}

@@ -1,0 +1,65 @@
+{{/* config.yaml: `config`, with what other values decide. */}}
+{{- define "deliverd.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $own := dict "port" (int .Values.container.port) "shutdown_seconds" (int .Values.shutdownSeconds) -}}
+{{- $_ := set $config "server" (merge $own ($config.server | default dict) (dict "host" "0.0.0.0")) -}}
+{{- if .Values.kafka.enabled -}}
+{{- if .Values.kafka.brokers -}}
+{{- $_ := set $config "kafka" (merge (dict "brokers" .Values.kafka.brokers) ($config.kafka | default dict)) -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := unset $config "kafka" -}}
+{{- end -}}
+{{- range $section := list "auth" "database" "kafka" "lanes" -}}
+{{- if not (get $config $section) -}}{{- $_ := unset $config $section -}}{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* The migration's: the same, with migration.config over it. */}}
+{{- define "deliverd.migrationConfig" -}}
+{{- mergeOverwrite (include "deliverd.config" . | fromYaml) (deepCopy .Values.migration.config) | toYaml -}}
+{{- end -}}
+
+{{/* The brokers that dead letters are read from, as a list in JSON: {"brokers": […]}. */}}
+{{- define "deliverd.brokers" -}}
+{{- $config := include "deliverd.config" . | fromYaml -}}
+{{- $brokers := ($config.kafka | default dict).brokers | default list -}}
+{{- if kindIs "string" $brokers -}}{{- $brokers = splitList "," $brokers -}}{{- end -}}
+{{- dict "brokers" $brokers | toJson -}}
+{{- end -}}
+
+{{/* The TCP ports that config speaks to, as {"ports": […]} in JSON; addresses behind ${NAME} cannot be known here. */}}
+{{- define "deliverd.egressPorts" -}}
+{{- $config := include "deliverd.config" . | fromYaml -}}
+{{- $defaults := dict "http" "80" "https" "443" "amqp" "5672" "amqps" "5671" "nats" "4222" "tls" "4222" "postgres" "5432" "postgresql" "5432" "" "9092" -}}
+{{- $database := $config.database | default dict -}}
+{{- $addresses := list -}}
+{{- if $database.url -}}
+{{- $addresses = append $addresses $database.url -}}
+{{- else -}}
+{{- $addresses = append $addresses (printf "postgres://database:%d" (int ($database.port | default 5432))) -}}
+{{- end -}}
+{{- $addresses = concat $addresses (include "deliverd.brokers" . | fromJson).brokers -}}
+{{- range $lane := $config.lanes -}}
+{{- $sink := $lane.sink | default dict -}}
+{{- if $sink.url -}}{{- $addresses = concat $addresses (splitList "," $sink.url) -}}{{- end -}}
+{{- if kindIs "string" $sink.brokers -}}
+{{- $addresses = concat $addresses (splitList "," $sink.brokers) -}}
+{{- else if $sink.brokers -}}
+{{- $addresses = concat $addresses $sink.brokers -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.vault.enabled -}}
+{{- $addresses = append $addresses (printf "vault:%d" (int .Values.networkPolicy.vaultPort)) -}}
+{{- end -}}
+{{- $ports := list -}}
+{{- range $address := $addresses -}}
+{{- $scheme := regexFind "^[A-Za-z_]+://" (trim $address) -}}
+{{- $authority := trimPrefix $scheme (trim $address) | regexFind "^[^/?#]*" -}}
+{{- $port := regexFind ":[0-9]+$" $authority | trimPrefix ":" -}}
+{{- $port = $port | default (get $defaults (trimSuffix "://" $scheme | lower)) | default "9092" -}}
+{{- $ports = append $ports (int $port) -}}
+{{- end -}}
+{{- dict "ports" ($ports | uniq | sortAlpha) | toJson -}}
+{{- end -}}
