@@ -1,0 +1,372 @@
+"""The Helm chart: what it renders is what Kubernetes and deliverd take, every value does something, bad ones are refused.
+
+Nothing here is applied to a cluster: that Kubernetes' controllers, Vault's injector and a network plugin do what these
+manifests ask of them is not tested.
+"""
+
+import json
+import re
+
+import jsonschema
+import pytest
+import yaml
+
+from harness.documents import blocks, text_of
+from harness.helm import CHART, LEAST, TOKEN_SHA256, decode, helm, refusal, render, with_value
+from harness.postgres import free_port
+from harness.process import ROOT
+from harness.waiting import wait_for
+from harness.web import get
+
+DLQ_MANAGER = yaml.safe_load((ROOT / "deploy/helm/values-dlq-manager.yaml").read_text())
+TOKENS = {"tokens": [{"name": "ops", "role": "operator", "sha256": TOKEN_SHA256}]}
+SEED_CONFIG = yaml.safe_load((ROOT / "src/app/testing/dlq_manager.yaml").read_text())
+
+# The values that the dead-letter manager's source document shows.
+SEED_VALUES = {
+    "image": {"registry": "harbor.internal.example.com", "repository": "k1s0-system/dlq-manager", "tag": ""},
+    "replicaCount": 2,
+    "container": {"port": 8080, "grpcPort": None},
+    "service": {"type": "ClusterIP", "port": 80, "grpcPort": None},
+    "autoscaling": {"enabled": True, "minReplicas": 2, "maxReplicas": 5, "targetCPUUtilizationPercentage": 70},
+    "kafka": {"enabled": True, "brokers": []},
+    "vault": {"enabled": True, "role": "system", "secrets": [
+        {"path": "secret/data/k1s0/system/dlq-manager/database", "key": "password",
+         "mountPath": "/vault/secrets/db-password"}]},
+}
+ALL_ON = {
+    **LEAST,
+    "vault": {"enabled": True, "role": "r", "secrets": [{"path": "kv/db", "key": "pass word", "mountPath": "/vault/secrets/db"}]},
+    "secrets": [{"name": "broker", "mountPath": "/run/secrets/broker"}],
+    "env": [{"name": "DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "db", "key": "url"}}}],
+    "migration": {"enabled": True, "config": {"database": {"user": "owner"}}},
+    "imagePullSecrets": [{"name": "pull"}],
+    "serviceAccount": {"annotations": {"a.example/b": "c"}},
+    "service": {"annotations": {"a.example/b": "c"}},
+    "podAnnotations": {"a.example/b": "c"},
+    "podLabels": {"team": "x"},
+    "nodeSelector": {"disk": "fast"},
+    "tolerations": [{"key": "k", "operator": "Exists"}],
+    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}}]}},
+    "priorityClassName": "high",
+    "networkPolicy": {"ingressFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
+                      "extraEgress": [{"ports": [{"port": 3128, "protocol": "TCP"}]}]},
+}
+
+
+def dlq_manager():
+    return with_value(DLQ_MANAGER, "config.auth", TOKENS)
+
+
+def checked(programs, tmp_path, rendered, name="r-deliverd"):
+    """`config check` on a rendered config.yaml, with files where the pod would have its secrets."""
+    text = rendered.config_text(name)
+    for path in sorted(set(re.findall(r"(?:/vault|/run)/secrets/\S+", text))):
+        file = tmp_path / path.strip("/").replace("/", "-")
+        file.write_text("secret")
+        text = text.replace(path, str(file))
+    (tmp_path / "config.yaml").write_text(text)
+    return programs.run("config", "check", "--config", tmp_path / "config.yaml")
+
+
+def leaves(values, path=""):
+    for name, value in (enumerate(values) if isinstance(values, list) else values.items()):
+        if isinstance(value, (dict, list)) and value:
+            yield from leaves(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+@pytest.mark.parametrize("values", [LEAST, ALL_ON, dlq_manager()], ids=["least", "all on", "dlq-manager"])
+def test_kubernetes_knows_every_field(values):
+    rendered = render(values)
+    assert decode(rendered.text) == rendered.kinds()
+
+
+def test_the_decoder_finds_a_mistyped_field():
+    text = render(LEAST).text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem")
+    with pytest.raises(AssertionError, match="readOnlyRootFileSystem"):
+        decode(text)
+
+
+def test_what_a_release_consists_of():
+    usual = ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service",
+             "ServiceAccount"]
+    assert render(LEAST).kinds() == usual
+    assert render(ALL_ON).kinds() == sorted([*usual, "ConfigMap", "Job", "ServiceAccount"])
+    for value, kind in [("autoscaling", "HorizontalPodAutoscaler"), ("podDisruptionBudget", "PodDisruptionBudget"),
+                        ("networkPolicy", "NetworkPolicy")]:
+        assert kind not in render(with_value(LEAST, f"{value}.enabled", False)).kinds()
+
+
+def test_the_files_of_values_fit_the_schema():
+    """Without Helm too."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    for values in (yaml.safe_load((CHART / "values.yaml").read_text()), dlq_manager()):
+        jsonschema.validate(values, schema, jsonschema.Draft7Validator)
+    with pytest.raises(jsonschema.ValidationError, match="replicaCuont"):
+        jsonschema.validate({**dlq_manager(), "replicaCuont": 3}, schema, jsonschema.Draft7Validator)
+
+
+def test_helm_lints_the_chart():
+    done = helm("lint", CHART, "--strict", "-f", ROOT / "deploy/helm/values-dlq-manager.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_seeds_values_are_shipped():
+    assert {name: value for name, value in DLQ_MANAGER.items() if name != "config"} == SEED_VALUES
+
+
+def test_the_seeds_configuration_comes_of_them(programs, tmp_path):
+    rendered = render(dlq_manager())
+    config = rendered.config()
+    wanted = {**SEED_CONFIG, "auth": TOKENS, "server": {**SEED_CONFIG["server"], "shutdown_seconds": 30},
+              "database": {**SEED_CONFIG["database"], "password_file": "/vault/secrets/db-password"}}
+    del wanted["database"]["password"]
+    assert config == wanted
+    checked(programs, tmp_path, rendered).ok()
+
+
+@pytest.mark.parametrize("path, value", list(leaves(SEED_VALUES)), ids=lambda part: part if isinstance(part, str) else "")
+def test_every_value_of_the_seed_does_something(path, value):
+    base = dlq_manager()
+    if path == "replicaCount":
+        base = with_value(base, "autoscaling.enabled", False)
+    if path.endswith("grpcPort"):
+        assert f"{path}: deliverd speaks HTTP only" in refusal(with_value(base, path, 9090))
+        return
+    others = {"service.type": "NodePort", "kafka.brokers": ["other:9093"], "vault.secrets.0.mountPath": "/vault/secrets/other"}
+    if path in others:
+        other = others[path]
+    elif isinstance(value, bool):
+        other = not value
+    else:
+        other = value + 1 if isinstance(value, int) else value + "x"
+    if path in ("vault.enabled", "vault.secrets.0.mountPath"):  # or the file named would not be in the pod
+        base = with_value(base, "config.database.password_file", "${FILE}")
+    assert render(with_value(base, path, other)).text != render(base).text
+
+
+@pytest.mark.parametrize("values", [LEAST, ALL_ON], ids=["least", "all on"])
+def test_deliverd_takes_the_configuration(programs, tmp_path, values):
+    rendered = render(values)
+    checked(programs, tmp_path, rendered).ok()
+    if "migration" in values:
+        checked(programs, tmp_path, rendered, "r-deliverd-migrate").ok()
+        assert rendered.config("r-deliverd-migrate")["database"] == {"host": "db", "name": "app", "user": "owner"}
+
+
+def test_any_setting_goes_through_config(programs, tmp_path):
+    values = with_value(LEAST, "config.lanes", {"events": {"outbox": "events", "sink": {
+        "type": "http", "url": "https://hooks.example/in", "token_file": "/run/secrets/hooks/token"}}})
+    values = with_value(values, "secrets", [{"name": "hooks", "mountPath": "/run/secrets/hooks"}])
+    values = with_value(values, "config.kafka", {"max_value_bytes": 8388608, "consumer_group": "1e3"})
+    values = with_value(values, "config.server", {"open_metrics": True})
+    rendered = render(values)
+    config = rendered.config()
+    assert config["kafka"] == {"brokers": ["kafka-0:9092"], "max_value_bytes": 8388608, "consumer_group": "1e3"}
+    assert config["server"] == {"host": "0.0.0.0", "port": 8080, "shutdown_seconds": 30, "open_metrics": True}
+    checked(programs, tmp_path, rendered).ok()
+
+
+def test_without_kafka_there_is_no_word_of_it(programs, tmp_path):
+    rendered = render(with_value(with_value(LEAST, "kafka.enabled", False), "config.kafka", {"consumer_group": "g"}))
+    assert "kafka" not in rendered.config()
+    checked(programs, tmp_path, rendered).ok()
+
+
+def test_ports_meet():
+    rendered = render(with_value(with_value(LEAST, "container.port", 9001), "service.port", 81))
+    (port,) = rendered.container()["ports"]
+    (served,) = rendered.of("Service")["spec"]["ports"]
+    assert (port["name"], port["containerPort"], rendered.config()["server"]["port"]) == ("http", 9001, 9001)
+    assert (served["port"], served["targetPort"]) == (81, "http")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+def test_nothing_runs_with_more_rights_than_it_needs(kind):
+    spec = render(ALL_ON).of(kind)["spec"]["template"]["spec"]
+    assert spec["securityContext"] == {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                                       "seccompProfile": {"type": "RuntimeDefault"}}
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                            "capabilities": {"drop": ["ALL"]}}
+    writable = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == ["/tmp"]
+    assert not spec["enableServiceLinks"]
+
+
+def test_the_accounts_token_is_for_vault_only():
+    assert render(LEAST).pod()["spec"]["automountServiceAccountToken"] is False
+    assert render(ALL_ON).pod()["spec"]["automountServiceAccountToken"] is True
+
+
+def test_probes():
+    container = render(LEAST).container()
+    paths = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert paths == {"startup": {"path": "/healthz", "port": "http"}, "liveness": {"path": "/healthz", "port": "http"},
+                     "readiness": {"path": "/readyz", "port": "http"}}
+    assert render(with_value(LEAST, "probes.liveness.periodSeconds", 7)).container()["livenessProbe"]["periodSeconds"] == 7
+
+
+def test_a_running_deliverd_answers_the_probes(programs, postgres, tmp_path):
+    port = free_port()
+    values = with_value(with_value(LEAST, "kafka.enabled", False), "container.port", port)
+    values = with_value(with_value(values, "config.database", {"url": postgres.url}), "config.server.host", "127.0.0.1")
+    rendered = render(values)
+    (tmp_path / "config.yaml").write_text(rendered.config_text())
+    container = rendered.container()
+    serve = programs.start(*container["args"], env={"CONFIG_PATH": str(tmp_path / "config.yaml")})
+    for probe in ("startup", "liveness", "readiness"):
+        url = f"http://127.0.0.1:{port}{container[probe + 'Probe']['httpGet']['path']}"
+        wait_for(lambda asked=url: get(asked).status == 200, 20, lambda asked=url: f"{asked}: {serve.stderr}")
+
+
+def test_a_pod_has_more_time_than_deliverd_takes_to_stop():
+    rendered = render(with_value(LEAST, "shutdownSeconds", 100))
+    assert rendered.config()["server"]["shutdown_seconds"] == 100
+    assert rendered.pod()["spec"]["terminationGracePeriodSeconds"] == 100 + 5 + 15
+    assert rendered.container()["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
+    assert "lifecycle" not in render(with_value(LEAST, "preStopSeconds", 0)).container()
+
+
+def test_a_changed_configuration_makes_new_pods():
+    def checksum(values):
+        return render(values).pod()["metadata"]["annotations"]["checksum/config"]
+
+    assert checksum(LEAST) == checksum(with_value(LEAST, "service.port", 81))
+    assert checksum(LEAST) != checksum(with_value(LEAST, "config.log", {"level": "debug"}))
+
+
+def test_labels_choose_the_servers_pods_and_not_the_migrations():
+    rendered = render(ALL_ON)
+    chosen = rendered.of("Deployment")["spec"]["selector"]["matchLabels"]
+    assert chosen == rendered.of("Service")["spec"]["selector"]
+    for kind, key in [("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")]:
+        assert rendered.of(kind)["spec"][key]["matchLabels"] == chosen
+    assert chosen.items() <= rendered.pod()["metadata"]["labels"].items()
+    assert not chosen.items() <= rendered.of("Job")["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_the_budget_and_the_autoscaler():
+    rendered = render(with_value(LEAST, "podDisruptionBudget.maxUnavailable", "25%"))
+    assert rendered.of("PodDisruptionBudget")["spec"]["maxUnavailable"] == "25%"
+    scaler = rendered.of("HorizontalPodAutoscaler")["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"], scaler["scaleTargetRef"]["name"]) == (2, 5, "r-deliverd")
+    assert scaler["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 70}
+    assert "replicas" not in rendered.of("Deployment")["spec"]
+    assert render(with_value(LEAST, "autoscaling.enabled", False)).of("Deployment")["spec"]["replicas"] == 2
+
+
+def test_the_policy_opens_what_the_configuration_names():
+    lanes = {"a": {"outbox": "events", "sink": {"type": "http", "url": "https://hooks.example/in?x=1:7"}},
+             "b": {"outbox": "memory", "sink": {"type": "http", "url": "http://u:p@hooks:8088/in"}},
+             "c": {"outbox": "events", "sink": {"type": "nats", "url": "nats://a:4223,nats://b"}},
+             "d": {"outbox": "events", "sink": {"type": "kafka", "brokers": "k1:9094,k2"}}}
+    values = with_value(with_value(ALL_ON, "config.lanes", lanes), "config.database.port", 6432)
+    policy = render(values).of("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
+                                  "ports": [{"port": "http", "protocol": "TCP"}]}]
+    names, named, extra = policy["egress"]
+    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert sorted(port["port"] for port in named["ports"]) == [443, 4222, 4223, 6432, 8088, 8200, 9092, 9094]
+    assert extra == {"ports": [{"port": 3128, "protocol": "TCP"}]}
+    assert render(LEAST).of("NetworkPolicy")["spec"]["ingress"][0]["from"] == [{"podSelector": {}}]
+
+
+def test_vaults_annotations():
+    annotations = render(dlq_manager()).pod()["metadata"]["annotations"]
+    vault = {name.removeprefix("vault.hashicorp.com/"): value for name, value in annotations.items() if "vault" in name}
+    assert vault == {
+        "agent-inject": "true",
+        "role": "system",
+        "agent-inject-secret-db-password": "secret/data/k1s0/system/dlq-manager/database",
+        "agent-inject-file-db-password": "db-password",
+        "secret-volume-path-db-password": "/vault/secrets",
+        "agent-inject-template-db-password": '{{- with secret "secret/data/k1s0/system/dlq-manager/database" -}}'
+                                             '{{ index .Data.data "password" }}{{- end -}}',
+    }
+    first_engine = render(ALL_ON).pod()["metadata"]["annotations"]["vault.hashicorp.com/agent-inject-template-db"]
+    assert '{{ index .Data "pass word" }}' in first_engine
+
+
+def test_the_migration_is_a_hook_that_brings_what_it_needs():
+    rendered = render(ALL_ON)
+    job = rendered.of("Job")
+    pod = job["spec"]["template"]
+    assert pod["spec"]["containers"][0]["args"] == ["migrate"]
+    assert pod["metadata"]["annotations"]["vault.hashicorp.com/agent-pre-populate-only"] == "true"
+    account = rendered.of("ServiceAccount", pod["spec"]["serviceAccountName"])
+    (config,) = [volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume]
+    for needed in (account, rendered.of("ConfigMap", config)):
+        assert needed["metadata"]["annotations"]["helm.sh/hook"] == job["metadata"]["annotations"]["helm.sh/hook"]
+        assert int(needed["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0
+
+
+def test_secrets_are_mounted_as_folders():
+    rendered = render(ALL_ON)
+    (volume,) = [volume for volume in rendered.pod()["spec"]["volumes"] if "secret" in volume]
+    assert volume["secret"]["secretName"] == "broker"
+    (mount,) = [mount for mount in rendered.container()["volumeMounts"] if mount["name"] == volume["name"]]
+    assert mount["mountPath"] == "/run/secrets/broker"
+    assert "subPath" not in mount, "a file mounted by itself is never renewed"
+
+
+@pytest.mark.parametrize("path, value, said", [
+    ("replicaCount", "two", "replicaCount"),
+    ("replicaCuont", 3, "replicaCuont"),
+    ("container.port", 80, "port"),
+    ("service.type", "Clusterip", "type"),
+    ("image.digest", "sha256:12", "digest"),
+    ("runAsUser", 0, "runAsUser"),
+    ("kafka.brokers", ["a:1,b:2"], "brokers"),
+    ("probes.liveness.path", "/", "path"),
+    ("vault.secrets", [{"path": "a", "key": "b"}], "mountPath"),
+    ("podDisruptionBudget.maxUnavailable", 0, "maxUnavailable"),
+    ("kafka.brokers", [], "kafka.brokers: kafka.enabled is true, but"),
+    ("config.auth", {}, "config.auth: a pod can be reached from outside"),
+    ("config.database", {}, "config.database: name the PostgreSQL server"),
+    ("config.database", {"url": "sqlite:/tmp/x.db"}, "pods need PostgreSQL"),
+    ("config.server.port", 8081, "set container.port instead"),
+    ("config.server.shutdown_seconds", 5, "set shutdownSeconds instead"),
+    ("config.database.password_file", "/run/secrets/db/password", "nothing puts /run/secrets/db/password into the pod"),
+    ("autoscaling.minReplicas", 9, "more than autoscaling.maxReplicas"),
+    ("resources.requests", {"cpu": None}, "resources.requests.cpu"),
+    ("serviceAccount.create", False, "serviceAccount.name"),
+    ("vault.enabled", True, "vault.role"),
+], ids=lambda part: part if isinstance(part, str) else "")
+def test_bad_values_are_refused_with_the_reason(path, value, said):
+    assert said in refusal(with_value(LEAST, path, value))
+
+
+def test_all_problems_are_told_at_once():
+    said = refusal({})
+    for name in ("kafka.brokers:", "config.auth:", "config.database:"):
+        assert name in said
+
+
+def test_the_charts_version_is_the_programs(programs):
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert programs.run("--version").ok().stdout.split()[-1] == chart["appVersion"]
+    assert render(LEAST).container()["image"] == f"deliverd:{chart['appVersion']}"
+    digest = "sha256:" + "ab" * 32
+    assert render(with_value(LEAST, "image.digest", digest)).container()["image"] == f"deliverd@{digest}"
+
+
+def test_the_page_shows_values_that_work(programs, tmp_path):
+    (shown,) = blocks("docs/kubernetes.md", "yaml")
+    rendered = render(yaml.safe_load(shown))
+    assert rendered.container()["image"].startswith("registry.example/deliverd:")
+    checked(programs, tmp_path, rendered).ok()
+
+
+def test_the_page_names_every_value():
+    table = text_of("docs/kubernetes.md").partition("## Values")[2].partition("## Secrets")[0]
+    named = set(re.findall(r"`\.?([\w.\[\]]+)`", table))
+    for name, value in yaml.safe_load((CHART / "values.yaml").read_text()).items():
+        parts = [name] if name in ("config", "resources") or not isinstance(value, dict) or not value else value
+        for part in parts:
+            assert {part, f"{name}.{part}"} & named or any(found.startswith(f"{part}[]") for found in named), (name, part)
