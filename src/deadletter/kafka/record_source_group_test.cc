@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "base/testing/recording_log.h"
 #include "deadletter/kafka/testing/records.h"
 
 namespace deliverd::deadletter {
@@ -17,7 +18,6 @@ namespace {
 
 using sink::MockCluster;
 using sink::OwnBroker;
-using sink::TextLog;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
@@ -83,7 +83,7 @@ protected:
         }
     }
 
-    TextLog log_;
+    RecordingLog log_;
     Stored stored_;
 };
 
@@ -192,7 +192,7 @@ TEST_F(KafkaSourceGroup, ABrokerThatDiesAndReturnsIsReadOn) {
     poll_until(*source, store, [&] { return stored_.count() == 1000; });
     poll_until(*source, store, [&] { return source->commit(10s).has_value(); });
     for (std::int32_t partition = 0; partition < 2; ++partition) EXPECT_EQ(topics.committed(topic, partition), 500);
-    EXPECT_LT(log_.lines(), 100);
+    EXPECT_LT(log_.events().size(), 100);
 }
 
 TEST_F(KafkaSourceGroup, WithoutABrokerItGoesOnLookingAndSaysSoNowAndThen) {
@@ -204,7 +204,7 @@ TEST_F(KafkaSourceGroup, WithoutABrokerItGoesOnLookingAndSaysSoNowAndThen) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(poll_once(*source, 100ms).size(), 0U);
     source->pause();
     source->resume();
-    EXPECT_LE(log_.lines(), 20);
+    EXPECT_LE(log_.events().size(), 20);
 }
 
 std::size_t resident_bytes() {

@@ -7,12 +7,12 @@
 #include <future>
 #include <set>
 
+#include "base/testing/recording_log.h"
 #include "deadletter/kafka/testing/records.h"
 
 namespace deliverd::deadletter {
 namespace {
 
-using sink::TextLog;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
@@ -20,7 +20,7 @@ using testing::Not;
 
 TEST(KafkaSource, ReadsFromTheBeginningAndSaysWhenARecordWasMade) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     auto record = plain(topics.make("a"), "v");
     record.timestamp_ms = 1'771'583'400'123;
@@ -41,7 +41,7 @@ TEST(KafkaSource, ReadsFromTheBeginningAndSaysWhenARecordWasMade) {
 
 TEST(KafkaSource, GivesNoMoreThanAskedFor) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a");
     std::vector<Record> records;
@@ -59,7 +59,7 @@ TEST(KafkaSource, GivesNoMoreThanAskedFor) {
 
 TEST(KafkaSource, FindsTopicsThatAreMadeLater) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto source = topics.source(log);
     EXPECT_EQ(poll_once(*source, 100ms).size(), 0U);
@@ -74,7 +74,7 @@ TEST(KafkaSource, FindsTopicsThatAreMadeLater) {
 
 TEST(KafkaSource, WhatWasNotCommittedComesAgain) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a");
     put(topics.brokers(), numbered(topic, 0, 20));
@@ -97,7 +97,7 @@ TEST(KafkaSource, WhatWasNotCommittedComesAgain) {
 
 TEST(KafkaSource, PausedItGivesNothingAndThenEverythingThatWasNotCommitted) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a");
     put(topics.brokers(), numbered(topic, 0, 1000));
@@ -126,7 +126,7 @@ TEST(KafkaSource, PausedItGivesNothingAndThenEverythingThatWasNotCommitted) {
 
 TEST(KafkaSource, LargeRecordsComeThroughASmallWindow) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a", 1, {{"max.message.bytes", "8000000"}});
     std::vector<Record> records;
@@ -142,7 +142,7 @@ TEST(KafkaSource, LargeRecordsComeThroughASmallWindow) {
 
 TEST(KafkaSource, WakeEndsAPoll) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto source = topics.source(log);
     std::promise<void> began;
@@ -162,7 +162,7 @@ TEST(KafkaSource, WakeEndsAPoll) {
 
 TEST(KafkaSource, LagIsWhatIsNotCommittedYet) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a", 2);
     put(topics.brokers(), numbered(topic, 0, 30, 2));
@@ -188,7 +188,7 @@ TEST(KafkaSource, LagIsWhatIsNotCommittedYet) {
 
 TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a");
     put(topics.brokers(), numbered(topic, 0, 20));
@@ -219,7 +219,7 @@ TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {
 
 TEST(KafkaSource, ATopicThatIsDeletedAndMadeAnewIsReadAnew) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a");
     put(topics.brokers(), numbered(topic, 0, 10));
@@ -244,7 +244,7 @@ TEST(KafkaSource, ATopicThatIsDeletedAndMadeAnewIsReadAnew) {
 
 TEST(KafkaSource, Sasl) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     put(topics.brokers(), {plain(topics.make("a"), "1")});
     auto options = topics.options();

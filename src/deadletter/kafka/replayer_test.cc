@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/testing/recording_log.h"
 #include "deadletter/kafka/testing/records.h"
 #include "sink/sink.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using sink::MockCluster;
 using sink::OwnBroker;
-using sink::TextLog;
 using testing::HasSubstr;
 
 std::vector<OutcomeKind> kinds_of(const std::vector<Outcome>& outcomes) {
@@ -53,7 +53,7 @@ bool same_bytes(const Record& one, const Record& other) {
 
 TEST(KafkaReplayer, WhatWasDeadLetteredIsWhatIsPublished) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto dead = topics.make("dead");
     const auto source = topics.source(log);
@@ -82,7 +82,7 @@ TEST(KafkaReplayer, WhatWasDeadLetteredIsWhatIsPublished) {
 
 TEST(KafkaReplayer, AKeyDecidesThePartitionAsForJava) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto topic = topics.make("a", 8);
     ReplayerOptions options;
@@ -111,7 +111,7 @@ TEST(KafkaReplayer, AKeyDecidesThePartitionAsForJava) {
 
 TEST(KafkaReplayer, ManyCallsAtOnceGetTheirOwnOutcomes) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto good = topics.make("good", 3);
     const auto replayer = replayer_to(topics.brokers(), log);
@@ -142,7 +142,7 @@ TEST(KafkaReplayer, ManyCallsAtOnceGetTheirOwnOutcomes) {
 
 TEST(KafkaReplayer, WhatCannotBePublishedSaysWhyAndItsNeighboursArrive) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     const auto topics = real_topics();
     const auto small = topics.make("small", 1, {{"max.message.bytes", "2000"}});
     const auto large = topics.make("large", 1, {{"max.message.bytes", "5000000"}});
@@ -162,7 +162,7 @@ TEST(KafkaReplayer, WhatCannotBePublishedSaysWhyAndItsNeighboursArrive) {
 }
 
 TEST(KafkaReplayer, WithoutABrokerNothingWasTried) {
-    TextLog log;
+    RecordingLog log;
     ReplayerOptions options;
     options.timeout = 2s;
     const auto replayer = replayer_to("127.0.0.1:1", log, options);
@@ -176,7 +176,7 @@ TEST(KafkaReplayer, WithoutABrokerNothingWasTried) {
 
 TEST(KafkaReplayer, WhatWasSentAndNotConfirmedIsInDoubt) {
     DELIVERD_NEEDS_REAL_KAFKA();
-    TextLog log;
+    RecordingLog log;
     OwnBroker kafka;
     sink::create_topic(kafka.brokers(), "a", 1);
     ReplayerOptions options;
@@ -197,7 +197,7 @@ TEST(KafkaReplayer, WhatWasSentAndNotConfirmedIsInDoubt) {
 
 TEST(KafkaReplayer, WhoFindsNoRoomIsToldThatNothingWasSent) {
     const MockCluster kafka;
-    TextLog log;
+    RecordingLog log;
     const auto topic = kafka.new_topic();
     ReplayerOptions options;
     options.timeout = 3s;
@@ -220,7 +220,7 @@ TEST(KafkaReplayer, WhoFindsNoRoomIsToldThatNothingWasSent) {
 
 TEST(KafkaReplayer, StopEndsWhatIsUnderWay) {
     const MockCluster kafka;
-    TextLog log;
+    RecordingLog log;
     const auto topic = kafka.new_topic();
     ReplayerOptions options;
     options.timeout = 60s;
