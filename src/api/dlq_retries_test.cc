@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "api/testing/recording_log.h"
+#include "base/testing/recording_log.h"
 
 namespace deliverd::api {
 namespace {

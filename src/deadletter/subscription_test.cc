@@ -1,10 +1,10 @@
-#include "deadletter/topic_pattern.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <regex>
+
+#include "deadletter/topic_pattern.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 bool matches(std::string_view pattern, const std::string& name) {
-    return std::regex_search(name, std::regex(subscription_of(pattern), std::regex::extended));
+    return std::regex_search(name, std::regex(subscription_of(pattern)));
 }
 
 TEST(TopicPattern, IsOfWholeNames) {
@@ -42,9 +42,13 @@ bool fits(std::string_view pattern, std::string_view name) {
 }
 
 RC_GTEST_PROP(TopicPattern, MatchesAsAShellWould, ()) {
-    const auto pattern = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab.*?")));
-    const auto name = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab.")));
-    RC_PRE(pattern.size() < 12 && name.size() < 12);
+    constexpr std::size_t kLongest = 11;  // fits() takes its time
+    const auto some = [](const char* letters) {
+        const auto any = rc::gen::container<std::string>(rc::gen::elementOf(std::string(letters)));
+        return (*any).substr(0, kLongest);
+    };
+    const std::string pattern = some("ab.*?");
+    const std::string name = some("ab.");
     RC_ASSERT(matches(pattern, name) == fits(pattern, name));
 }
 

@@ -12,7 +12,7 @@
 
 #include "api/dlq_routes.h"
 #include "api/testing/fake_dead_letters.h"
-#include "api/testing/recording_log.h"
+#include "base/testing/recording_log.h"
 
 namespace deliverd::api {
 
