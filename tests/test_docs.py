@@ -15,6 +15,7 @@ COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("
             ("orders",), *[("orders", name) for name in ("submit", "show", "list")],
             *[("lease", name) for name in ("enqueue", "claim", "ack", "fail", "dead", "renew", "dedup", "show")],
             ("config", "check"), ("config", "show"),
+            ("dlq",), *[("dlq", name) for name in ("list", "show", "retry", "retry-all", "dead", "delete", "stats")],
             ("outbox",), *[("outbox", name) for name in ("add", "list", "show", "stats", "mark", "retry-count", "cleanup")]]
 
 

@@ -160,3 +160,10 @@ def test_every_command_told_is_there(programs):
     for name, told in rows:
         options = set(re.findall(r"--[a-z-]+", told))
         assert options <= set(re.findall(r"--[a-z-]+", programs.run("dlq", name, "--help").ok().stdout)), name
+
+
+def test_every_metric_is_told_of():
+    guide = text_of("docs/operations.md")
+    real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/app/dead_letter_service.cc").read_text()))
+    assert real == set(re.findall(r"^\| `(dlq_[a-z_]+)", guide, re.MULTILINE))
+    assert set(re.findall(r"\bdlq_[a-z_]+", "".join(blocks("docs/operations.md", "promql")))) <= real

@@ -14,7 +14,7 @@ from harness.waiting import wait_for
 from harness.web import get
 
 ORDERS = "docs/orders.md"
-METRIC_NAME = re.compile(r"\b(?:orders|outbox|lane|database|sink|deliverd)_[a-z_]+")
+METRIC_NAME = re.compile(r"\b(?:orders|outbox|lane|database|sink|dlq|deliverd)_[a-z_]+")
 
 
 class Broker:
