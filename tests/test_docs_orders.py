@@ -128,7 +128,7 @@ def test_metrics_are_told_of_and_exist(service, programs):
 
 def test_the_api_page_has_every_endpoint_with_its_role(programs, tmp_path):
     service = start_with_tokens(programs, tmp_path, f"sqlite:{tmp_path}/api.db")
-    rows = re.findall(r"^\| `(GET|POST) (/\S*)` \| (open|viewer|operator)", text_of("docs/api.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(GET|POST|DELETE) (/\S*)` \| (open|viewer|operator|admin)", text_of("docs/api.md"), re.MULTILINE)
     document = service.get("/openapi.json", token("vera")).json()
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert {(method, path) for method, path, _ in rows} == described
@@ -139,5 +139,6 @@ def test_the_api_page_has_every_endpoint_with_its_role(programs, tmp_path):
 
     for method, path, role in rows:
         assert (status(method, path, None) == 401) == (role != "open"), path
-        assert (status(method, path, "vera") == 403) == (role == "operator"), path
-        assert status(method, path, "otto") not in (401, 403), path
+        assert (status(method, path, "vera") == 403) == (role in ("operator", "admin")), path
+        assert (status(method, path, "otto") == 403) == (role == "admin"), path
+        assert status(method, path, "ada") not in (401, 403), path
