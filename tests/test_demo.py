@@ -57,6 +57,15 @@ def test_an_interrupt_ends_it_cleanly(programs, number):
     check_totals(last_line(demo.stdout))
 
 
+def test_it_shows_dead_letters_and_sends_some_back(programs):
+    done = programs.run("demo", "--seconds", "8", "--rate", "200", "--port", "0").ok()
+    letters = json.loads(last_line(done.stdout))["dead_letters"]
+    assert letters["sent_back"] >= letters["resolved"] > 0, letters
+    lanes = check_totals(last_line(done.stdout))
+    assert letters["dead"] == lanes["orders"]["dead"], "orders are not sent again"
+    assert letters["pending"] == lanes["memories"]["dead"] + lanes["events"]["dead"]
+
+
 def test_a_high_rate_is_reached(programs):
     """Each enqueue by itself waits for the disk; together they do not."""
     done = programs.run("demo", "--seconds", "4", "--rate", "2000", "--port", "0").ok()

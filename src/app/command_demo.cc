@@ -121,6 +121,7 @@ struct Traffic {
     MemoryTraffic& memories;
     OrderTraffic& orders;
     EventTraffic& events;
+    LetterTraffic& letters;
 };
 
 /// Looks at everything now and then and draws it.
@@ -136,6 +137,7 @@ public:
           memories_("memories", service.database().memory_outbox("memories")),
           orders_("orders", service.database().orders_outbox({}, "orders")),
           events_("events", std::move(events)),
+          letters_(service.database().dead_letters()),
           terminal_(isatty(STDOUT_FILENO) == 1),
           colour_(terminal_ && !context.environment("NO_COLOR")),
           start_(clock_.now()) {}
@@ -153,6 +155,7 @@ public:
         state.memories = memories_.look(service_, now, traffic_.memories.enqueued());
         state.orders = orders_.look(service_, now, service_.orders_accepted());
         state.events = events_.look(service_, now, traffic_.events.written());
+        state.letters = look_at_letters();
         state.orders_posted_again = traffic_.orders.repeated();
         state.receiver = receiver_.counts();
         state.last_failures = failures_.lines();
@@ -180,6 +183,19 @@ public:
     [[nodiscard]] bool seen() const { return context_.out.good(); }
 
 private:
+    DemoLetters look_at_letters() {
+        DemoLetters sum;
+        sum.sent_back = traffic_.letters.sent_back();
+        const auto topics = letters_->topics();
+        if (!topics) return sum;
+        for (const store::TopicCounts& topic : *topics) {
+            sum.pending += topic.pending + topic.retrying;
+            sum.resolved += topic.resolved;
+            sum.dead += topic.dead;
+        }
+        return sum;
+    }
+
     /// From the top left, each line's rest cleared as it is written: no flicker, as a cleared screen would have.
     /// Without a line break after the last one, which would scroll a screen that is full.
     static std::string redrawn(std::string_view frame) {
@@ -210,6 +226,7 @@ private:
     LaneView<store::Outbox> memories_;
     LaneView<store::Outbox> orders_;
     LaneView<store::EventOutbox> events_;
+    const std::unique_ptr<store::DeadLetters> letters_;
     const bool terminal_;
     const bool colour_;
     bool on_other_screen_ = false;
@@ -250,12 +267,15 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     if (!event_table) return complain(context, event_table.error());
     MemoryTraffic memories((*service)->database(), arguments.rate);
     EventTraffic events((*service)->database(), arguments.rate * kEventsShare);
-    Viewer viewer(context, **service, **receiver, failures, {memories, **orders, events}, std::move(*event_table));
+    LetterTraffic letters((*service)->database(), log);
+    Viewer viewer(context, **service, **receiver, failures, {memories, **orders, events, letters},
+                  std::move(*event_table));
     watch(signals, viewer, arguments.seconds);
 
     memories.stop();
     (*orders)->stop();
     events.stop();
+    letters.stop();
     viewer.draw(viewer.look(), true);
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(kDrainPatience);

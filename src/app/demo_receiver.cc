@@ -100,7 +100,7 @@ http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key, con
     std::unique_lock lock(mutex_);
     ++counts_.calls;
     const std::int64_t number = number_of(key);
-    if (number > 0 && number % faults_.refuses_every == 0) {
+    if (number > 0 && number % faults_.refuses_every == 0 && refused_.emplace(key).second) {
         ++counts_.refused;
         return plain(400, R"({"error":"this one is not wanted"})");
     }
@@ -115,7 +115,8 @@ http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key, con
         response.headers.emplace_back("Retry-After", "1");
         return response;
     }
-    if (door == ReceiverDoor::events && !taken_.contains(std::string(key))) note_order(event);
+    const std::string id(key);
+    if (door == ReceiverDoor::events && !taken_.contains(id) && !refused_.contains(id)) note_order(event);
     return take(door, key, lock, draw < faults_.fails + faults_.limits + faults_.answers_late);
 }
 

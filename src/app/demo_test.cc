@@ -26,6 +26,7 @@ DemoState some_state() {
     state.events.enqueued = 9;
     state.events.counts = {2, 6, 1};
     state.receiver.events.distinct = 6;
+    state.letters = {.pending = 1, .resolved = 3, .dead = 2, .sent_back = 4};
     state.api_address = "http://127.0.0.1:8080";
     state.last_failures = {"memory-3 BROKER_5XX: 500"};
     return state;
@@ -62,6 +63,13 @@ TEST(DemoView, ALaneShowsWhatBecameOfItsMessages) {
     EXPECT_THAT(frame, HasSubstr(bar + "\n"));
 }
 
+TEST(DemoView, DeadLettersAreShown) {
+    EXPECT_THAT(render_frame(some_state(), false, {}),
+                HasSubstr("dead letters  1 pending, 3 back in their lanes, 2 for good\n"));
+    EXPECT_THAT(render_line(some_state()), HasSubstr("dead letters sent back 4"));
+    EXPECT_THAT(render_totals(some_state()), HasSubstr("dead letters: 1 pending, 3 back in their lanes, 2 for good"));
+}
+
 TEST(DemoView, EventsOutOfOrderAreSaid) {
     DemoState state = some_state();
     EXPECT_THAT(render_totals(state), HasSubstr("its events came first as written"));
@@ -80,9 +88,9 @@ TEST(DemoView, AFrameFitsItsScreen) {
             EXPECT_FALSE(find_invalid_utf8(line)) << line;
         }
     }
-    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 19U);
-    EXPECT_THAT(render_frame(state, false, {60, 15}), HasSubstr("last failures\n  xx"));
-    EXPECT_THAT(render_frame(state, false, {60, 14}), Not(HasSubstr("last failures")));
+    EXPECT_EQ(lines_of(render_frame(state, false, {80, 24})).size(), 20U);
+    EXPECT_THAT(render_frame(state, false, {60, 16}), HasSubstr("last failures\n  xx"));
+    EXPECT_THAT(render_frame(state, false, {60, 15}), Not(HasSubstr("last failures")));
 }
 
 TEST(DemoView, ACutLineEndsItsColour) {
@@ -116,7 +124,8 @@ TEST(DemoView, TheLastLineIsTheTotalsAsJson) {
     EXPECT_EQ(boost::json::parse(last),
               boost::json::parse(R"({"lanes":{"memories":{"enqueued":10,"sent":7,"dead":1,"open":2},
                                                "orders":{"enqueued":5,"sent":4,"dead":0,"open":1},
-                                               "events":{"enqueued":9,"sent":6,"dead":1,"open":2}}})"));
+                                               "events":{"enqueued":9,"sent":6,"dead":1,"open":2}},
+                                      "dead_letters":{"pending":1,"resolved":3,"dead":2,"sent_back":4}})"));
 }
 
 TEST(DemoView, TotalsThatDoNotAddUpAreSaid) {
@@ -185,6 +194,20 @@ TEST(DemoReceiver, SeesAnEventThatComesBeforeAnEarlierOne) {
     EXPECT_EQ(arrives("b-1", "order-2", "OrderPaid"), 204);
     EXPECT_EQ(arrives("b-2", "order-2", "OrderCreated"), 204);
     EXPECT_EQ((*receiver)->counts().out_of_order, 1U);
+}
+
+TEST(DemoReceiver, TakesWhatItRefusedWhenItIsSentBack) {
+    const auto receiver = DemoReceiver::start({0, 0, 0, 2, Duration::zero()}, 1);
+    ASSERT_TRUE(receiver.has_value());
+    const auto arrives = [&](std::string_view id, std::string_view type) {
+        return (*receiver)->answer(ReceiverDoor::events, id, {"order-1", type}).status;
+    };
+    EXPECT_EQ(arrives("a-2", "OrderCreated"), 400);
+    EXPECT_EQ(arrives("a-3", "OrderPaid"), 204);
+    EXPECT_EQ(arrives("a-2", "OrderCreated"), 204);
+    EXPECT_EQ((*receiver)->counts().refused, 1U);
+    EXPECT_EQ((*receiver)->counts().events.distinct, 2U);
+    EXPECT_EQ((*receiver)->counts().out_of_order, 0U) << "it is known to be late";
 }
 
 TEST(DemoReceiver, ABrokerGivesTheKeyBackAndKnowsItAgain) {

@@ -19,6 +19,8 @@ constexpr std::int64_t kMostEventsTogether = 100;
 constexpr std::int64_t kOrdersAtOnce = 7;  // whose events are written in turn
 constexpr int kLastPosts = 5;              // of what is unanswered at the end
 constexpr Duration kPostTimeout = std::chrono::seconds(5);
+constexpr double kLooksASecond = 0.5;  // at the dead letters
+constexpr std::int32_t kLettersALook = 20;
 
 /// Now and then the very same again: the lane must not send it a second time.
 store::NewMemory memory(std::int64_t number) {
@@ -92,6 +94,23 @@ void EventTraffic::write(std::int64_t due) {
         if (!(*events)->add({aggregate, type, payload, R"({"source": "demo"})"})) return;
         ++last_number_;
         ++written_;
+    }
+}
+
+LetterTraffic::LetterTraffic(store::Database& database, Log& log)
+    : letters_(database.dead_letters()),
+      manager_({}, *letters_, nullptr, log),  // its letters go back into their lanes: no replayer is needed
+      thread_(kLooksASecond, 1, [this](std::int64_t) { retry_some(); }) {}
+
+void LetterTraffic::retry_some() {
+    store::LetterQuery query;
+    query.status = store::LetterStatus::pending;
+    query.limit = kLettersALook;
+    const auto page = letters_->list(query);
+    if (!page) return;
+    for (std::size_t at = 0; at < page->letters.size(); at += 2) {
+        const auto report = manager_.retry(page->letters[at].id, "demo");
+        if (report.answer == deadletter::RetryAnswer::resolved) ++sent_back_;
     }
 }
 

@@ -1,5 +1,5 @@
-// The demo's sample traffic: memories enqueued, orders posted, events written, each at a steady rate on a thread of its
-// own.
+// The demo's sample traffic: memories enqueued, orders posted, events written, dead letters retried, each at a steady
+// rate on a thread of its own.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "deadletter/manager.h"
 #include "deliverd/result.h"
 #include "sink/sink.h"
 #include "store/database.h"
@@ -81,6 +82,23 @@ private:
     store::Database& database_;
     std::int64_t last_number_ = 0;
     std::atomic<std::int64_t> written_ = 0;
+    SteadyThread thread_;  // last: it uses the rest
+};
+
+/// The person who looks at the dead letters now and then, and retries every second one that can be.
+class LetterTraffic {
+public:
+    /// `database` and `log` outlive it.
+    LetterTraffic(store::Database& database, Log& log);
+    void stop() { thread_.stop(); }
+    [[nodiscard]] std::int64_t sent_back() const { return sent_back_; }
+
+private:
+    void retry_some();
+
+    const std::unique_ptr<store::DeadLetters> letters_;
+    deadletter::Manager manager_;
+    std::atomic<std::int64_t> sent_back_ = 0;
     SteadyThread thread_;  // last: it uses the rest
 };
 

@@ -68,7 +68,7 @@ std::string cut_line(std::string_view line, std::size_t columns) {
 
 /// One column stays free: with the last one in use, terminals differ in where the cursor is.
 std::string fitted(std::string_view frame, ScreenSize screen) {
-    constexpr std::size_t kLinesBeforeFailures = 12;
+    constexpr std::size_t kLinesBeforeFailures = 13;
     constexpr std::size_t kLinesWithAFailure = kLinesBeforeFailures + 3;
     const std::size_t lines =
         screen.rows < kLinesWithAFailure ? std::min(screen.rows, kLinesBeforeFailures) : screen.rows;
@@ -142,6 +142,8 @@ std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
                        paint(kDim, "orders posted again"), s.orders_posted_again);
     out += fmt::format("  {}  {} taken, {} failed, {} refused, {} to wait, {} late\n", paint(kDim, "receiver"),
                        taken(s.receiver), s.receiver.failed, s.receiver.refused, s.receiver.limited, s.receiver.late);
+    out += fmt::format("  {}  {} pending, {} back in their lanes, {} for good\n", paint(kDim, "dead letters"),
+                       s.letters.pending, s.letters.resolved, s.letters.dead);
     out += fmt::format("  {}  {}\n\n", paint(kDim, "metrics "), paint(kCyan, s.api_address + "/metrics"));
     out += fmt::format("  {}\n", paint(kDim, "last failures"));
     for (const std::string& failure : s.last_failures) out += fmt::format("  {}\n", shorten(failure, kFailureBytes));
@@ -153,8 +155,9 @@ std::string render_line(const DemoState& s) {
         return fmt::format("  {} {}: sent {}  open {}  dead {}  {:.1f}/s", name, l.enqueued, l.counts.sent,
                            l.counts.pending, l.counts.dead, l.sent_per_second);
     };
-    return fmt::format("{:>5.0f} s{}{}{}  retries {}{}\n", s.elapsed_seconds, lane("memories", s.memories),
-                       lane("orders", s.orders), lane("events", s.events), retries(s),
+    return fmt::format("{:>5.0f} s{}{}{}  retries {}  dead letters sent back {}{}\n", s.elapsed_seconds,
+                       lane("memories", s.memories), lane("orders", s.orders), lane("events", s.events), retries(s),
+                       s.letters.sent_back,
                        s.last_failures.empty() ? "" : "  last: " + shorten(s.last_failures.front(), kFailureBytes));
 }
 
@@ -176,9 +179,17 @@ std::string render_totals(const DemoState& s) {
                : fmt::format("WRONG: {} events came before an earlier one of their order\n", s.receiver.out_of_order);
     out += fmt::format("it failed {} calls, refused {}, told {} to wait and answered {} late\n", s.receiver.failed,
                        s.receiver.refused, s.receiver.limited, s.receiver.late);
+    out += fmt::format(
+        "dead letters: {} pending, {} back in their lanes, {} for good (orders are not sent again); retried {} times\n",
+        s.letters.pending, s.letters.resolved, s.letters.dead, s.letters.sent_back);
+    const boost::json::object letters{{"pending", s.letters.pending},
+                                      {"resolved", s.letters.resolved},
+                                      {"dead", s.letters.dead},
+                                      {"sent_back", s.letters.sent_back}};
     const boost::json::object line{{"lanes", boost::json::object{{"memories", json_of(s.memories)},
                                                                  {"orders", json_of(s.orders)},
-                                                                 {"events", json_of(s.events)}}}};
+                                                                 {"events", json_of(s.events)}}},
+                                   {"dead_letters", letters}};
     return out + boost::json::serialize(line) + "\n";
 }
 

@@ -23,12 +23,20 @@ struct DemoLane {
     [[nodiscard]] std::int64_t stored() const { return counts.pending + counts.sent + counts.dead; }
 };
 
+struct DemoLetters {
+    std::int64_t pending = 0;
+    std::int64_t resolved = 0;   // back in their lanes
+    std::int64_t dead = 0;       // orders, which are not sent again
+    std::int64_t sent_back = 0;  // retries that were: more than `resolved` where one died again
+};
+
 struct DemoState {
     double elapsed_seconds = 0;
     std::string api_address;
     DemoLane memories;
     DemoLane orders;
     DemoLane events;
+    DemoLetters letters;
     std::int64_t orders_posted_again = 0;  // with a key that was accepted before
     ReceiverCounts receiver;
     std::vector<std::string> last_failures;  // newest first
