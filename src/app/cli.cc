@@ -253,7 +253,8 @@ private:
         with_json(show, "an array of objects");
         command(config, Action::config_docs, "docs", "The settings as Markdown", "  deliverd config docs");
 
-        App* doctor = command(&root_, Action::doctor, "doctor", "Check configuration, database, schema and sinks",
+        App* doctor = command(&root_, Action::doctor, "doctor",
+                              "Check configuration, database, schema, sinks and the brokers of dead letters",
                               "  deliverd doctor\n  deliverd doctor --json");
         with_config(doctor);
         with_json(doctor, "an array of findings");

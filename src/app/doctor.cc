@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/config_dead_letters.h"
 #include "app/parts.h"
+#include "deadletter/kafka/inspect.h"
 
 namespace deliverd::app {
 
@@ -125,6 +127,61 @@ void look_at_sinks(const Config& config, Log& log, Findings& findings) {
     }
 }
 
+constexpr std::size_t kTopicsNamed = 5;
+
+std::string some_of(const std::vector<std::string>& names) {
+    const auto shown = std::min(names.size(), kTopicsNamed);
+    std::string out =
+        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (shown < names.size()) out += fmt::format(" and {} more", names.size() - shown);
+    return out;
+}
+
+void look_at_topics(const KafkaConfig& kafka, const deadletter::KafkaInspection& found, Findings& findings) {
+    if (!found.unreadable.empty()) {
+        findings.push_back({"dead-letter topics", false,
+                            fmt::format("{}; let this user describe and read every topic that matches {}",
+                                        some_of(found.unreadable), kafka.topic_pattern)});
+    } else if (found.topics.empty()) {
+        findings.push_back({"dead-letter topics", true,
+                            fmt::format("none matches {} yet, or none that this user may see; one that is created is "
+                                        "read within ten seconds",
+                                        kafka.topic_pattern)});
+    } else {
+        findings.push_back({"dead-letter topics", true,
+                            fmt::format("{} match{} {}: {}", found.topics.size(), found.topics.size() == 1 ? "es" : "",
+                                        kafka.topic_pattern, some_of(found.topics))});
+    }
+    if (!found.group_problem.empty()) {
+        findings.push_back({"consumer group", false,
+                            fmt::format("the offsets of {} cannot be read: {}; let this user read that group, or name "
+                                        "another one in kafka.consumer_group",
+                                        kafka.consumer_group, found.group_problem)});
+    } else if (!found.topics.empty()) {
+        findings.push_back({"consumer group", true, fmt::format("{} can be read", kafka.consumer_group)});
+    }
+}
+
+/// Where dead letters are read and sent back.
+void look_at_kafka(const DeadLettersConfig& config, Findings& findings) {
+    const KafkaConfig& kafka = config.kafka;
+    if (!kafka.configured) return;
+    if (kafka.brokers.empty()) {
+        return findings.push_back({"kafka", true,
+                                   "warning: no brokers are named, so dead letters are neither read nor sent back; add "
+                                   "kafka.brokers, or leave `kafka` out"});
+    }
+    const auto found = deadletter::inspect_kafka(record_source_options(kafka), kCheckDeadline);
+    if (!found) {
+        return findings.push_back({"kafka", false,
+                                   fmt::format("{}; check kafka.brokers, that they run, and kafka.security_protocol. "
+                                               "Until then no dead letter is read or sent back",
+                                               found.error().message)});
+    }
+    findings.push_back({"kafka", true, fmt::format("{} broker(s) answer", found->brokers)});
+    if (config.ingest) look_at_topics(kafka, *found, findings);
+}
+
 void print(const Context& context, const Findings& findings, bool json) {
     if (json) {
         boost::json::array array;
@@ -150,6 +207,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
     if (loaded.problems.empty()) {
         look_at_database(loaded.config, log, findings);
         look_at_sinks(loaded.config, log, findings);
+        look_at_kafka(loaded.config.dead_letters, findings);
     }
     print(context, findings, json);
     if (!loaded.problems.empty()) return kWrongUsage;
