@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from harness.kafka import PASSWORD, USER
 from harness.postgres import free_port
 from harness.stores import write_config
 
@@ -46,11 +47,15 @@ def test_brokers_that_are_away(doctor):
     assert "refused" in message.lower(), "what librdkafka says about it"
 
 
-def test_a_password_is_not_repeated(doctor, kafka):
-    """A broker without SASL does not answer a client that begins with it."""
-    ok, message = doctor({"brokers": [kafka.brokers], "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
-                          "sasl_username": "otto", "sasl_password": "hunter2"})["kafka"]
-    assert not ok and "security_protocol" in message and "hunter2" not in message
+def test_who_may_and_who_may_not(doctor, kafka):
+    def with_password(password):
+        return doctor({"brokers": [kafka.sasl_brokers], "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
+                       "sasl_username": USER, "sasl_password": password})["kafka"]
+
+    assert with_password(PASSWORD) == (True, "1 broker(s) answer")
+    ok, message = with_password("hunter2-hunter2")
+    assert not ok and "uthentication" in message and "kafka.sasl_password" in message
+    assert "hunter2" not in message
 
 
 def test_no_brokers_are_worth_a_warning(doctor):

@@ -173,10 +173,11 @@ void look_at_kafka(const DeadLettersConfig& config, Findings& findings) {
     }
     const auto found = deadletter::inspect_kafka(record_source_options(kafka), kCheckDeadline);
     if (!found) {
-        return findings.push_back({"kafka", false,
-                                   fmt::format("{}; check kafka.brokers, that they run, and kafka.security_protocol. "
-                                               "Until then no dead letter is read or sent back",
-                                               found.error().message)});
+        return findings.push_back(
+            {"kafka", false,
+             fmt::format("{}; check kafka.brokers, that they run, kafka.security_protocol and kafka.sasl_password. "
+                         "Until then no dead letter is read or sent back",
+                         found.error().message)});
     }
     findings.push_back({"kafka", true, fmt::format("{} broker(s) answer", found->brokers)});
     if (config.ingest) look_at_topics(kafka, *found, findings);
