@@ -1,0 +1,77 @@
+"""Dead letters in a running service: many at one message, a topic that is new, records that are large."""
+
+import concurrent.futures
+import threading
+
+from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset)
+
+AT_ONCE = 20
+DEADLINE_SECONDS = 40
+FOUND_WITHIN_SECONDS = 10  # a new topic, as promised
+KEPT_BYTES = 950_000
+
+
+def test_twenty_retries_of_one_message_publish_once(programs, postgres, kafka, tmp_path):
+    topic = kafka.create_topic(fresh_name("orders"))
+    ((letter_id, value),) = add_letters(postgres, topic, 1).items()
+    services = [DeadLetterService(programs, tmp_path, postgres, kafka, topic) for _ in range(2)]
+    together = threading.Barrier(AT_ONCE)
+
+    def ask(number):
+        together.wait(DEADLINE_SECONDS)
+        return services[number % 2].retry(letter_id)
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        pages = list(pool.map(ask, range(AT_ONCE)))
+    done = [page for page in pages if page.status == 200]
+    assert [page.json() for page in done] == [
+        {"id": letter_id, "status": "RESOLVED", "message": "message retry initiated"}], [page.text for page in pages]
+    refused = {error(page) for page in pages if page.status != 200}
+    assert refused <= {(409, "SYS_DLQ_CONFLICT", "another retry of this message is under way"),
+                       (409, "SYS_DLQ_CONFLICT", "message is not retryable: status=RESOLVED, retry_count=1/3")}
+    assert [message.value() for message in kafka.read_topic(topic)] == [value]
+    shown = services[0].letter(letter_id)
+    assert (shown["status"], shown["retry_count"]) == ("RESOLVED", 1)
+    begun = postgres.query("SELECT action FROM dlq.dlq_audit WHERE message_id = ? ORDER BY id", letter_id)
+    assert [row["action"] for row in begun] == ["retry_begun", "published"]
+
+
+def test_a_new_topic_is_found(programs, postgres, kafka, tmp_path):
+    prefix = fresh_name("new")
+    records = Records(kafka)
+    first = kafka.create_topic(f"{prefix}-1{SUFFIX}")
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, prefix)
+    records.produce(first, [(None, b"1", [])])
+    service.wait_for_letters(postgres, first, 1, DEADLINE_SECONDS)
+    second = kafka.create_topic(f"{prefix}-2{SUFFIX}", 3)
+    records.produce(second, [(None, b"2", [])])
+    service.wait_for_letters(postgres, second, 1, FOUND_WITHIN_SECONDS)
+
+
+def test_large_records(programs, postgres, kafka, tmp_path):
+    name = fresh_name("large")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    whole = bytes(range(256)) * 3516  # 900 kB
+    text = b'{"t": "' + b"x" * 900_000 + b'"}'
+    longer = bytes(range(256)) * 4000
+    records = Records(kafka)
+    records.produce(dead, [(b"whole", whole, []), (b"text", text, []), (b"longer", longer, [("trace", b"1")])])
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name, kafka_settings={"max_value_bytes": KEPT_BYTES})
+    service.wait_for_letters(postgres, dead, 3, DEADLINE_SECONDS)
+    letters = letters_by_offset(postgres, dead)
+
+    assert service.raw(letters[0]) == ((b"whole", whole, []), False)
+    assert service.raw(letters[1]) == ((b"text", text, []), False)
+    assert service.letter(letters[1])["payload"] == {"t": "x" * 900_000}
+    assert service.raw(letters[2]) == ((b"longer", longer[:KEPT_BYTES], [("trace", b"1")]), True)
+    shown = service.letter(letters[2])
+    assert shown["truncated"] and not shown["retryable"] and shown["payload"] is None
+    status, code, message = error(service.retry(letters[2]))
+    assert (status, code) == (409, "SYS_DLQ_CONFLICT") and f"only the first {KEPT_BYTES} bytes" in message
+    assert service.retry(letters[0]).json()["status"] == "RESOLVED"
+    assert service.retry_all(dead).json()["retried"] == 1
+    assert {message.key(): message.value() for message in kafka.read_topic(name)} == {b"whole": whole, b"text": text}
+    shown = service.letter(letters[2])
+    assert (shown["status"], shown["retry_count"]) == ("PENDING", 0), "refused, not failed"
+    assert service.metrics()["dlq_truncated_total"] == 1
