@@ -1,0 +1,118 @@
+"""There and back, byte for byte: what was dead-lettered is what the original topic's consumer gets, without the headers
+about the failure and with the count of replays."""
+
+import re
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.dlq_service import REPLAYS, SUFFIX, DeadLetterService, Records, fresh_name, letters_by_offset
+from harness.waiting import wait_for
+
+EXAMPLES, MOST_RECORDS = 30, 40
+DEADLINE_SECONDS = 40
+
+# One of each family and meaning; docs/dead-letters.md has all of them. Those that say where a record came from have
+# values here that are no topic's name, and so do not count.
+FAILURE_HEADERS = [
+    "error", "error_message", "error_class", "stack_trace", "failed_at", "original_partition", "original_offset",
+    "__connect.errors.exception.message", "__connect.errors.stage", "__connect.errors.partition",
+    "kafka_dlt-exception-fqcn", "kafka_dlt-original-offset", "retry_topic-attempts", "x-exception-stacktrace",
+    "__streams.errors.exception", "dead-letter-reason", "dead-letter-cause", "__rule.exception"]
+ORIGINS = ["original_topic", "__connect.errors.topic", "kafka_dlt-original-topic", "x-original-topic",
+           "__streams.errors.topic", "dead-letter-topic", "__rule.topic"]
+NO_TOPIC = [None, b"", b"no topic!", b"<b>", b"..", b"a/b", b"\xff\xfe", b"x" * 250]
+COUNTS = [None, b"", b"0", b"1", b"41", b"x", b"-3", b" 7", b"\xff", b"999999998", b"9" * 30]
+
+some_bytes = st.none() | st.just(b"") | st.binary(max_size=40)
+texts = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
+json_values = st.sampled_from([b"{}", b"null", b'{"a": 1.50, "a": 2}', b'"\\u0000"', b'"\\ud800"', b"[1e400]", b"01",
+                               b'{"k":"\xc3\xa4"}', b" [ ] ", b"\x00", b"\xef\xbb\xbf{}", b"[" * 200 + b"]" * 200])
+plain_headers = st.tuples(texts | st.sampled_from(["trace", "Error", "ERROR", "deliverd-replay"]), some_bytes)
+headers = st.lists(plain_headers | st.tuples(st.sampled_from(FAILURE_HEADERS), some_bytes)
+                   | st.tuples(st.sampled_from(ORIGINS), st.sampled_from(NO_TOPIC))
+                   | st.tuples(st.just(REPLAYS), st.sampled_from(COUNTS)), max_size=8)
+records_of_all_kinds = st.lists(st.tuples(some_bytes, some_bytes | json_values, headers), min_size=1,
+                                max_size=MOST_RECORDS)
+
+
+def replays(found):
+    """What the counter of a record says, as the last of that name has it."""
+    said = [value for name, value in found if name == REPLAYS]
+    number = int(said[-1]) if said and said[-1] and re.fullmatch(rb"[0-9]+", said[-1]) else 0
+    return 0 if number >= 2**63 else number
+
+
+def expected_headers(found):
+    gone = {REPLAYS, *FAILURE_HEADERS, *ORIGINS}
+    return [header for header in found if header[0] not in gone] + [(REPLAYS, str(replays(found) + 1).encode())]
+
+
+def check_back(record, message):
+    key, value, found = record
+    if key is None and value is not None:
+        assert str(uuid.UUID(message.key().decode())) == message.key().decode(), "a fresh key where there was none"
+    else:
+        assert message.key() == key
+    assert message.value() == value
+    assert message.headers() == expected_headers(found)
+
+
+def published_at(store, topic):
+    """Letter → offset in the topic, as the trail has it."""
+    rows = store.query("SELECT message_id, detail FROM dlq.dlq_audit WHERE action = 'published'")
+    return {str(row["message_id"]): int(re.fullmatch(rf"{re.escape(topic)}\[0\]@(\d+)", row["detail"])[1])
+            for row in rows}
+
+
+@pytest.mark.timeout(240)
+def test_round_trip(programs, postgres, kafka, tmp_path):
+    name = fresh_name("round")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    records = Records(kafka)
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name)
+
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, print_blob=True,
+              suppress_health_check=list(HealthCheck))
+    @given(records_of_all_kinds)
+    def there_and_back(some):
+        first = len(records.sent)
+        records.produce(dead, some)
+        service.wait_for_letters(postgres, dead, len(records.sent), DEADLINE_SECONDS)
+        letters = letters_by_offset(postgres, dead)
+        mine = {letters[first + number]: record for number, record in enumerate(some)}
+        assert len(mine) == len(some) and sorted(letters) == list(range(len(records.sent)))
+        for letter_id, record in mine.items():
+            assert service.raw(letter_id) == (record, False)
+        answer = service.retry_all(dead)
+        assert (answer.status, answer.json()["retried"]) == (200, len(some)), answer.text
+        back = {message.offset(): message for message in kafka.read_topic(name)}
+        offsets = published_at(postgres, name)
+        assert len(back) == len(set(offsets.values())) == len(records.sent)
+        for letter_id, record in mine.items():
+            check_back(record, back[offsets[letter_id]])
+
+    there_and_back()
+
+
+def test_a_record_that_comes_back_again_and_again_is_counted(programs, postgres, kafka, tmp_path):
+    """A consumer that gives up on it each time, and writes the headers of its family anew."""
+    name = fresh_name("again")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    records = Records(kafka)
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name)
+    record = (b"k", b"\x00\xff", [("trace", None), ("trace", b"")])
+    for times in (1, 2, 3):
+        key, value, found = record
+        records.produce(dead, [(key, value, [*found, ("original_topic", name.encode()), ("error", b"again")])])
+        service.wait_for_letters(postgres, dead, times, DEADLINE_SECONDS)
+        answer = service.retry(letters_by_offset(postgres, dead)[times - 1])
+        assert answer.json()["status"] == "RESOLVED", answer.text
+        message = kafka.read_topic(name)[-1]
+        record = (message.key(), message.value(), message.headers())
+        assert record == (b"k", b"\x00\xff", [("trace", None), ("trace", b""), (REPLAYS, str(times).encode())])
+    wait_for(lambda: len(kafka.read_topic(name)) == 3, DEADLINE_SECONDS, "three replays")
