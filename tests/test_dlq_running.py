@@ -57,7 +57,8 @@ def test_large_records(programs, postgres, kafka, tmp_path):
     longer = bytes(range(256)) * 4000
     records = Records(kafka)
     records.produce(dead, [(b"whole", whole, []), (b"text", text, []), (b"longer", longer, [("trace", b"1")])])
-    service = DeadLetterService(programs, tmp_path, postgres, kafka, name, kafka_settings={"max_value_bytes": KEPT_BYTES})
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name,
+                                kafka_settings={"max_value_bytes": KEPT_BYTES})
     service.wait_for_letters(postgres, dead, 3, DEADLINE_SECONDS)
     letters = letters_by_offset(postgres, dead)
 

@@ -8,6 +8,7 @@ from base64 import b64decode
 import psycopg
 from confluent_kafka import Producer
 
+from harness.dead_letters import table
 from harness.postgres import free_port
 from harness.service import Service
 from harness.stores import write_config
@@ -78,7 +79,7 @@ def stored_records(store, prefix):
 
 
 def count_letters(store, where="true", *parameters):
-    return store.query(f"SELECT count(*) AS n FROM dlq.dlq_messages WHERE {where}", *parameters)[0]["n"]
+    return store.query(f"SELECT count(*) AS n FROM {table(store)} WHERE {where}", *parameters)[0]["n"]
 
 
 class DeadLetterService(Service):
@@ -113,14 +114,14 @@ class DeadLetterService(Service):
     def wait_for_letters(self, store, prefix, count, deadline_seconds):
         def stored():
             assert self.process.alive(), self.process.stderr[-3000:]
-            return count_letters(store, "starts_with(source_topic, ?)", prefix) >= count
+            return count_letters(store, f"substr(source_topic, 1, {len(prefix)}) = ?", prefix) >= count
 
         wait_for(stored, deadline_seconds, lambda: f"{count} letters of {prefix}: {self.process.stderr[-3000:]}")
 
 
 def letters_by_offset(store, topic):
     return {row["source_offset"]: str(row["id"]) for row in store.query(
-        "SELECT source_offset, id FROM dlq.dlq_messages WHERE source_topic = ?", topic)}
+        f"SELECT source_offset, id FROM {table(store)} WHERE source_topic = ?", topic)}
 
 
 def add_letters(store, topic, count):
