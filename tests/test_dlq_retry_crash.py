@@ -1,0 +1,100 @@
+"""Retries whose process is killed: each message is published, a second time only where nobody could know of the first,
+and that is counted."""
+
+import collections
+import signal
+
+import pytest
+
+from harness.dlq_service import QUICK_RETRIES, DeadLetterService, add_letters, count_letters, error, fresh_name
+from harness.waiting import wait_for
+
+LETTERS = 2500
+PAGE = 100  # of a retry-all
+DEADLINE_SECONDS = 60
+ONLY_RETRIES = QUICK_RETRIES | {"ingest": False}
+
+
+@pytest.fixture
+def start(programs, postgres, kafka, tmp_path):
+    prefix = fresh_name("redrive")
+    return lambda **how: DeadLetterService(programs, tmp_path, postgres, kafka, prefix, dead_letters=ONLY_RETRIES,
+                                           **how)
+
+
+def redrive(store, topic):
+    return store.query("SELECT *, expires_at < now() AS free FROM deliverd.redrives WHERE topic = ?", topic)[0]
+
+
+def values(kafka, topic):
+    return collections.Counter(message.value() for message in kafka.read_topic(topic))
+
+
+def ids(store, where):
+    return {str(row["id"]) for row in store.query(f"SELECT id FROM dlq.dlq_messages WHERE {where}")}
+
+
+def first_not_refused(ask):
+    return wait_for(lambda: (page := ask()).status != 409 and page, DEADLINE_SECONDS, "the dead one's lease to run out")
+
+
+@pytest.mark.parametrize("passage", [1, 3])
+@pytest.mark.parametrize("how", ["by itself", "asked again"])
+def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
+    topic = kafka.create_topic(fresh_name("orders"), 2)
+    letters = add_letters(postgres, topic, LETTERS)
+    victim = start(failpoints=f"redrive.after_publish=crash@{passage}")
+    assert victim.retry_all(topic).status == 0, "nobody is there to answer"
+    assert victim.process.wait() == -signal.SIGKILL
+
+    before = values(kafka, topic)
+    begun = ids(postgres, "retry_owner IS NOT NULL")
+    resolved = ids(postgres, "status = 'RESOLVED'")
+    out_and_unrecorded = {letter for letter in begun if letters[letter] in before}
+    assert passage * PAGE <= sum(before.values()) < LETTERS, "it died half-way"
+    assert set(before.values()) == {1} and out_and_unrecorded, "between publish and record"
+    assert {letters[letter] for letter in resolved | out_and_unrecorded} == set(before)
+    assert redrive(postgres, topic)["published"] == len(resolved)
+
+    if how == "by itself":
+        wait_for(lambda: redrive(postgres, topic)["free"], DEADLINE_SECONDS, "the dead one's lease to run out")
+        start()
+        wait_for(lambda: redrive(postgres, topic)["finished"], DEADLINE_SECONDS, lambda: redrive(postgres, topic))
+        told = redrive(postgres, topic)
+    else:
+        service = start()
+        refusal = error(service.retry_all(topic))
+        assert refusal == (409, "SYS_DLQ_CONFLICT", f"a retry of all messages in topic {topic} is under way already")
+        answer = first_not_refused(lambda: service.retry_all(topic))
+        told = answer.json()
+        assert (answer.status, told["retried"]) == (200, LETTERS), answer.text
+        assert service.retry_all(topic).json()["retried"] == 0, "and that was all"
+    after = values(kafka, topic)
+    assert after.keys() == set(letters.values()), "every one is out"
+    twice = {value for value, count in after.items() if count > 1}
+    assert twice == {letters[letter] for letter in out_and_unrecorded}
+    assert sum(after.values()) == LETTERS + len(out_and_unrecorded)
+    assert (told["taken_over"], told["failed"], told["in_doubt"]) == (len(begun), 0, 0)
+    assert count_letters(postgres, "status = 'RESOLVED' AND retry_count = 1 AND NOT in_doubt") == LETTERS
+    noted = postgres.query("SELECT DISTINCT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun'"
+                           " AND detail = 'an earlier retry did not end: it may have been published'")
+    assert {str(row["message_id"]) for row in noted} == begun, "the trail says which may be there twice"
+
+
+@pytest.mark.parametrize("point,published", [("retry.after_begin", 0), ("retry.after_publish", 1)])
+def test_one_retry_killed(start, postgres, kafka, point, published):
+    topic = kafka.create_topic(fresh_name("orders"))
+    ((letter_id, value),) = add_letters(postgres, topic, 1).items()
+    victim = start(failpoints=f"{point}=crash@1")
+    assert victim.retry(letter_id).status == 0
+    assert victim.process.wait() == -signal.SIGKILL
+    assert values(kafka, topic)[value] == published
+
+    service = start()
+    shown = service.letter(letter_id)
+    assert (shown["status"], shown["retry_count"]) == ("RETRYING", 1), "what was begun was on the disk"
+    assert error(service.retry(letter_id)) == (409, "SYS_DLQ_CONFLICT", "another retry of this message is under way")
+    answer = first_not_refused(lambda: service.retry(letter_id))
+    assert (answer.status, answer.json()["status"]) == (200, "RESOLVED")
+    assert values(kafka, topic)[value] == published + 1
+    assert service.letter(letter_id)["retry_count"] == 2
