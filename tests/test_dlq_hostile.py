@@ -27,8 +27,9 @@ BAD_IDS = {"word": "not-a-uuid", "empty braces": "{}", "braces": "{00000000-0000
            "a line break": "00000000-0000-4000-8000-000000000000\n", "not hex": "g0000000-0000-4000-8000-000000000000",
            "blank": " ", "a number": "1", "negative": "-1", "null": "null", "8 kB": "a" * 8000,
            "a null byte": "00000000-0000-4000-8000-000000000000\0", "wide digits": "\uff10" * 32} | TEXTS
+# As a client may write a topic.
 ODD_PATHS = ["%", "%zz", "%ff", "%c0%af", "%ed%a0%80", "%00", "a%00b", "%2e%2e%2f", "..%2f..%2fetc", "%250",
-             ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1", "x" * 4000]  # as a client may write a topic
+             ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1", "x" * 4000]
 ACTIONS = [("GET", ""), ("GET", "/raw"), ("GET", "/audit"), ("POST", "/retry"), ("POST", "/dead"), ("DELETE", "")]
 
 

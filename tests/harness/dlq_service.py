@@ -19,7 +19,7 @@ DLQ = "/api/v1/dlq"
 SUFFIX = ".dlq.v1"
 REPLAYS = "deliverd-replays"
 FLUSH_SECONDS = 60
-QUICK_RETRIES = {"replay_timeout_seconds": 2, "retry_lease_seconds": 7}  # the lease: more than three timeouts
+QUICK_RETRIES = {"replay_timeout_seconds": 2, "retry_lease_seconds": 6.1}  # the lease: more than three timeouts
 
 
 def fresh_name(word):
