@@ -61,6 +61,35 @@ def test_kafka_down(programs, postgres, kafka, tmp_path, was_there_before):
     service.wait_for_letters(postgres, dead, 1, DEADLINE_SECONDS)
 
 
+def test_kafka_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_path):
+    """Nobody knows whether it was published: the answer and the letter say so, and it can still be retried."""
+    name = kafka.create_topic(fresh_name("silent"))
+    first, second = add_letters(postgres, name, 2).items()
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name, dead_letters=QUICK_RETRIES)
+    assert service.retry(first[0]).json()["status"] == "RESOLVED"
+    kafka.pause()
+    try:
+        status, code, message = error(service.retry(second[0]))
+        assert (status, code) == FAILED and "may have been published" in message, message
+        shown = service.letter(second[0])
+        assert (shown["status"], shown["retry_count"]) == ("RETRYING", 1) and shown["in_doubt"] and shown["retryable"]
+    finally:
+        kafka.resume()
+
+    def resolved():
+        page = service.retry(second[0])
+        assert page.status == 200 or "nothing was published" in page.text, page.text
+        return page.status == 200
+
+    wait_for(resolved, DEADLINE_SECONDS, lambda: f"a retry to work: {service.process.stderr[-3000:]}")
+    shown = service.letter(second[0])
+    assert (shown["status"], shown["retry_count"], shown["in_doubt"]) == ("RESOLVED", 2, False)
+    actions = postgres.query("SELECT action FROM dlq.dlq_audit WHERE message_id = ? ORDER BY id", second[0])
+    assert [row["action"] for row in actions if row["action"] != "retry_failed"][:2] == ["retry_begun", "retry_in_doubt"]
+    values = [message.value() for message in kafka.read_topic(name)]
+    assert values.count(first[1]) == 1 and values.count(second[1]) in (1, 2)
+
+
 @pytest.mark.timeout(180)
 def test_database_down(programs, restartable, kafka, tmp_path):
     prefix = fresh_name("nodb")

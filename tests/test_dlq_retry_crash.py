@@ -2,6 +2,7 @@
 and that is counted."""
 
 import collections
+import concurrent.futures
 import signal
 
 import pytest
@@ -10,6 +11,7 @@ from harness.dlq_service import QUICK_RETRIES, DeadLetterService, add_letters, c
 from harness.waiting import wait_for
 
 LETTERS = 2500
+MANY_LETTERS = 20_000  # enough for a stop to come in between
 PAGE = 100  # of a retry-all
 DEADLINE_SECONDS = 60
 ONLY_RETRIES = QUICK_RETRIES | {"ingest": False}
@@ -79,6 +81,29 @@ def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
     noted = postgres.query("SELECT DISTINCT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun'"
                            " AND detail = 'an earlier retry did not end: it may have been published'")
     assert {str(row["message_id"]) for row in noted} == begun, "the trail says which may be there twice"
+
+
+def test_retry_all_stopped_half_way(start, postgres, kafka):
+    """SIGTERM, not a crash: what is under way is recorded, and nothing is published twice."""
+    topic = kafka.create_topic(fresh_name("orders"), 2)
+    letters = add_letters(postgres, topic, MANY_LETTERS)
+    service = start()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(service.retry_all, topic)
+        wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
+        service.process.terminate()
+        answer = asked.result(DEADLINE_SECONDS)
+    assert service.process.wait() == 0
+    done = count_letters(postgres, "status = 'RESOLVED'")
+    assert 0 < done < MANY_LETTERS, "it was stopped half-way"
+    assert answer.status == 500 and f"{done} messages retried" in answer.text and "the rest follows" in answer.text
+    assert ids(postgres, "retry_owner IS NOT NULL") == set(), "nothing was left begun"
+
+    service = start()
+    answer = first_not_refused(lambda: service.retry_all(topic))
+    told = answer.json()
+    assert (told["retried"], told["taken_over"], told["failed"], told["in_doubt"]) == (MANY_LETTERS, 0, 0, 0)
+    assert values(kafka, topic) == collections.Counter(letters.values()), "each once"
 
 
 @pytest.mark.parametrize("point,published", [("retry.after_begin", 0), ("retry.after_publish", 1)])
