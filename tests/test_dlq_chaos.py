@@ -1,9 +1,10 @@
 """Dead letters are stored once each, byte for byte, while those who read them are killed and come back."""
 
+import contextlib
 import signal
-import time
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from harness.dlq_service import (DLQ, SUFFIX, DeadLetterService, Records, count_letters, digest, fresh_name,
                                  stored_records)
@@ -12,7 +13,8 @@ from harness.waiting import wait_for
 
 TOPICS, PARTITIONS, RECORDS = 5, 4, 20_000
 KILLS, CRASHES, STOPS = 2, 2, 2
-STEP_SECONDS, ALL_SECONDS = 60, 150
+SLICES = 8  # of a part, for one that is to die of the second
+STEP_SECONDS = 60
 # A killed member keeps its partitions for as long as this; Kafka's own least.
 GROUP = {"librdkafka": {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}}
 
@@ -26,77 +28,104 @@ def some_record(rng, number):
 
 
 class Readers:
-    """Two processes of one group; blows fall on either."""
+    """Two processes of one group; blows fall on either, while a part of the records is produced."""
 
-    def __init__(self, rng, start):
-        self._rng, self._start = rng, start
+    def __init__(self, rng, store, start, records):
+        self._rng, self._store, self._start, self._records = rng, store, start, records
         self.slots = [start(), start()]
 
-    def kill(self, stored):
-        slot = self._rng.randrange(2)
-        stored()
+    def kill(self, part):
+        slot = self._some_of(part)
         self.slots[slot].process.kill9()
         self.slots[slot] = self._start()
 
-    def stop(self, stored):
-        slot = self._rng.randrange(2)
-        stored()
+    def stop(self, part):
+        slot = self._some_of(part)
         self.slots[slot].process.terminate()
         assert self.slots[slot].process.wait() == 0
         self.slots[slot] = self._start()
 
-    def crash(self, _stored):
+    def crash(self, part):
         """One dies between the store's commit and the group's: others read again what it had stored."""
         slot = self._rng.randrange(2)
         self.slots[slot].process.kill9()
         doomed = self._start(failpoints=f"ingest.after_store=crash@{self._rng.randint(1, 2)}", until_ready=False)
-        assert doomed.process.wait(STEP_SECONDS) == -signal.SIGKILL
+        slices = iter([part // SLICES] * (SLICES - 1) + [part - part // SLICES * (SLICES - 1)])
+
+        def died():
+            """It reads some of each slice: all is stored before the next, so it has its partitions by then."""
+            if doomed.process.alive() and self.stored() == len(self._records.sent):
+                self._records.produce_some(next(slices))
+            return not doomed.process.alive()
+
+        self._records.produce_some(next(slices))
+        wait_for(died, STEP_SECONDS, lambda: f"it to die: {doomed.process.stderr[-3000:]}")
+        assert doomed.process.status() == -signal.SIGKILL
+        known = self._records.committed()  # before the count, which only grows
+        assert known < self.stored(), "some are stored and will be read again"
+        self._records.produce_some(sum(slices))
         self.slots[slot] = self._start()
+
+    def stored(self):
+        return count_letters(self._store)
+
+    def wait_for_stored(self, count):
+        wait_for(lambda: self.stored() >= count, STEP_SECONDS, lambda: f"{count} letters, there are {self.stored()}: "
+                 + "\n".join(reader.process.stderr[-1500:] for reader in self.slots))
+
+    def _some_of(self, part):
+        """Whose turn it is, when some of the part are stored and others not, as far as can be said."""
+        before = len(self._records.sent)
+        self._records.produce_some(part)
+        self.wait_for_stored(before + self._rng.randrange(part // 2))
+        return self._rng.randrange(2)
+
+
+class SomeRecords(Records):
+    """Spread over topics and partitions; their contents are the generator's."""
+
+    def __init__(self, kafka, rng, prefix):
+        super().__init__(kafka)
+        self._rng, self._kafka, self._group = rng, kafka, f"g-{prefix}"
+        self.topics = [kafka.create_topic(f"{prefix}-{number}{SUFFIX}", PARTITIONS) for number in range(TOPICS)]
+
+    def produce_some(self, count):
+        by_topic = {topic: [] for topic in self.topics}
+        for number in range(len(self.sent), len(self.sent) + count):
+            by_topic[self.topics[number % TOPICS]].append(some_record(self._rng, number))
+        for topic, some in by_topic.items():
+            self.produce(topic, some)
+
+    def committed(self):
+        """How many the group need not read again."""
+        places = [TopicPartition(topic, number) for topic in self.topics for number in range(PARTITIONS)]
+        settings = {"bootstrap.servers": self._kafka.brokers, "group.id": self._group, "log_level": 0}
+        with contextlib.closing(Consumer(settings)) as asker:
+            return sum(max(place.offset, 0) for place in asker.committed(places, timeout=STEP_SECONDS))
 
 
 @pytest.mark.timeout(240)
 def test_twenty_thousand_records_two_readers_killed_again_and_again(programs, postgres, kafka, tmp_path):
     rng = seeded()
     prefix = fresh_name("chaos")
-    topics = [kafka.create_topic(f"{prefix}-{number}{SUFFIX}", PARTITIONS) for number in range(TOPICS)]
-    records = Records(kafka)
-    numbers = iter(range(RECORDS))
-    began = time.monotonic()
-
-    def produce(count):
-        """Spread over the topics, to their very last record."""
-        by_topic = {topic: [] for topic in topics}
-        for number in (next(numbers) for _ in range(count)):
-            by_topic[topics[number % TOPICS]].append(some_record(rng, number))
-        for topic, some in by_topic.items():
-            records.produce(topic, some)
-
-    def stored(count):
-        wait_for(lambda: count_letters(postgres) >= count, STEP_SECONDS, lambda: (
-            f"{count} letters, there are {count_letters(postgres)}: "
-            + "\n".join(reader.process.stderr[-1500:] for reader in readers.slots)))
-
-    readers = Readers(rng, lambda **how: DeadLetterService(programs, tmp_path, postgres, kafka, prefix,
-                                                           kafka_settings=GROUP, **how))
+    records = SomeRecords(kafka, rng, prefix)
+    readers = Readers(rng, postgres, lambda **how: DeadLetterService(programs, tmp_path, postgres, kafka, prefix,
+                                                                     kafka_settings=GROUP, **how), records)
     blows = ["kill"] * KILLS + ["crash"] * CRASHES + ["stop"] * STOPS
     rng.shuffle(blows)
     print(blows)
-    part = RECORDS // (len(blows) + 1)
-    for number, blow in enumerate(blows):
-        produce(part)
-        point = int(part * (number + rng.uniform(0, 0.5)))
-        getattr(readers, blow)(lambda point=point: stored(point))
-    produce(RECORDS - part * len(blows))
-    stored(RECORDS)
+    for blow in blows:
+        getattr(readers, blow)(RECORDS // (len(blows) + 1))
+    records.produce_some(RECORDS - len(records.sent))
+    readers.wait_for_stored(RECORDS)
     assert all(reader.process.alive() for reader in readers.slots)
-    assert time.monotonic() - began < ALL_SECONDS
 
     found = stored_records(postgres, prefix)
-    assert len(found) == count_letters(postgres) == len(records.sent) == RECORDS
+    assert len(found) == readers.stored() == len(records.sent) == RECORDS
     assert digest(found) == digest(records.sent)
     for reader in readers.slots:
         counts = {topic["topic"]: topic["total"] for topic in reader.get(DLQ).json()["topics"]}
-        assert counts == {topic: RECORDS // TOPICS for topic in topics}
+        assert counts == {topic: RECORDS // TOPICS for topic in records.topics}
         reader.process.terminate()
     assert [reader.process.wait() for reader in readers.slots] == [0, 0]
-    assert count_letters(postgres) == RECORDS, "nothing more came"
+    assert readers.stored() == RECORDS, "nothing more came"
