@@ -7,7 +7,8 @@
   4. an idle `serve`: resident memory, CPU, transactions a second;
   5. orders posted to `serve` beside pgbench writing the same rows (bench/intake.py), and on SQLite;
   6. orders sent to a local receiver (bench/worker.py);
-  7. events relayed to a real Kafka beside bare SQL, and what changes that rate (bench/events.py).
+  7. events relayed to a real Kafka beside bare SQL, and what changes that rate (bench/events.py);
+  8. dead letters read from a real Kafka, listed and sent back, beside bare SQL and librdkafka (bench/dead_letters.py).
 
 Prints a table and writes build/bench.json. Exit status 1 when something failed, not when a figure is missed.
 """
@@ -29,6 +30,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 import psycopg  # noqa: E402
 
 import bare  # noqa: E402
+import dead_letters  # noqa: E402
 import events  # noqa: E402
 import intake  # noqa: E402
 import machine  # noqa: E402
@@ -40,7 +42,7 @@ from harness.process import Programs, build_dir, program  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
 from harness.web import get  # noqa: E402
 
-PARTS = ("memories", "orders", "events")
+PARTS = ("memories", "orders", "events", "dead_letters")
 BATCH_SIZE = 500
 PAYLOAD_BYTES = 200
 LANE_DEADLINE_SECONDS = 900
@@ -189,6 +191,10 @@ class Bench:
     def events(self):
         return events.Events(self.server, self.template, self.programs, self.folder, self.options, say).measure()
 
+    def dead_letters(self):
+        return dead_letters.DeadLetters(self.server, self.template, self.programs, self.folder, self.options,
+                                        say).measure()
+
     def _transactions(self, name):
         return self.server.query("postgres", "SELECT xact_commit + xact_rollback AS n FROM pg_stat_database"
                                              " WHERE datname = %s", name)[0]["n"]
@@ -215,6 +221,10 @@ SIZES = (
     ("other-events", 50_000, 20_000, "events to each of the other sinks"),
     ("rate", 1000, 1000, "events a second from commit to consumer"),
     ("latency-seconds", 20, 8, "how long events are written at that rate"),
+    ("dead-letters", 200_000, 20_000, "dead letters read from Kafka"),
+    ("dead-letter-repeats", 3, 1, "runs of each with dead letters, in turn"),
+    ("listed-letters", 1_000_000, 100_000, "dead letters in the table that is listed"),
+    ("retried-letters", 100_000, 20_000, "dead letters sent back at once"),
 )
 
 
@@ -225,6 +235,8 @@ def parse(arguments):
     parser.add_argument("--only", choices=PARTS, help="one part of it")
     parser.add_argument("--parts", nargs="+", metavar="PART", choices=events.PARTS,
                         help="of the events: " + ", ".join(events.PARTS))
+    parser.add_argument("--dead-letter-parts", nargs="+", metavar="PART", choices=dead_letters.PARTS,
+                        help="of the dead letters: " + ", ".join(dead_letters.PARTS))
     for name, full, quick, what in SIZES:
         parser.add_argument(f"--{name}", type=int, default=quick if "--quick" in arguments else full,
                             help=f"{what} ({full}; {quick} with --quick)")
