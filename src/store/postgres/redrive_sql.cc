@@ -76,6 +76,8 @@ returning @redrive)";
 
 /// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
 /// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
+/// The redrive's row is held against those who would take it over (kFreeRedrive), not against its own pages that end
+/// meanwhile and count there: with a stronger lock beginning and ending would take turns.
 constexpr std::string_view kNextOfRedrive = R"(
 with mine as materialized (
     select coalesce(r.position_created_at, '-infinity') as at, coalesce(r.position_id, @nobody) as id,
@@ -83,7 +85,7 @@ with mine as materialized (
         greatest(0, $3::int - cardinality(r.left_over)) as room
     from deliverd.redrives r
     where r.topic = $1::text and r.owner = $2::text and not r.finished
-    for no key update
+    for key share
 ), next as materialized (
     select p.id, p.created_at
     from ((select m.id, m.created_at from dlq.dlq_messages m where @from_topic and @window and @mine
