@@ -1,0 +1,123 @@
+#include "sink/http/http_poster.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <new>
+#include <utility>
+
+#include "base/text.h"
+#include "message/http_answer.h"
+#include "sink/http/address_guard.h"
+#include "sink/http/http_sink.h"
+#include "sink/http/target.h"
+#include "sink/http/transfer.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+class CurlPoster final : public HttpPoster {
+public:
+    explicit CurlPoster(HttpPosterOptions options) : options_(std::move(options)) {
+        Target target;
+        target.options.connect_timeout = options_.connect_timeout;
+        target.options.timeout = options_.timeout;
+        easy_ = make_easy(target);
+        CURL* handle = easy_.get();
+        curl_easy_setopt(handle, CURLOPT_USERAGENT, "deliverd");
+        curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, problem_.data());
+        curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &CurlPoster::on_body);
+        curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &CurlPoster::on_socket);
+        curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, static_cast<void*>(this));
+    }
+
+    PostAnswer post(const std::string& url, const std::string& body, const std::string& key) override {
+        if (const auto good = check_http_url(url); !good)
+            return {0, "BAD_ENDPOINT", "the endpoint " + good.error().message};
+        headers_.reset();
+        append("Expect:");
+        append("Content-Type: application/json");
+        if (is_header("Idempotency-Key", key) && !key.empty()) append("Idempotency-Key: " + key);
+        if (!options_.token.empty()) append("Authorization: Bearer " + options_.token);
+        refused_.clear();
+        problem_.front() = '\0';
+        CURL* handle = easy_.get();
+        curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
+        curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers_.get());
+        curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+        curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.c_str());
+        return answer(curl_easy_perform(handle));
+    }
+
+private:
+    struct ListDeleter {
+        void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+    };
+
+    void append(const std::string& line) {
+        curl_slist* longer = curl_slist_append(headers_.get(), line.c_str());
+        if (longer == nullptr) throw std::bad_alloc();
+        if (!headers_) headers_.reset(longer);
+    }
+
+    PostAnswer answer(CURLcode code) const {
+        PostAnswer answer;
+        long status = 0;
+        curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+        if (status >= 200) {
+            answer.status = static_cast<int>(status);
+            if (answer.is_success()) return answer;
+            answer.code = std::to_string(status);
+            answer.problem = fmt::format("HTTP {}{}", status, status < 400 ? ": redirects are not followed" : "");
+            curl_header* header = nullptr;
+            if (curl_easy_header(easy_.get(), "Retry-After", 0, CURLH_HEADER, -1, &header) == CURLHE_OK) {
+                answer.retry_after = parse_retry_after(header->value, SystemClock().wall_now());
+            }
+            return answer;
+        }
+        if (!refused_.empty()) {
+            answer.code = "PRIVATE_ADDRESS";
+            answer.problem = fmt::format("the endpoint's address {} is private; nothing was sent", refused_);
+            return answer;
+        }
+        answer.code = code == CURLE_OPERATION_TIMEDOUT ? "NETWORK_TIMEOUT" : "NETWORK_ERROR";
+        const char* words = problem_.front() == '\0' ? curl_easy_strerror(code) : problem_.data();
+        answer.problem = shorten(one_line(words), kMaxProblemBytes);
+        return answer;
+    }
+
+    static std::size_t on_body(char* /*data*/, std::size_t size, std::size_t count, void* /*unused*/) {
+        return size * count;  // only the status counts; the time limits how much is read
+    }
+
+    static curl_socket_t on_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
+        auto& poster = *static_cast<CurlPoster*>(self);
+        if (!poster.options_.allow_private && (purpose != CURLSOCKTYPE_IPCXN || is_private_address(address->addr))) {
+            poster.refused_ = address_text(address->addr);
+            return CURL_SOCKET_BAD;
+        }
+        return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    }
+
+    static constexpr std::size_t kMaxProblemBytes = 512;
+
+    const HttpPosterOptions options_;
+    Easy easy_;
+    std::unique_ptr<curl_slist, ListDeleter> headers_;
+    std::array<char, CURL_ERROR_SIZE> problem_{};
+    std::string refused_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options) {
+    if (!is_header("Authorization", options.token)) {
+        return permanent("bad_argument", "the bearer token has a line break or a control character in it");
+    }
+    return std::make_unique<CurlPoster>(std::move(options));
+}
+
+}  // namespace deliverd::sink

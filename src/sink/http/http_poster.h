@@ -1,0 +1,45 @@
+// One HTTP POST after another, each to an address of its own that comes from data, not from the configuration.
+//
+// Redirects are not followed, no proxy is used, and unless `allow_private` is set no connection is made to an address
+// that is not public: checked when the connection is made, whatever names and numbers led there.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "deliverd/result.h"
+
+namespace deliverd::sink {
+
+struct HttpPosterOptions {
+    std::string token{};  // bearer; empty: none. Never shown.
+    bool allow_private = false;
+    Duration connect_timeout = std::chrono::seconds(3);
+    Duration timeout = std::chrono::seconds(10);  // whole request
+};
+
+struct PostAnswer {
+    int status = 0;         // 0: no answer
+    std::string code{};     // "503", NETWORK_TIMEOUT, PRIVATE_ADDRESS, BAD_ENDPOINT; empty for a 2xx
+    std::string problem{};  // one line for people
+    std::optional<Duration> retry_after{};
+    [[nodiscard]] bool is_success() const { return status >= 200 && status < 300; }
+};
+
+/// One thread at a time. Connections are kept from one post to the next.
+class HttpPoster {
+public:
+    virtual ~HttpPoster() = default;
+
+    /// Sends `body` as application/json, with `key` as Idempotency-Key where it can be a header. Blocks for `timeout`
+    /// at most.
+    virtual PostAnswer post(const std::string& url, const std::string& body, const std::string& key) = 0;
+};
+
+/// Failure (permanent, `bad_argument`): a token that cannot be a header.
+[[nodiscard]] Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options);
+
+}  // namespace deliverd::sink
