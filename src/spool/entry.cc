@@ -1,0 +1,204 @@
+#include "spool/entry.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/json_text.h"
+#include "base/text.h"
+#include "message/retry_policy.h"
+#include "spool/json_members.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+constexpr double kMostMs = 9e15;  // whole numbers up to here are exact in JavaScript, and years enough
+
+Failure unreadable(const std::string& why) {
+    return permanent("unreadable", why);
+}
+
+std::string quoted(std::string_view text) {
+    std::string out;
+    append_json_string(out, text);
+    return out;
+}
+
+std::optional<SpoolState> state_of(std::string_view text) {
+    for (const SpoolState state :
+         {SpoolState::pending, SpoolState::retrying, SpoolState::exhausted, SpoolState::resolved}) {
+        if (text == to_string(state)) return state;
+    }
+    return std::nullopt;
+}
+
+/// The seed writes times with a fraction (its jitter is one): the next whole one.
+std::optional<std::int64_t> whole(const Member* member) {
+    if (member == nullptr) return std::nullopt;
+    const auto number = number_of(member->value);
+    if (!number) return std::nullopt;
+    return static_cast<std::int64_t>(std::ceil(std::clamp(*number, -kMostMs, kMostMs)));
+}
+
+SpoolFault fault_of(const Member* member) {
+    SpoolFault fault;
+    if (member == nullptr) return fault;
+    const auto members = split_object(member->value);
+    if (!members) {
+        fault.message = string_of(member->value).value_or("");
+        return fault;
+    }
+    if (const Member* message = find_member(*members, "message"))
+        fault.message = string_of(message->value).value_or("");
+    if (const Member* code = find_member(*members, "code"); code != nullptr && code->value != "null") {
+        fault.code = string_of(code->value).value_or(std::string(code->value));
+    }
+    return fault;
+}
+
+std::string fault_json(const SpoolFault& fault, const Members& before) {
+    const std::string message = shorten(one_line(fault.message), kMaxFaultBytes);
+    const std::string code = fault.code ? quoted(shorten(one_line(*fault.code), kMaxFaultBytes)) : "null";
+    return with_values(before, {{"message", quoted(message)}, {"code", code}});
+}
+
+Result<void> read_data(const Members& members, SpoolEntry& entry) {
+    const Member* data = find_member(members, "data");
+    if (data == nullptr || !data->value.starts_with('{')) return unreadable("has no data object");
+    const auto inner = split_object(data->value);
+    if (!inner) return Failure(inner.error());
+    const Member* endpoint = find_member(*inner, "endpoint");
+    auto text = endpoint == nullptr ? std::nullopt : string_of(endpoint->value);
+    if (!text || text->empty()) return unreadable("has no data.endpoint");
+    entry.endpoint = std::move(*text);
+    const Member* hook = find_member(*inner, "hook");
+    entry.payload = hook == nullptr ? "null" : std::string(hook->value);
+    return {};
+}
+
+/// The line with these, and nothing else, changed.
+std::string changed(const SpoolEntry& entry, const NewValues& values) {
+    const auto members = split_object(entry.json);
+    return members ? with_values(*members, values) : entry.json;
+}
+
+}  // namespace
+
+std::int64_t unix_ms(WallTime time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+
+std::string make_job_id(std::string_view name, std::int64_t now_ms, Random& random) {
+    constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+    constexpr int kRandomDigits = 6;
+    std::string id = std::string(name) + "-" + std::to_string(now_ms) + "-";
+    for (int i = 0; i < kRandomDigits; ++i) id.push_back(kDigits[random.below(kDigits.size())]);
+    return id;
+}
+
+std::int64_t draw_delay_ms(std::int64_t attempt, Random& random) {
+    const auto bounded = static_cast<std::int32_t>(std::clamp<std::int64_t>(attempt, 1, 1000));
+    return std::llround(spool_delay_ms(bounded, random.between(-1, 1)));
+}
+
+Result<SpoolEntry> parse_entry(std::string_view line) {
+    const auto members = split_object(line);
+    if (!members) return Failure(members.error());
+    SpoolEntry entry;
+    const auto text = [&](std::string_view name) -> std::optional<std::string> {
+        const Member* member = find_member(*members, name);
+        return member == nullptr ? std::nullopt : string_of(member->value);
+    };
+    entry.job_id = text("jobId").value_or("");
+    if (entry.job_id.empty()) return unreadable("has no jobId");
+    if (auto read = read_data(*members, entry); !read) return Failure(read.error());
+    const std::array<std::pair<std::string_view, std::int64_t*>, 4> numbers = {{{"attemptsMade", &entry.attempts_made},
+                                                                                {"maxAttempts", &entry.max_attempts},
+                                                                                {"timestamp", &entry.timestamp_ms},
+                                                                                {"nextRetry", &entry.next_retry_ms}}};
+    for (const auto& [name, target] : numbers) {
+        const auto number = whole(find_member(*members, name));
+        if (!number) return unreadable("has no number " + std::string(name));
+        *target = *number;
+    }
+    const auto state = state_of(text("state").value_or(""));
+    if (!state) return unreadable("has no state that is known (pending, retrying, exhausted, resolved)");
+    entry.state = *state;
+    entry.resolved_at_ms = whole(find_member(*members, "resolvedAt"));
+    entry.error = fault_of(find_member(*members, "error"));
+    entry.json = std::string(line);
+    return entry;
+}
+
+void write_entry(SpoolEntry& entry) {
+    std::string& out = entry.json;
+    out = R"({"jobId":)" + quoted(entry.job_id);
+    out += R"(,"data":{"hook":)" + entry.payload + R"(,"endpoint":)" + quoted(entry.endpoint);
+    out += R"(},"attemptsMade":)" + std::to_string(entry.attempts_made);
+    out += R"(,"maxAttempts":)" + std::to_string(entry.max_attempts);
+    out += R"(,"timestamp":)" + std::to_string(entry.timestamp_ms);
+    out += R"(,"nextRetry":)" + std::to_string(entry.next_retry_ms);
+    out += R"(,"error":)" + fault_json(entry.error, {});
+    out += R"(,"state":)" + quoted(to_string(entry.state)) + "}";
+}
+
+bool is_due(const SpoolEntry& entry, std::int64_t now_ms) {
+    return entry.state == SpoolState::pending && entry.attempts_made < entry.max_attempts &&
+           entry.next_retry_ms <= now_ms;
+}
+
+bool is_over(const SpoolEntry& entry, std::int64_t now_ms) {
+    if (entry.state == SpoolState::resolved) {
+        return now_ms - entry.resolved_at_ms.value_or(entry.timestamp_ms) > kKeepResolvedMs;
+    }
+    return entry.state == SpoolState::exhausted && now_ms - entry.timestamp_ms > kKeepExhaustedMs;
+}
+
+std::string request_body(const SpoolEntry& entry) {
+    const std::string key = quoted(entry.job_id);
+    if (!entry.payload.starts_with('{')) {
+        return R"({"idempotencyKey":)" + key + R"(,"payload":)" + entry.payload + "}";
+    }
+    const auto members = split_object(entry.payload);
+    return with_values(members ? *members : Members(), {{"idempotencyKey", key}});
+}
+
+std::string resolved_line(const SpoolEntry& entry, std::int64_t now_ms) {
+    return changed(entry, {{"state", R"("resolved")"}, {"resolvedAt", std::to_string(now_ms)}});
+}
+
+bool is_last_attempt(const SpoolEntry& entry) {
+    return entry.attempts_made + 1 >= entry.max_attempts;
+}
+
+std::string failed_line(const SpoolEntry& entry, const SpoolFault& fault, std::int64_t next_retry_ms) {
+    const auto members = split_object(entry.json);
+    if (!members) return entry.json;
+    const Member* error = find_member(*members, "error");
+    const auto before = error == nullptr ? Result<Members>(Members()) : split_object(error->value);
+    return with_values(*members, {{"attemptsMade", std::to_string(entry.attempts_made + 1)},
+                                  {"nextRetry", std::to_string(next_retry_ms)},
+                                  {"error", fault_json(fault, before ? *before : Members())},
+                                  {"state", is_last_attempt(entry) ? R"("exhausted")" : R"("pending")"}});
+}
+
+std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms) {
+    return changed(
+        entry,
+        {{"attemptsMade", "0"}, {"nextRetry", std::to_string(now_ms)}, {"state", R"("pending")"}, {"resolvedAt", ""}});
+}
+
+}  // namespace deliverd::spool
+
+namespace deliverd {
+
+double spool_delay_ms(std::int32_t attempt, double jitter) {
+    constexpr double kMsASecond = 1000;
+    const RetryPolicy policy = RetryPolicy::spool();
+    const double drawn = std::isnan(jitter) ? 0 : std::clamp(jitter, -1.0, 1.0);
+    const double grown = policy.base_seconds * std::pow(policy.factor, std::max(attempt, 1) - 1);
+    return std::min(grown + drawn * policy.jitter_seconds, policy.cap_seconds) * kMsASecond;
+}
+
+}  // namespace deliverd

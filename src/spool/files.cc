@@ -1,0 +1,148 @@
+#include "spool/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+namespace deliverd::spool {
+
+namespace {
+
+/// The call again for as long as a signal interrupts it.
+template <typename Call>
+auto call(Call system_call) -> decltype(system_call()) {
+    decltype(system_call()) answer = 0;
+    do {
+        answer = system_call();
+    } while (answer < 0 && errno == EINTR);
+    return answer < 0 ? static_cast<decltype(answer)>(-errno) : answer;
+}
+
+class SystemFiles final : public Files {
+public:
+    int open(const std::string& path, int flags, mode_t mode) override {
+        return call([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+    }
+    ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
+        return call([&] { return ::pread(file, out, bytes, offset); });
+    }
+    ssize_t write(int file, std::string_view bytes) override {
+        return call([&] { return ::write(file, bytes.data(), bytes.size()); });
+    }
+    int sync(int file) override {
+        return call([&] { return ::fsync(file); });
+    }
+    int truncate(int file, off_t size) override {
+        return call([&] { return ::ftruncate(file, size); });
+    }
+    int rename(const std::string& from, const std::string& to) override {
+        return call([&] { return ::rename(from.c_str(), to.c_str()); });
+    }
+    int remove(const std::string& path) override {
+        return call([&] { return ::unlink(path.c_str()); });
+    }
+    int status(int file, struct stat& out) override {
+        return call([&] { return ::fstat(file, &out); });
+    }
+    int status_of(const std::string& path, struct stat& out) override {
+        return call([&] { return ::stat(path.c_str(), &out); });
+    }
+    int own_like(int file, const struct stat& like) override {
+        if (like.st_uid != ::geteuid() || like.st_gid != ::getegid()) {
+            const int given = call([&] { return ::fchown(file, like.st_uid, like.st_gid); });
+            if (given < 0 && given != -EPERM) return given;
+        }
+        return call([&] { return ::fchmod(file, like.st_mode & 07777U); });
+    }
+    int try_lock(int file) override {
+        return call([&] { return ::flock(file, LOCK_EX | LOCK_NB); });
+    }
+};
+
+std::string_view advice(int error) {
+    switch (error) {
+        case ENOSPC:
+        case EDQUOT:
+            return "; free some space and try again";
+        case EROFS:
+        case EACCES:
+        case EPERM:
+            return "; the folder and the file must be writable for this user";
+        default:
+            return "";
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Files> system_files() {
+    return std::make_unique<SystemFiles>();
+}
+
+File& File::operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+}
+
+File::~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Failure file_failure(std::string_view what, const std::string& path, ssize_t answer) {
+    const int error = static_cast<int>(-answer);
+    std::string message = "cannot " + std::string(what) + " " + path + ": " + std::strerror(error);
+    message += advice(error);
+    if (error == ENOENT) return permanent("spool_missing", std::move(message));
+    return retryable("io_error", std::move(message));
+}
+
+Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path) {
+    while (!bytes.empty()) {
+        const ssize_t written = files.write(file, bytes);
+        if (written <= 0) return file_failure("write", path, written == 0 ? -EIO : written);
+        bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return {};
+}
+
+Result<void> sync_folder(Files& files, const std::string& path) {
+    std::string folder = std::filesystem::path(path).parent_path().string();
+    if (folder.empty()) folder = ".";
+    const File opened(files.open(folder, O_RDONLY | O_DIRECTORY, 0));
+    if (!opened) return file_failure("open the folder", folder, opened.get());
+    if (const int done = files.sync(opened.get()); done < 0) return file_failure("fsync the folder", folder, done);
+    return {};
+}
+
+Result<File> take_lock(Files& files, const std::string& path, double wait_seconds, std::string_view who) {
+    using std::chrono::microseconds;
+    constexpr microseconds kFirstPause(100);
+    constexpr microseconds kLongestPause(2000);
+    // Reading is enough for a lock: a process of another user that may read the file can take it.
+    constexpr mode_t kMode = 0644;
+    File file(files.open(path, O_RDONLY | O_CREAT, kMode));
+    if (!file) return file_failure("open the lock", path, file.get());
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(wait_seconds, 0.0));
+    microseconds pause = kFirstPause;
+    while (true) {
+        const int taken = files.try_lock(file.get());
+        if (taken >= 0) return file;
+        if (taken != -EWOULDBLOCK) return file_failure("lock", path, taken);
+        if (std::chrono::steady_clock::now() >= deadline) {
+            return retryable("spool_busy", path + " is locked: " + std::string(who) + "; try again when it is done");
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, kLongestPause);
+    }
+}
+
+}  // namespace deliverd::spool

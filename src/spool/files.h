@@ -1,0 +1,69 @@
+// The calls of the operating system that a spool is made of, so that tests can let any one of them fail or be the last.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "deliverd/result.h"
+
+namespace deliverd::spool {
+
+/// Each answers what the system call answers, or the error number with a minus. Thread-safe.
+class Files {
+public:
+    virtual ~Files() = default;
+    virtual int open(const std::string& path, int flags, mode_t mode) = 0;  // always with O_CLOEXEC
+    virtual ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) = 0;
+    virtual ssize_t write(int file, std::string_view bytes) = 0;  // one write(2): may write less
+    virtual int sync(int file) = 0;
+    virtual int truncate(int file, off_t size) = 0;
+    virtual int rename(const std::string& from, const std::string& to) = 0;
+    virtual int remove(const std::string& path) = 0;
+    virtual int status(int file, struct stat& out) = 0;
+    virtual int status_of(const std::string& path, struct stat& out) = 0;
+    /// Owner and permissions of `like`; what the process may not give away stays its own.
+    virtual int own_like(int file, const struct stat& like) = 0;
+    /// flock(2), exclusive, without waiting: -EWOULDBLOCK while somebody else has it.
+    virtual int try_lock(int file) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Files> system_files();
+
+/// An open file; closes it.
+class File {
+public:
+    File() = default;
+    explicit File(int descriptor) : descriptor_(descriptor) {}
+    File(File&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
+    File& operator=(File&& other) noexcept;
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    ~File();
+
+    [[nodiscard]] int get() const { return descriptor_; }
+    [[nodiscard]] explicit operator bool() const { return descriptor_ >= 0; }
+
+private:
+    int descriptor_ = -1;
+};
+
+/// "cannot WHAT PATH: REASON; advice": retryable, `io_error`; `spool_missing` where there is no such file.
+[[nodiscard]] Failure file_failure(std::string_view what, const std::string& path, ssize_t answer);
+
+/// Writes all of it, or fails.
+[[nodiscard]] Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path);
+
+/// fsync of the folder that `path` is in: a name that is new there stays.
+[[nodiscard]] Result<void> sync_folder(Files& files, const std::string& path);
+
+/// Takes the lock on the file `path`, which is made where it is not there and never removed. It is held until the
+/// answer is closed, also by a crash. Waits up to `wait_seconds`, then fails: retryable, `spool_busy`, `who` being what
+/// holds it probably.
+[[nodiscard]] Result<File> take_lock(Files& files, const std::string& path, double wait_seconds, std::string_view who);
+
+}  // namespace deliverd::spool

@@ -1,0 +1,89 @@
+#include "spool/journal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "spool/line_reader.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+Result<std::string> heading(Files& files, int spool, const std::string& spool_path) {
+    struct stat status = {};
+    if (const int done = files.status(spool, status); done < 0) return file_failure("look at", spool_path, done);
+    return fmt::format("deliverd spool journal of inode {}", status.st_ino);
+}
+
+}  // namespace
+
+std::string journal_path(const std::string& spool_path) {
+    return spool_path + ".journal";
+}
+
+Result<JournalWriter> JournalWriter::begin(Files& files, int spool, const std::string& spool_path) {
+    const auto head = heading(files, spool, spool_path);
+    if (!head) return Failure(head.error());
+    std::string path = journal_path(spool_path);
+    constexpr mode_t kMode = 0600;
+    File file(files.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, kMode));
+    if (!file) return file_failure("open", path, file.get());
+    if (auto written = write_all(files, file.get(), *head + "\n", path); !written) return Failure(written.error());
+    return JournalWriter(files, std::move(file), std::move(path), static_cast<std::int64_t>(head->size()) + 1);
+}
+
+Result<void> JournalWriter::note(std::int64_t offset, std::string_view line) {
+    const std::string note = fmt::format("{} {}\n", offset, line);
+    if (auto written = write_all(*files_, file_.get(), note, path_); !written) {
+        files_->truncate(file_.get(), static_cast<off_t>(size_));  // best effort: a torn last note is not read anyway
+        return written;
+    }
+    size_ += static_cast<std::int64_t>(note.size());
+    return {};
+}
+
+Result<Journal> Journal::read(Files& files, int spool, const std::string& spool_path) {
+    Journal journal(files);
+    journal.path_ = journal_path(spool_path);
+    journal.file_ = File(files.open(journal.path_, O_RDONLY, 0));
+    if (journal.file_.get() == -ENOENT) return journal;
+    if (!journal.file_) return file_failure("open", journal.path_, journal.file_.get());
+    const auto head = heading(files, spool, spool_path);
+    if (!head) return Failure(head.error());
+    LineReader reader(files, journal.file_.get(), journal.path_);
+    while (true) {
+        const auto line = reader.next();
+        if (!line) return Failure(line.error());
+        if (!*line || !(*line)->ended) break;
+        const std::string_view text = (*line)->text;
+        if ((*line)->at.number == 1) {
+            if (text != *head) break;
+            continue;
+        }
+        Note note;
+        const auto read = std::from_chars(text.data(), text.data() + text.size(), note.offset);
+        const auto digits = static_cast<std::size_t>(read.ptr - text.data());
+        if (read.ec != std::errc() || digits >= text.size() || text[digits] != ' ') break;
+        note.at = (*line)->at.offset + static_cast<std::int64_t>(digits) + 1;
+        note.bytes = static_cast<std::uint32_t>(text.size() - digits - 1);
+        journal.notes_.push_back(note);
+    }
+    std::ranges::sort(journal.notes_, {}, &Note::offset);
+    return journal;
+}
+
+Result<std::optional<std::string>> Journal::at(std::int64_t offset) {
+    while (next_ < notes_.size() && notes_[next_].offset < offset) ++next_;
+    if (next_ == notes_.size() || notes_[next_].offset != offset) return std::nullopt;
+    const Note& note = notes_[next_];
+    auto line = read_piece(*files_, file_.get(), note.at, note.bytes, path_);
+    if (!line) return Failure(line.error());
+    return std::move(*line);
+}
+
+}  // namespace deliverd::spool

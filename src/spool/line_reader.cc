@@ -1,0 +1,95 @@
+#include "spool/line_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace deliverd::spool {
+
+bool Line::is_blank() const {
+    return !too_long && text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+LineReader::LineReader(Files& files, int file, std::string path, LinePosition from, std::size_t chunk)
+    : files_(files), file_(file), path_(std::move(path)), next_(from), buffer_(chunk) {}
+
+Result<bool> LineReader::fill() {
+    if (begin_ > 0) {
+        std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+        end_ -= begin_;
+        begin_ = 0;
+    }
+    if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, kMaxSpoolLineBytes + kReadChunk));
+    const auto offset = static_cast<off_t>(next_.offset + static_cast<std::int64_t>(end_));
+    const ssize_t read = files_.read_at(file_, buffer_.data() + end_, buffer_.size() - end_, offset);
+    if (read < 0) return file_failure("read", path_, read);
+    end_ += static_cast<std::size_t>(read);
+    return read > 0;
+}
+
+Result<std::optional<Line>> LineReader::next() {
+    Line line;
+    line.at = next_;
+    std::size_t searched = 0;
+    while (true) {
+        const char* const from = buffer_.data() + begin_;
+        const void* const found = std::memchr(from + searched, '\n', end_ - begin_ - searched);
+        if (found != nullptr) {
+            line.bytes = static_cast<const char*>(found) - from;
+            line.too_long = static_cast<std::size_t>(line.bytes) > kMaxSpoolLineBytes;
+            if (!line.too_long) line.text = {from, static_cast<std::size_t>(line.bytes)};
+            begin_ += static_cast<std::size_t>(line.bytes) + 1;
+            next_ = {line.at.offset + line.bytes + 1, line.at.number + 1};
+            return line;
+        }
+        searched = end_ - begin_;
+        if (searched > kMaxSpoolLineBytes) return skip_long(line);
+        const auto more = fill();
+        if (!more) return Failure(more.error());
+        if (!*more) break;
+    }
+    if (begin_ == end_) return std::nullopt;
+    line.ended = false;
+    line.bytes = static_cast<std::int64_t>(end_ - begin_);
+    line.text = {buffer_.data() + begin_, end_ - begin_};
+    next_.offset += line.bytes;
+    begin_ = end_;
+    return line;
+}
+
+Result<std::optional<Line>> LineReader::skip_long(Line line) {
+    line.too_long = true;
+    while (true) {
+        line.bytes += static_cast<std::int64_t>(end_ - begin_);
+        next_.offset += static_cast<std::int64_t>(end_ - begin_);
+        begin_ = end_ = 0;
+        const auto more = fill();
+        if (!more) return Failure(more.error());
+        if (!*more) break;
+        const void* const found = std::memchr(buffer_.data(), '\n', end_);
+        if (found == nullptr) continue;
+        const auto rest = static_cast<std::size_t>(static_cast<const char*>(found) - buffer_.data());
+        line.bytes += static_cast<std::int64_t>(rest);
+        begin_ = rest + 1;
+        next_ = {line.at.offset + line.bytes + 1, line.at.number + 1};
+        return line;
+    }
+    line.ended = false;
+    return line;
+}
+
+Result<std::string> read_piece(Files& files, int file, std::int64_t offset, std::size_t bytes,
+                               const std::string& path) {
+    std::string out(bytes, '\0');
+    std::size_t done = 0;
+    while (done < bytes) {
+        const ssize_t read = files.read_at(file, out.data() + done, bytes - done,
+                                           static_cast<off_t>(offset + static_cast<std::int64_t>(done)));
+        if (read <= 0) return file_failure("read", path, read == 0 ? -EIO : read);
+        done += static_cast<std::size_t>(read);
+    }
+    return out;
+}
+
+}  // namespace deliverd::spool

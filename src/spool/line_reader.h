@@ -1,0 +1,60 @@
+// The lines of a file, one after another, with memory for one of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deliverd/spool.h"
+#include "spool/files.h"
+
+namespace deliverd::spool {
+
+inline constexpr std::size_t kReadChunk = std::size_t{256} * 1024;
+inline constexpr std::size_t kOneLineChunk = 4096;  // for who wants a single line
+
+/// Where a reader is: the beginning of a line.
+struct LinePosition {
+    std::int64_t offset = 0;
+    std::int64_t number = 1;
+};
+
+struct Line {
+    LinePosition at;
+    std::int64_t bytes = 0;  // without the line's end
+    std::string_view text;   // until the next call; empty when it is too long
+    bool ended = true;       // false: the file ends before the line does
+    bool too_long = false;   // more than kMaxSpoolLineBytes
+    [[nodiscard]] bool is_blank() const;
+};
+
+class LineReader {
+public:
+    /// `files` and the open `file` outlive it; `path` is for errors. `chunk`: bytes read at once.
+    LineReader(Files& files, int file, std::string path, LinePosition from = {}, std::size_t chunk = kReadChunk);
+
+    /// None at the end of the file. The last line comes too when it has no end; a reader that begins at its position
+    /// reads it again when it may have one.
+    Result<std::optional<Line>> next();
+
+private:
+    /// More of the file behind what is there; false at its end.
+    Result<bool> fill();
+    Result<std::optional<Line>> skip_long(Line line);
+
+    Files& files_;
+    const int file_;
+    const std::string path_;
+    LinePosition next_;
+    std::vector<char> buffer_;
+    std::size_t begin_ = 0;  // of what is not given out yet
+    std::size_t end_ = 0;
+};
+
+/// `bytes` bytes of the file from `offset` on. Failure also where the file is shorter.
+[[nodiscard]] Result<std::string> read_piece(Files& files, int file, std::int64_t offset, std::size_t bytes,
+                                             const std::string& path);
+
+}  // namespace deliverd::spool

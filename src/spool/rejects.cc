@@ -1,0 +1,112 @@
+#include "spool/rejects.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hmac.h"
+#include "base/json_text.h"
+#include "base/text.h"
+#include "spool/json_members.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+constexpr std::int64_t kMaxTextBytes = 64 * 1024;  // longer lines are written in pieces, as base64
+constexpr std::int64_t kPieceBytes = 48 * 1024;    // a multiple of three: the pieces' base64 joins without padding
+
+/// FNV-1a over a line that is read piece by piece.
+Result<std::uint64_t> digest_of(Files& files, int file, const Line& line, const std::string& path) {
+    std::uint64_t hash = 0xCBF29CE484222325ULL;
+    for (std::int64_t done = 0; done < line.bytes; done += kPieceBytes) {
+        const auto bytes = static_cast<std::size_t>(std::min(kPieceBytes, line.bytes - done));
+        const auto piece = read_piece(files, file, line.at.offset + done, bytes, path);
+        if (!piece) return Failure(piece.error());
+        for (const char c : *piece) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+    }
+    return hash;
+}
+
+}  // namespace
+
+Rejects::Rejects(Files& files, int file, std::string spool_path, std::int64_t now_ms)
+    : files_(files),
+      file_(file),
+      spool_path_(std::move(spool_path)),
+      path_(spool_path_ + ".rejected"),
+      now_ms_(now_ms) {}
+
+Result<void> Rejects::open() {
+    struct stat spool = {};
+    if (const int done = files_.status(file_, spool); done < 0) return file_failure("look at", spool_path_, done);
+    prefix_ = fmt::format("{}:", spool.st_ino);
+    constexpr mode_t kMode = 0600;
+    out_file_ = File(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
+    if (!out_file_) return file_failure("open", path_, out_file_.get());
+    struct stat own = {};
+    if (const int done = files_.status(out_file_.get(), own); done < 0) return file_failure("look at", path_, done);
+    is_new_ = own.st_size == 0;
+    out_.emplace(files_, out_file_.get(), path_);
+    return is_new_ ? Result<void>() : read_known(own.st_size);
+}
+
+Result<void> Rejects::read_known(std::int64_t size) {
+    LineReader reader(files_, out_file_.get(), path_);
+    while (true) {
+        auto line = reader.next();
+        if (!line) return Failure(line.error());
+        if (!*line || (*line)->at.offset >= size) break;
+        const auto members = split_object((*line)->text);
+        const Member* from = members ? find_member(*members, "from") : nullptr;
+        const auto text = from == nullptr ? std::nullopt : string_of(from->value);
+        if (text && text->starts_with(prefix_)) known_.push_back(*text);
+        // A crash may have cut the last one: it begins anew.
+        if (!(*line)->ended) return out_->write("\n");
+    }
+    std::ranges::sort(known_);
+    return {};
+}
+
+Result<void> Rejects::add(const Line& line, const std::string& reason) {
+    if (!out_) {
+        if (auto opened = open(); !opened) return opened;
+    }
+    const auto digest = digest_of(files_, file_, line, spool_path_);
+    if (!digest) return Failure(digest.error());
+    const std::string from = fmt::format("{}{}:{}:{:016x}", prefix_, line.at.offset, line.bytes, *digest);
+    ++count_;
+    if (std::ranges::binary_search(known_, from)) return {};
+    std::string record = fmt::format(R"({{"line":{},"reason":)", line.at.number);
+    append_json_string(record, reason);
+    record += fmt::format(R"(,"movedAt":{},"from":"{}",)", now_ms_, from);
+    const bool as_text = !line.too_long && line.bytes <= kMaxTextBytes && !find_invalid_utf8(line.text);
+    if (as_text) {
+        record += R"("text":)";
+        append_json_string(record, line.text);
+        return out_->write(record + "}\n");
+    }
+    if (auto written = out_->write(record + R"("base64":")"); !written) return written;
+    if (auto copied = copy_base64(line); !copied) return copied;
+    return out_->write("\"}\n");
+}
+
+Result<void> Rejects::copy_base64(const Line& line) {
+    for (std::int64_t done = 0; done < line.bytes; done += kPieceBytes) {
+        const auto bytes = static_cast<std::size_t>(std::min(kPieceBytes, line.bytes - done));
+        const auto piece = read_piece(files_, file_, line.at.offset + done, bytes, spool_path_);
+        if (!piece) return Failure(piece.error());
+        if (auto written = out_->write(base64_encoded(*piece)); !written) return written;
+    }
+    return {};
+}
+
+Result<void> Rejects::sync() {
+    if (!out_) return {};
+    if (auto done = out_->sync(); !done) return done;
+    return is_new_ ? sync_folder(files_, path_) : Result<void>();
+}
+
+}  // namespace deliverd::spool

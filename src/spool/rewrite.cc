@@ -1,0 +1,131 @@
+#include "spool/rewrite.h"
+
+#include <fcntl.h>
+
+#include <optional>
+
+#include "spool/entry.h"
+#include "spool/output.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+class Rewriting {
+public:
+    Rewriting(const RewriteParts& parts, const Decide& decide)
+        : parts_(parts),
+          decide_(decide),
+          new_path_(parts.path + ".new"),
+          rejects_(parts.files, parts.file, parts.path, parts.now_ms) {}
+
+    Result<RewriteReport> run() {
+        auto done = write_new();
+        if (done) done = replace();
+        if (!done) {
+            if (!renamed_ && new_file_) parts_.files.remove(new_path_);
+            return Failure(done.error());
+        }
+        report_.rejected = rejects_.count();
+        return report_;
+    }
+
+private:
+    /// Steps 1 and 2.
+    Result<void> write_new() {
+        if (const int done = parts_.files.status(parts_.file, old_); done < 0) {
+            return file_failure("look at", parts_.path, done);
+        }
+        constexpr mode_t kMode = 0600;
+        new_file_ = File(parts_.files.open(new_path_, O_WRONLY | O_CREAT | O_TRUNC, kMode));
+        if (!new_file_) return file_failure("open", new_path_, new_file_.get());
+        if (const int done = parts_.files.own_like(new_file_.get(), old_); done < 0) {
+            return file_failure("give permissions to", new_path_, done);
+        }
+        out_.emplace(parts_.files, new_file_.get(), new_path_);
+        if (auto copied = copy(false); !copied) return copied;
+        if (auto synced = rejects_.sync(); !synced) return synced;
+        return out_->sync();
+    }
+
+    /// Steps 3 to 5.
+    Result<void> replace() {
+        auto lock = take_lock(parts_.files, parts_.path + ".lock", parts_.lock_wait_seconds, "somebody is appending");
+        if (!lock) return Failure(lock.error());
+        struct stat now = {};
+        const int looked = parts_.files.status_of(parts_.path, now);
+        if (looked < 0 || now.st_ino != old_.st_ino || now.st_dev != old_.st_dev) {
+            return permanent("spool_missing", parts_.path +
+                                                  " was removed or replaced by somebody else meanwhile; "
+                                                  "nothing was changed");
+        }
+        if (auto copied = copy(true); !copied) return copied;
+        if (auto synced = rejects_.sync(); !synced) return synced;
+        if (auto synced = out_->sync(); !synced) return synced;
+        if (const int done = parts_.files.rename(new_path_, parts_.path); done < 0) {
+            return file_failure("replace", parts_.path, done);
+        }
+        renamed_ = true;
+        if (auto synced = sync_folder(parts_.files, parts_.path); !synced) {
+            return ambiguous(synced.error().code,
+                             synced.error().message + "; the file was replaced, but that may not survive a power cut");
+        }
+        return {};
+    }
+
+    /// From where it was up to the end. A last line without its end waits until nobody can be writing it (`last`).
+    Result<void> copy(bool last) {
+        LineReader reader(parts_.files, parts_.file, parts_.path, position_);
+        while (true) {
+            const auto line = reader.next();
+            if (!line) return Failure(line.error());
+            if (!*line || (!(*line)->ended && !last)) return {};
+            if (auto done = copy_line(**line); !done) return done;
+            position_ = {(*line)->at.offset + (*line)->bytes + 1, (*line)->at.number + 1};
+        }
+    }
+
+    Result<void> copy_line(const Line& line) {
+        if (line.is_blank()) return {};
+        const auto entry = read_line(line);
+        if (!entry) return rejects_.add(line, entry.error().message);
+        auto decision = decide_(line.at, *entry);
+        if (!decision) return Failure(decision.error());
+        if (decision->fate == Fate::drop) {
+            ++report_.removed;
+            return {};
+        }
+        ++report_.kept;
+        if (decision->fate == Fate::replace) ++report_.replaced;
+        if (auto done = out_->write(decision->fate == Fate::replace ? decision->line : line.text); !done) return done;
+        return out_->write("\n");
+    }
+
+    const RewriteParts& parts_;
+    const Decide& decide_;
+    const std::string new_path_;
+    struct stat old_ = {};
+    File new_file_;
+    std::optional<Output> out_;
+    Rejects rejects_;
+    LinePosition position_;
+    RewriteReport report_;
+    bool renamed_ = false;
+};
+
+}  // namespace
+
+Result<SpoolEntry> read_line(const Line& line) {
+    if (line.too_long) {
+        return permanent("unreadable", "is longer than " + std::to_string(kMaxSpoolLineBytes) + " bytes");
+    }
+    auto entry = parse_entry(line.text);
+    if (!entry && !line.ended) entry.error().message += ": the last line, torn by a crash";
+    return entry;
+}
+
+Result<RewriteReport> rewrite(const RewriteParts& parts, const Decide& decide) {
+    return Rewriting(parts, decide).run();
+}
+
+}  // namespace deliverd::spool

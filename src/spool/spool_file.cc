@@ -1,0 +1,408 @@
+#include "spool/spool_file.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "base/text.h"
+#include "spool/entry.h"
+#include "spool/json_members.h"
+#include "spool/line_reader.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+constexpr std::int64_t kMsASecond = 1000;
+constexpr double kLongestAskedWaitSeconds = 3600;  // no receiver makes us wait longer than our own longest wait
+
+Failure bad(std::string message) {
+    return permanent("bad_argument", std::move(message));
+}
+
+/// A rename must not replace a link by a file, and all names of one file must share its locks.
+std::string real_path(const std::string& path) {
+    std::error_code error;
+    const auto real = std::filesystem::weakly_canonical(path, error);
+    return error || real.empty() ? path : real.string();
+}
+
+Result<void> check_entry(const NewSpoolEntry& entry) {
+    if (!entry.endpoint.starts_with("http://") && !entry.endpoint.starts_with("https://")) {
+        return bad("endpoint must be an http:// or https:// URL");
+    }
+    if (entry.endpoint.size() > kMaxEndpointBytes) {
+        return bad("endpoint is longer than " + std::to_string(kMaxEndpointBytes) + " bytes");
+    }
+    if (entry.job_id.size() > kMaxJobIdBytes) {
+        return bad("job id is longer than " + std::to_string(kMaxJobIdBytes) + " bytes");
+    }
+    if (find_invalid_utf8(entry.endpoint) || find_invalid_utf8(entry.job_id)) {
+        return bad("endpoint and job id must be UTF-8");
+    }
+    if (entry.attempts_made < 0 || entry.max_attempts < 1) return bad("attempts must be at least 0, their maximum 1");
+    if (const auto fault = json_fault(entry.payload)) return bad("payload " + *fault);
+    return {};
+}
+
+SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
+    try {
+        return sender(post);
+    } catch (const std::exception& thrown) {
+        return {.error = {thrown.what(), "EXCEPTION"}};
+    } catch (...) {
+        return {.error = {"the sender threw something", "EXCEPTION"}};
+    }
+}
+
+/// JSON texts may have line breaks between their parts, and one line is one entry.
+std::string without_line_breaks(std::string json) {
+    std::ranges::replace(json, '\n', ' ');
+    std::ranges::replace(json, '\r', ' ');
+    return json;
+}
+
+}  // namespace
+
+bool is_spool_name(std::string_view name) {
+    constexpr std::size_t kMaxNameBytes = 64;
+    return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+               c == '.';
+    });
+}
+
+Result<void> check_options(const SpoolOptions& options) {
+    if (options.path.empty() || options.path.find('\0') != std::string::npos) return bad("a spool needs a path");
+    if (!is_spool_name(options.name)) {
+        return bad("a spool's name has 1 to 64 letters, digits, '-', '_' and '.', not \"" + one_line(options.name) +
+                   "\"");
+    }
+    return {};
+}
+
+SpoolFile::SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Random& random)
+    : options_(std::move(options)), path_(real_path(options_.path)), files_(files), clock_(clock), random_(random) {}
+
+std::int64_t SpoolFile::now_ms() const {
+    return unix_ms(clock_.wall_now());
+}
+
+Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
+    if (auto ok = check_entry(given); !ok) return Failure(ok.error());
+    SpoolEntry entry;
+    entry.timestamp_ms = now_ms();
+    entry.job_id = given.job_id.empty() ? make_job_id(options_.name, entry.timestamp_ms, random_) : given.job_id;
+    entry.endpoint = given.endpoint;
+    entry.payload = without_line_breaks(given.payload);
+    entry.attempts_made = std::int64_t{given.attempts_made} + 1;
+    entry.max_attempts = given.max_attempts;
+    entry.next_retry_ms = entry.timestamp_ms + draw_delay_ms(entry.attempts_made, random_);
+    entry.error = given.error;
+    entry.state = entry.attempts_made >= entry.max_attempts ? SpoolState::exhausted : SpoolState::pending;
+    write_entry(entry);
+    if (entry.json.size() > kMaxSpoolLineBytes - kSpoolLineRoom) {
+        return permanent("payload_too_large", "the entry has " + std::to_string(entry.json.size()) +
+                                                  " bytes; at most " +
+                                                  std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken");
+    }
+    if (auto stored = append(entry.json); !stored) return Failure(stored.error());
+    return entry;
+}
+
+Result<void> SpoolFile::append(const std::string& line) {
+    auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody else is appending");
+    if (!lock) return Failure(lock.error());
+    constexpr mode_t kMode = 0600;
+    const File file(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
+    if (!file) return file_failure("open", path_, file.get());
+    struct stat status = {};
+    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
+    if (!S_ISREG(status.st_mode)) return bad(path_ + " is not a regular file");
+    auto written = write_end(file.get(), line, status.st_size);
+    if (written) return {};
+    // Back to what it was, so that the caller may try again without doubling it.
+    const int undone = files_.truncate(file.get(), status.st_size);
+    if (undone < 0) return ambiguous(written.error().code, written.error().message + "; it may be in the file");
+    return written;
+}
+
+Result<void> SpoolFile::write_end(int file, const std::string& line, std::int64_t size) {
+    std::string bytes = line + "\n";
+    if (size > 0) {
+        const auto last = read_piece(files_, file, size - 1, 1, path_);
+        if (!last) return Failure(last.error());
+        if (*last != "\n") bytes.insert(0, "\n");  // a crash tore it: what is there of it stays a line of its own
+    }
+    const ssize_t written = files_.write(file, bytes);
+    if (written < 0) return file_failure("write", path_, written);
+    if (static_cast<std::size_t>(written) < bytes.size())
+        return file_failure("write all of an entry to", path_, -ENOSPC);
+    if (const int done = files_.sync(file); done < 0) return file_failure("fsync", path_, done);
+    return size == 0 ? sync_folder(files_, path_) : Result<void>();
+}
+
+Result<File> SpoolFile::open_to_read() const {
+    File file(files_.open(path_, O_RDONLY, 0));
+    if (!file) return file_failure("open", path_, file.get());
+    return file;
+}
+
+Result<SpoolScan> SpoolFile::each(const std::function<bool(const SpoolEntry&)>& entry,
+                                  const std::function<void(const SpoolReject&)>& reject) {
+    const auto file = open_to_read();
+    if (!file) return Failure(file.error());
+    LineReader reader(files_, file->get(), path_);
+    SpoolScan scan;
+    while (true) {
+        const auto line = reader.next();
+        if (!line) return Failure(line.error());
+        if (!*line) return scan;
+        if ((*line)->is_blank()) continue;
+        const auto read = read_line(**line);
+        if (!read) {
+            ++scan.rejects;
+            if (reject) reject({(*line)->at.number, read.error().message, !(*line)->ended});
+            continue;
+        }
+        ++scan.entries;
+        if (!entry(*read)) return scan;
+    }
+}
+
+Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
+    std::optional<SpoolEntry> found;
+    const auto looked = each(
+        [&](const SpoolEntry& entry) {
+            if (entry.job_id == job_id) found = entry;
+            return !found;
+        },
+        {});
+    if (!looked) return Failure(looked.error());
+    return found;
+}
+
+Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
+    const auto file = open_to_read();
+    if (!file) return Failure(file.error());
+    const auto found = find_due(file->get(), limit);
+    if (!found) return Failure(found.error());
+    std::vector<SpoolEntry> entries;
+    for (const Due& due : found->due) {
+        auto entry = entry_at(file->get(), due.offset);
+        if (!entry) return Failure(entry.error());
+        entries.push_back(std::move(*entry));
+    }
+    return entries;
+}
+
+Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit) {
+    const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, kMaxSpoolRun));
+    const std::int64_t now = now_ms();
+    LineReader reader(files_, file, path_);
+    Found found;
+    while (true) {
+        const auto line = reader.next();
+        if (!line) return Failure(line.error());
+        if (!*line) break;
+        if ((*line)->is_blank()) continue;
+        const auto entry = read_line(**line);
+        if (!entry) ++found.rejects;
+        if (!entry || !is_due(*entry, now)) continue;
+        // A heap with the latest on top: the earliest `most` stay.
+        const Due due{entry->next_retry_ms, (*line)->at.offset};
+        if (found.due.size() == most) {
+            found.more = true;
+            if (most == 0 || found.due.front() < due) continue;
+            std::ranges::pop_heap(found.due);
+            found.due.pop_back();
+        }
+        found.due.push_back(due);
+        std::ranges::push_heap(found.due);
+    }
+    std::ranges::sort(found.due);
+    return found;
+}
+
+Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
+    LineReader reader(files_, file, path_, {offset, 1}, kOneLineChunk);
+    const auto line = reader.next();
+    if (!line) return Failure(line.error());
+    if (!*line) return permanent("io_error", path_ + " became shorter while it was read");
+    return read_line(**line);
+}
+
+Result<SpoolFile::Work> SpoolFile::begin_work() {
+    Work work;
+    auto before = open_to_read();  // so that no lock is left beside a file that is not there
+    if (!before) return Failure(before.error());
+    auto lock = take_lock(files_, path_ + ".work.lock", options_.work_wait_seconds,
+                          "another retry or cleanup of this file is under way");
+    if (!lock) return Failure(lock.error());
+    work.lock = std::move(*lock);
+    auto file = open_to_read();
+    if (!file) return Failure(file.error());
+    work.file = std::move(*file);
+    auto journal = Journal::read(files_, work.file.get(), path_);
+    if (!journal) return Failure(journal.error());
+    if (journal->empty()) {
+        // One about a file that was replaced must not be taken for one about a later file with the same inode.
+        const int removed = journal->exists() ? files_.remove(journal_path(path_)) : 0;
+        if (removed < 0) return file_failure("remove", journal_path(path_), removed);
+        return work;
+    }
+    const auto recorded = record(work, std::move(*journal));
+    if (!recorded) return Failure(recorded.error());
+    work.recovered = recorded->replaced;
+    file = open_to_read();
+    if (!file) return Failure(file.error());
+    work.file = std::move(*file);
+    return work;
+}
+
+Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide) {
+    return rewrite({files_, path_, work.file.get(), options_.lock_wait_seconds, now_ms()}, decide);
+}
+
+Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
+    const auto report = replace(work, [&](const LinePosition& at, const SpoolEntry& entry) -> Result<Decision> {
+        auto line = journal.at(at.offset);
+        if (!line) return Failure(line.error());
+        if (!*line) return Decision{};
+        const auto after = parse_entry(**line);
+        const bool is_its = after && after->job_id == entry.job_id && entry.state == SpoolState::pending;
+        return is_its ? Decision{Fate::replace, std::move(**line)} : Decision{};
+    });
+    if (report) files_.remove(journal_path(path_));  // what stays is about a file that is no more: not read
+    return report;
+}
+
+Result<void> SpoolFile::attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
+                                SpoolSummary& summary) {
+    const auto entry = entry_at(file, due.offset);
+    if (!entry) return Failure(entry.error());
+    const std::string body = request_body(*entry);
+    const SpoolAnswer answer = ask(sender, {entry->job_id, entry->endpoint, body});
+    const std::int64_t now = now_ms();
+    std::string after;
+    if (answer.delivered) {
+        after = resolved_line(*entry, now);
+    } else {
+        const double asked = std::clamp(answer.wait_seconds, 0.0, kLongestAskedWaitSeconds);
+        const auto wait =
+            std::max(draw_delay_ms(entry->attempts_made + 1, random_), static_cast<std::int64_t>(asked * kMsASecond));
+        after = failed_line(*entry, answer.error, now + wait);
+    }
+    if (auto noted = journal.note(due.offset, after); !noted) return Failure(noted.error());
+    ++summary.total;
+    ++(answer.delivered ? summary.resolved : is_last_attempt(*entry) ? summary.exhausted : summary.failed);
+    return {};
+}
+
+Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetryOptions& options) {
+    auto work = begin_work();
+    if (!work) return Failure(work.error());
+    SpoolSummary summary;
+    summary.recovered = work->recovered;
+    const auto found = find_due(work->file.get(), options.limit);
+    if (!found) return Failure(found.error());
+    summary.more_due = found->more;
+    std::optional<Error> problem;
+    if (!found->due.empty()) {
+        auto journal = JournalWriter::begin(files_, work->file.get(), path_);
+        if (!journal) return Failure(journal.error());
+        const auto of = static_cast<std::int64_t>(found->due.size());
+        for (const Due& due : found->due) {
+            if (options.should_stop && options.should_stop()) break;
+            const auto done = attempt(work->file.get(), due, sender, *journal, summary);
+            if (!done) {
+                problem = done.error();
+                break;
+            }
+            if (options.progress) options.progress(summary, of);
+        }
+    }
+    if (summary.total > 0 || found->rejects > 0) {
+        auto journal = Journal::read(files_, work->file.get(), path_);
+        if (!journal) return Failure(journal.error());
+        const auto recorded = record(*work, std::move(*journal));
+        if (!recorded) return Failure(recorded.error());
+        summary.rejected = recorded->rejected;
+    } else if (!found->due.empty()) {
+        files_.remove(journal_path(path_));
+    }
+    if (problem) return Failure(*problem);
+    return summary;
+}
+
+Result<SpoolCleanup> SpoolFile::cleanup() {
+    auto work = begin_work();
+    if (!work) return Failure(work.error());
+    const std::int64_t now = now_ms();
+    SpoolCleanup cleanup;
+    bool any = false;
+    const auto looked = each(
+        [&](const SpoolEntry& entry) {
+            any = any || is_over(entry, now);
+            return true;
+        },
+        {});
+    if (!looked) return Failure(looked.error());
+    cleanup.kept = looked->entries;
+    if (!any && looked->rejects == 0) return cleanup;
+    const auto report = replace(*work, [now](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
+        return Decision{is_over(entry, now) ? Fate::drop : Fate::keep};
+    });
+    if (!report) return Failure(report.error());
+    return SpoolCleanup{report->kept, report->removed, report->rejected};
+}
+
+Result<std::vector<std::string>> SpoolFile::change(std::span<const std::string> job_ids,
+                                                   const std::function<bool(const SpoolEntry&)>& concerns,
+                                                   const std::function<std::string(const SpoolEntry&)>& new_line) {
+    auto work = begin_work();
+    if (!work) return Failure(work.error());
+    std::vector<std::string> wanted(job_ids.begin(), job_ids.end());
+    std::ranges::sort(wanted);
+    const auto changes = [&](const SpoolEntry& entry) {
+        return concerns(entry) && std::ranges::binary_search(wanted, entry.job_id);
+    };
+    bool any = false;
+    const auto looked = each(
+        [&](const SpoolEntry& entry) {
+            any = changes(entry);
+            return !any;
+        },
+        {});
+    if (!looked) return Failure(looked.error());
+    std::vector<std::string> changed;
+    if (!any) return changed;
+    const auto report = replace(*work, [&](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
+        if (!changes(entry)) return Decision{};
+        changed.push_back(entry.job_id);
+        return Decision{Fate::replace, new_line(entry)};
+    });
+    if (!report) return Failure(report.error());
+    return changed;
+}
+
+Result<std::int64_t> SpoolFile::resolve(std::span<const std::string> job_ids) {
+    const std::int64_t now = now_ms();
+    const auto changed = change(
+        job_ids, [](const SpoolEntry& entry) { return entry.state != SpoolState::resolved; },
+        [now](const SpoolEntry& entry) { return resolved_line(entry, now); });
+    if (!changed) return Failure(changed.error());
+    return static_cast<std::int64_t>(changed->size());
+}
+
+Result<std::vector<std::string>> SpoolFile::revive(std::span<const std::string> job_ids) {
+    const std::int64_t now = now_ms();
+    return change(
+        job_ids, [](const SpoolEntry& entry) { return entry.state == SpoolState::exhausted; },
+        [now](const SpoolEntry& entry) { return revived_line(entry, now); });
+}
+
+}  // namespace deliverd::spool

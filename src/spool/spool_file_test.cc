@@ -1,0 +1,305 @@
+#include "spool/spool_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+
+#include "base/hmac.h"
+#include "spool/testing/faulty_files.h"
+#include "spool/testing/spool_fixture.h"
+
+namespace deliverd::spool {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class SpoolFileTest : public SpoolFixture {
+protected:
+    std::vector<std::string> ids() {
+        std::vector<std::string> all;
+        for (const SpoolEntry& entry : entries()) all.push_back(entry.job_id);
+        return all;
+    }
+    boost::json::object rejected(std::size_t index) {
+        return boost::json::parse(lines_of(path_ + ".rejected").at(index)).as_object();
+    }
+    bool exists(const std::string& ending) const { return std::filesystem::exists(path_ + ending); }
+};
+
+TEST_F(SpoolFileTest, WhatIsDueGoesOutInOrderOfItsTimeAndIsRecordedOnce) {
+    const std::int64_t now = clock_.now_ms;
+    put(line("late", "pending", now, now - 1) + line("early", "pending", now, now - 9) +
+        line("future", "pending", now, now + 1) + line("middle", "pending", now, now - 5, 4) +
+        line("spent", "pending", now, now - 9, 5));
+    std::vector<std::string> sent;
+    const SpoolSummary summary = must(spool_->retry(
+        [&](const SpoolPost& post) {
+            sent.emplace_back(post.job_id);
+            EXPECT_EQ(post.endpoint, "https://example.com/hooks");
+            EXPECT_EQ(post.body, R"({"n":1,"idempotencyKey":")" + std::string(post.job_id) + "\"}");
+            return SpoolAnswer{.delivered = post.job_id == "late", .error = {"boom", "503"}};
+        },
+        {}));
+    EXPECT_THAT(sent, ElementsAre("early", "middle", "late"));
+    EXPECT_EQ(summary.total, 3);
+    EXPECT_EQ(summary.resolved, 1);
+    EXPECT_EQ(summary.failed, 1);
+    EXPECT_EQ(summary.exhausted, 1);
+    EXPECT_THAT(ids(), ElementsAre("late", "early", "future", "middle", "spent"));
+    EXPECT_EQ(must(spool_->find("middle"))->state, SpoolState::exhausted);
+    EXPECT_EQ(must(spool_->find("early"))->error.code, "503");
+    EXPECT_FALSE(exists(".journal"));
+    EXPECT_FALSE(exists(".new"));
+}
+
+TEST_F(SpoolFileTest, ALineTornByACrashIsEndedByTheNextAppendAndThenMovedAside) {
+    add();
+    const std::string whole = text_of(path_);
+    put(whole + R"({"jobId":"hook-torn","data":{"ho)");
+    const SpoolEntry second = add();
+    ASSERT_THAT(lines_of(path_), SizeIs(3));
+    EXPECT_EQ(lines_of(path_)[2], second.json);
+    EXPECT_THAT(ids(), SizeIs(2));
+    EXPECT_EQ(must(spool_->cleanup()).rejected, 1);
+    EXPECT_EQ(text_of(path_), whole + second.json + "\n");
+    EXPECT_EQ(rejected(0).at("line").as_int64(), 2);
+    EXPECT_EQ(rejected(0).at("text").as_string(), R"({"jobId":"hook-torn","data":{"ho)");
+}
+
+TEST_F(SpoolFileTest, AnEntryWithoutItsLineEndIsAnEntry) {
+    std::string text = line("a", "pending", clock_.now_ms, 0);
+    text.pop_back();
+    put(text);
+    EXPECT_THAT(ids(), ElementsAre("a"));
+    EXPECT_EQ(must(spool_->retry(yes, {})).resolved, 1);
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved);
+    EXPECT_TRUE(text_of(path_).ends_with("\n"));
+}
+
+TEST_F(SpoolFileTest, UnreadableLinesAreReportedAndMovedWithNumberAndReason) {
+    const std::string good = line("a", "pending", clock_.now_ms, clock_.now_ms + 1);
+    const std::string bytes("\xff\x00\xfe", 3);
+    const std::string huge(kMaxSpoolLineBytes + 10, 'x');
+    put("nonsense\n" + good + "\n" + bytes + "\n" + huge + "\n" + good);
+    std::vector<SpoolReject> told;
+    EXPECT_EQ(must(spool_->each([](const SpoolEntry&) { return true; },
+                                [&](const SpoolReject& reject) { told.push_back(reject); }))
+                  .entries,
+              2);
+    ASSERT_THAT(told, SizeIs(3));
+    EXPECT_EQ(told[0].line, 1);
+    EXPECT_EQ(told[1].line, 4);
+    EXPECT_EQ(told[2].line, 5);
+    EXPECT_THAT(told[2].reason, HasSubstr("longer than"));
+    EXPECT_EQ(must(spool_->retry(yes, {})).rejected, 3);
+    EXPECT_EQ(text_of(path_), good + good);
+    EXPECT_EQ(rejected(0).at("text").as_string(), "nonsense");
+    EXPECT_EQ(base64_decoded(std::string(rejected(1).at("base64").as_string())), bytes);
+    EXPECT_EQ(base64_decoded(std::string(rejected(2).at("base64").as_string())), huge);
+    EXPECT_EQ(must(spool_->cleanup()).rejected, 0);
+    EXPECT_THAT(lines_of(path_ + ".rejected"), SizeIs(3));
+}
+
+TEST_F(SpoolFileTest, WhatARunThatDiedHadDoneIsRecordedByTheNext) {
+    const std::int64_t now = clock_.now_ms;
+    // The file cannot be replaced, as for a process that died before it could: the first call that has this effect.
+    bool left_behind = false;
+    for (int nth = 1; nth < 40 && !left_behind; ++nth) {
+        put(line("a", "pending", now, now - 2) + line("b", "pending", now, now - 1));
+        std::filesystem::remove(path_ + ".journal");
+        int sends = 0;
+        FaultyFiles faulty(Fault::before, nth);
+        SpoolFile spool(options(), faulty, clock_, random_);
+        const auto run = spool.retry(
+            [&](const SpoolPost& post) {
+                ++sends;
+                return yes(post);
+            },
+            {});
+        left_behind = sends == 2 && !run && must(spool_->find("a"))->state == SpoolState::pending;
+    }
+    ASSERT_TRUE(left_behind);
+    const SpoolSummary next = must(spool_->retry(
+        [](const SpoolPost& post) -> SpoolAnswer {
+            ADD_FAILURE() << post.job_id << " was sent twice";
+            return {};
+        },
+        {}));
+    EXPECT_EQ(next.recovered, 2);
+    EXPECT_EQ(next.total, 0);
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved);
+    EXPECT_EQ(must(spool_->find("b"))->state, SpoolState::resolved);
+}
+
+TEST_F(SpoolFileTest, AJournalAboutAnotherFileIsNotBelieved) {
+    put(line("a", "pending", clock_.now_ms, clock_.now_ms + 1));
+    std::ofstream(path_ + ".journal") << "deliverd spool journal of inode 1\n0 "
+                                      << line("a", "resolved", clock_.now_ms, 0);
+    EXPECT_EQ(must(spool_->retry(yes, {})).recovered, 0);
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::pending);
+    EXPECT_FALSE(exists(".journal"));
+}
+
+TEST_F(SpoolFileTest, AnAppendDuringARunIsNotLost) {
+    const std::int64_t now = clock_.now_ms;
+    put(line("a", "pending", now, now - 2) + line("old", "resolved", now - 3 * kDay, 0));
+    std::string added;
+    must(spool_->retry(
+        [&](const SpoolPost&) {
+            SpoolFile other(options(), *files_, clock_, random_);
+            added = must(other.add({.endpoint = "http://e/", .payload = "1"})).job_id;
+            return SpoolAnswer{.delivered = true};
+        },
+        {}));
+    EXPECT_THAT(ids(), ElementsAre("a", "old", added));
+    EXPECT_EQ(must(spool_->cleanup()).removed, 1);
+    EXPECT_THAT(ids(), ElementsAre("a", added));
+}
+
+TEST_F(SpoolFileTest, TheSecondRunWaitsForTheFirstAndThenSaysSo) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    SpoolOptions hasty = options();
+    hasty.work_wait_seconds = 0;
+    SpoolFile second(hasty, *files_, clock_, random_);
+    must(spool_->retry(
+        [&](const SpoolPost&) {
+            const auto run = second.retry(yes, {});
+            EXPECT_EQ(run ? "sent" : run.error().code, "spool_busy");
+            EXPECT_FALSE(second.cleanup());
+            return SpoolAnswer{.delivered = true};
+        },
+        {}));
+    EXPECT_EQ(must(second.retry(yes, {})).total, 0);
+}
+
+TEST_F(SpoolFileTest, AStopRecordsWhatWasDone) {
+    const std::int64_t now = clock_.now_ms;
+    put(line("a", "pending", now, now - 2) + line("b", "pending", now, now - 1));
+    int asked = 0;
+    EXPECT_EQ(must(spool_->retry(yes, {.should_stop = [&] { return asked++ > 0; }})).total, 1);
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved);
+    EXPECT_EQ(must(spool_->find("b"))->state, SpoolState::pending);
+    EXPECT_TRUE(must(spool_->retry(yes, {.limit = 0})).more_due);
+}
+
+TEST_F(SpoolFileTest, ASenderThatThrowsOrAsksForTimeIsAFailedAttempt) {
+    add();
+    clock_.now_ms += 90'000;
+    EXPECT_EQ(must(spool_->retry([](const SpoolPost&) -> SpoolAnswer { throw std::runtime_error("oh"); }, {})).failed,
+              1);
+    EXPECT_EQ(entries()[0].error.message, "oh");
+    clock_.now_ms += kDay;
+    must(spool_->retry([](const SpoolPost&) -> SpoolAnswer { return {.error = {"slow down"}, .wait_seconds = 1800}; },
+                       {}));
+    EXPECT_EQ(entries()[0].next_retry_ms, clock_.now_ms + 1'800'000);
+}
+
+TEST_F(SpoolFileTest, ResolveAndReviveByHand) {
+    put(line("a", "pending", 0, 0) + line("b", "exhausted", 0, 0, 5) + line("c", "resolved", 0, 0));
+    const std::vector<std::string> wanted = {"a", "b", "c", "d"};
+    EXPECT_THAT(must(spool_->revive(wanted)), ElementsAre("b"));
+    EXPECT_EQ(must(spool_->find("b"))->state, SpoolState::pending);
+    EXPECT_EQ(must(spool_->resolve(wanted)), 2);
+    EXPECT_EQ(must(spool_->resolve(wanted)), 0);
+}
+
+TEST_F(SpoolFileTest, AMissingFileIsSaidAndNothingIsLeftBehind) {
+    for (const auto& error : {spool_->retry(yes, {}).error(), spool_->cleanup().error(), spool_->due(1).error(),
+                              spool_->find("x").error()}) {
+        EXPECT_EQ(error.code, "spool_missing");
+        EXPECT_THAT(error.message, HasSubstr("hooks.jsonl"));
+    }
+    EXPECT_FALSE(exists(".work.lock"));
+    SpoolOptions nowhere{.path = folder_.file("no/such/folder.jsonl")};
+    EXPECT_FALSE(SpoolFile(nowhere, *files_, clock_, random_).add({.endpoint = "http://e/"}));
+}
+
+TEST_F(SpoolFileTest, AFileThatVanishesDuringARunStaysGone) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    const auto run = spool_->retry(
+        [&](const SpoolPost&) {
+            std::filesystem::remove(path_);
+            return SpoolAnswer{.delivered = true};
+        },
+        {});
+    ASSERT_FALSE(run);
+    EXPECT_THAT(run.error().message, HasSubstr("was removed or replaced"));
+    EXPECT_FALSE(exists(""));
+    EXPECT_FALSE(exists(".new"));
+}
+
+TEST_F(SpoolFileTest, ALinkStaysALinkAndPermissionsStay) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    std::filesystem::permissions(path_, std::filesystem::perms(0640));
+    const std::string link = folder_.file("link.jsonl");
+    std::filesystem::create_symlink(path_, link);
+    SpoolFile spool({.path = link}, *files_, clock_, random_);
+    EXPECT_EQ(must(spool.retry(yes, {})).resolved, 1);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved);
+    EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0640));
+}
+
+TEST_F(SpoolFileTest, WhatCannotBeAnEntryIsRefused) {
+    const auto code = [&](const NewSpoolEntry& entry) {
+        const auto added = spool_->add(entry);
+        return added ? "added" : added.error().code;
+    };
+    EXPECT_EQ(code({.endpoint = "ftp://e/"}), "bad_argument");
+    EXPECT_EQ(code({.endpoint = "http://e/", .payload = "{"}), "bad_argument");
+    EXPECT_EQ(code({.endpoint = "http://e/", .payload = ""}), "bad_argument");
+    EXPECT_EQ(code({.endpoint = "http://e/", .attempts_made = -1}), "bad_argument");
+    EXPECT_EQ(code({.endpoint = "http://e/", .payload = "\"" + std::string(kMaxSpoolLineBytes, 'x') + "\""}),
+              "payload_too_large");
+    EXPECT_FALSE(exists(""));
+    EXPECT_EQ(code({.endpoint = "http://e/", .payload = "{\n\"a\":\r\n1}"}), "added");
+    EXPECT_EQ(entries()[0].payload, R"({ "a":  1})");
+    EXPECT_FALSE(open_spool({.path = ""}));
+    EXPECT_FALSE(open_spool({.path = "x", .name = "a b"}));
+}
+
+/// A file of arbitrary lines: each is an entry that is still there after a cleanup, or in FILE.rejected; nothing else
+/// is.
+RC_GTEST_FIXTURE_PROP(SpoolFileTest, FuzzedFilesLoseNothing, ()) {
+    const auto pieces = *rc::gen::container<std::vector<std::string>>(rc::gen::oneOf(
+        rc::gen::container<std::string>(rc::gen::arbitrary<char>()), rc::gen::just(line("a", "pending", 5, 5)),
+        rc::gen::map(rc::gen::inRange<std::size_t>(1, 150),
+                     [](std::size_t cut) { return line("b", "pending", 5, 5).substr(0, cut); })));
+    std::string text;
+    for (const std::string& piece : pieces) text += piece;
+    std::filesystem::remove(path_ + ".rejected");
+    put(text);
+    std::vector<std::string> expected_kept;
+    std::vector<std::string> expected_rejected;
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string one = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (one.find_first_not_of(" \t\r") == std::string::npos) continue;
+        (parse_entry(one) ? expected_kept : expected_rejected).push_back(one);
+    }
+    const SpoolCleanup cleanup = must(spool_->cleanup());
+    RC_ASSERT(cleanup.rejected == static_cast<std::int64_t>(expected_rejected.size()));
+    std::vector<std::string> kept;
+    for (const SpoolEntry& entry : entries()) kept.push_back(entry.json);
+    RC_ASSERT(kept == expected_kept);
+    std::vector<std::string> moved;
+    for (const std::string& record : lines_of(path_ + ".rejected")) {
+        const auto object = boost::json::parse(record).as_object();
+        moved.push_back(object.contains("text") ? std::string(object.at("text").as_string())
+                                                : *base64_decoded(std::string(object.at("base64").as_string())));
+    }
+    RC_ASSERT(moved == expected_rejected);
+}
+
+}  // namespace
+}  // namespace deliverd::spool

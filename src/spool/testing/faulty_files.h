@@ -1,0 +1,97 @@
+// For tests: the system's files, but the Nth call fails, is half done, or is the process's last.
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "spool/files.h"
+
+namespace deliverd::spool {
+
+enum class Fault {
+    before,      // fails with EIO, nothing happened
+    full,        // fails with ENOSPC; a write has written half
+    die_before,  // kill -9 instead of the call
+    die_half,    // kill -9 after half of a write; of other calls after all of it
+    die_after,   // kill -9 behind the call
+};
+
+/// Counts the calls that change something or make it last; reading and looking pass.
+class FaultyFiles final : public Files {
+public:
+    FaultyFiles(Fault fault, int nth) : inner_(system_files()), fault_(fault), nth_(nth) {}
+
+    int open(const std::string& path, int flags, mode_t mode) override {
+        return pass([&] { return inner_->open(path, flags, mode); });
+    }
+    ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
+        return inner_->read_at(file, out, bytes, offset);
+    }
+    ssize_t write(int file, std::string_view bytes) override {
+        if (calls_ + 1 == nth_ && (fault_ == Fault::full || fault_ == Fault::die_half)) {
+            const ssize_t written = inner_->write(file, bytes.substr(0, bytes.size() / 2));
+            ++calls_;
+            if (fault_ == Fault::die_half) die();
+            return written > 0 ? written : -ENOSPC;
+        }
+        return pass([&] { return inner_->write(file, bytes); });
+    }
+    int sync(int file) override {
+        return pass([&] { return inner_->sync(file); });
+    }
+    int truncate(int file, off_t size) override {
+        return pass([&] { return inner_->truncate(file, size); });
+    }
+    int rename(const std::string& from, const std::string& to) override {
+        return pass([&] { return inner_->rename(from, to); });
+    }
+    int remove(const std::string& path) override {
+        return pass([&] { return inner_->remove(path); });
+    }
+    int status(int file, struct stat& out) override { return inner_->status(file, out); }
+    int status_of(const std::string& path, struct stat& out) override { return inner_->status_of(path, out); }
+    int own_like(int file, const struct stat& like) override {
+        return pass([&] { return inner_->own_like(file, like); });
+    }
+    int try_lock(int file) override {
+        return pass([&] { return inner_->try_lock(file); });
+    }
+
+    [[nodiscard]] bool reached() const { return calls_ >= nth_; }
+
+private:
+    [[noreturn]] static void die() {
+        ::kill(::getpid(), SIGKILL);
+        while (true) ::pause();
+    }
+
+    template <typename Call>
+    auto pass(Call call) -> decltype(call()) {
+        if (++calls_ != nth_) return call();
+        switch (fault_) {
+            case Fault::before:
+                return -EIO;
+            case Fault::full:
+                return -ENOSPC;
+            case Fault::die_before:
+                die();
+            case Fault::die_half:
+            case Fault::die_after:
+                call();
+                die();
+        }
+        return -EIO;
+    }
+
+    std::unique_ptr<Files> inner_;
+    const Fault fault_;
+    const int nth_;
+    int calls_ = 0;
+};
+
+}  // namespace deliverd::spool
