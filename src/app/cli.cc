@@ -10,6 +10,7 @@
 #include "app/cli_dlq.h"
 #include "app/cli_numbers.h"
 #include "app/cli_outbox.h"
+#include "app/cli_spool.h"
 #include "base/text.h"
 
 namespace deliverd::app {
@@ -47,6 +48,13 @@ public:
         };
         add_outbox_commands(root_, arguments_.outbox, add);
         add_dlq_commands(root_, arguments_.dlq, add);
+        add_spool_commands(root_, arguments_.spool,
+                           [this](App* parent, Action action, const std::string& name, const std::string& about,
+                                  const std::string& examples, const char* json) {
+                               App* app = command(parent, action, name, about, examples);
+                               with_json(app, json);
+                               return app;
+                           });
         add_tools();
     }
 

@@ -6,9 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/config.h"
 #include "deliverd/outbox.h"
+#include "deliverd/spool.h"
 
 namespace deliverd::app {
 
@@ -42,6 +44,12 @@ enum class Action {
     dlq_dead,
     dlq_delete,
     dlq_stats,
+    spool_add,
+    spool_list,
+    spool_show,
+    spool_retry,
+    spool_cleanup,
+    spool_resolve,
     config_check,
     config_show,
     config_docs,
@@ -103,6 +111,24 @@ struct DlqArguments {
     bool audit = false;
 };
 
+struct SpoolArguments {
+    std::string file;
+    std::string name = "hook";
+    std::string endpoint;
+    std::string data;
+    std::string error;
+    std::optional<std::string> code;
+    std::int32_t attempts_made = 0;
+    std::int32_t max_attempts = kSpoolMaxAttempts;
+    std::optional<std::string> state;
+    bool due = false;
+    std::optional<std::int64_t> limit;
+    std::vector<std::string> ids;
+    bool allow_private = false;
+    std::optional<std::string> token_env;
+    double timeout_seconds = 10;
+};
+
 struct DemoArguments {
     double seconds = 0;  // 0: until interrupted
     double rate = 20;
@@ -126,6 +152,7 @@ struct Arguments {
     OrdersArguments orders;
     OutboxArguments outbox;
     DlqArguments dlq;
+    SpoolArguments spool;
     DemoArguments demo;
     BenchArguments bench;
 };

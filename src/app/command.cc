@@ -112,6 +112,9 @@ int run_command(std::span<const std::string> words, const Context& context) {
         return kDone;
     }
     if (arguments.action == Action::demo) return run_demo(context, arguments.demo);
+    if (arguments.action >= Action::spool_add && arguments.action <= Action::spool_resolve) {
+        return run_spool(context, arguments);  // on a file alone: no configuration is looked for
+    }
 
     const LoadedConfig loaded = load_config(arguments.config, context.environment);
     if (arguments.action == Action::doctor) return run_doctor(context, loaded, arguments.json);

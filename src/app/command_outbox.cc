@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include "app/command.h"
 #include "app/command_input.h"
@@ -18,34 +15,8 @@ namespace deliverd::app {
 
 namespace {
 
-/// A payload that is read from a file or a pipe.
-constexpr std::int64_t kMaxPayloadInputBytes = std::int64_t{16} << 20;
 /// Rows that one transaction of `cleanup` deletes: short enough to hold nobody up.
 constexpr std::int32_t kCleanupBatch = 1000;
-
-Failure unreadable(const std::string& payload, const std::string& why) {
-    return permanent("bad_argument", fmt::format("--payload {}: {}", payload, why));
-}
-
-/// JSON itself, @FILE, or - (also @-) for standard input. No JSON begins with either.
-Result<std::string> payload_text(const Context& context, const std::string& payload) {
-    const bool piped = payload == "-" || payload == "@-";
-    if (!piped && !payload.starts_with('@')) return payload;
-    errno = 0;
-    std::ifstream file;
-    if (!piped) {
-        file.open(payload.substr(1), std::ios::binary);
-        if (!file) return unreadable(payload, errno == 0 ? "it cannot be read" : std::strerror(errno));
-    }
-    std::istream& from = piped ? context.in : file;
-    errno = 0;
-    std::string text = read_bounded(from, kMaxPayloadInputBytes);
-    if (from.bad()) return unreadable(payload, errno == 0 ? "it cannot be read" : std::strerror(errno));
-    if (static_cast<std::int64_t>(text.size()) > kMaxPayloadInputBytes) {
-        return unreadable(payload, fmt::format("longer than the {} bytes that are read", kMaxPayloadInputBytes));
-    }
-    return text;
-}
 
 void append_text(std::string& out, const std::optional<std::string>& text) {
     if (text) {
@@ -280,7 +251,7 @@ int run_outbox(const Context& context, const Config& config, const Arguments& ar
     const auto log = make_stderr_log(LogLevel::error, config.log.format);
     std::string payload;
     if (arguments.action == Action::outbox_add) {
-        auto text = payload_text(context, arguments.outbox.payload);
+        auto text = payload_text(context, "--payload", arguments.outbox.payload);
         if (!text) return complain(context, text.error());
         payload = std::move(*text);
     } else if (const auto there = require_existing(config.database); !there) {
