@@ -16,7 +16,8 @@ COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("
             *[("lease", name) for name in ("enqueue", "claim", "ack", "fail", "dead", "renew", "dedup", "show")],
             ("config", "check"), ("config", "show"),
             ("dlq",), *[("dlq", name) for name in ("list", "show", "retry", "retry-all", "dead", "delete", "stats")],
-            ("outbox",), *[("outbox", name) for name in ("add", "list", "show", "stats", "mark", "retry-count", "cleanup")]]
+            ("outbox",), *[("outbox", name) for name in ("add", "list", "show", "stats", "mark", "retry-count", "cleanup")],
+            ("spool",), *[("spool", name) for name in ("add", "list", "show", "retry", "cleanup", "resolve")]]
 
 
 def test_the_readme_from_configuration_to_delivery(programs, empty_database, receiver, kafka, tmp_path):

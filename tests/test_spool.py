@@ -1,0 +1,180 @@
+"""`deliverd spool` as its users see it: on a file, with a receiver that answers, fails and redirects."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from harness.documents import exchanges, is_as_shown, type_in
+from harness.process import build_dir
+from harness.receiver import Answer
+from harness.waiting import wait_for
+
+# The seed's own writeToDLQ and calcDelay, but for the shell it appends with.
+SEED_JAVASCRIPT = """
+const fs = require('fs');
+const [path, endpoint] = process.argv.slice(2);
+function calcDelay(attempt) {
+  const base = 60000 * Math.pow(2, attempt - 1);
+  const jitter = (Math.random() * 2 - 1) * 30000;
+  return Math.min(base + jitter, 3600000);
+}
+function writeToDLQ(hook, endpoint, error, attemptsMade = 0) {
+  const entry = {
+    jobId: `hook-${Date.now()}-${Math.random().toString(36).slice(2, 8)}`,
+    data: { hook, endpoint },
+    attemptsMade: attemptsMade + 1,
+    maxAttempts: 5,
+    timestamp: Date.now(),
+    nextRetry: Date.now() + calcDelay(attemptsMade + 1),
+    error: { message: error.message, code: error.code || null },
+    state: attemptsMade + 1 >= 5 ? 'exhausted' : 'pending',
+  };
+  fs.appendFileSync(path, JSON.stringify(entry) + '\\n');
+}
+writeToDLQ({ text: 'it\\'s "quoted" \\u{1F600} \\ud800', n: 0.1 }, endpoint, new Error('boom'));
+writeToDLQ([1, 2], endpoint, { message: 'late', code: 504 }, 3);
+writeToDLQ('text', endpoint, { message: 'last', code: 'ECONNRESET' }, 4);
+"""
+
+
+class SpoolFile:
+    """One spool, its commands, and its lines as JSON."""
+
+    def __init__(self, programs, receiver, path):
+        self._programs, self.endpoint, self.path = programs, f"http://127.0.0.1:{receiver.port}/hooks", path
+
+    def run(self, command, *words, **options):
+        return self._programs.run("spool", command, "--file", self.path, *words, **options)
+
+    def add(self, data, *words):
+        return self.run("add", "--endpoint", self.endpoint, "--data", data, *words).ok().stdout.strip()
+
+    def retry(self, *words, **options):
+        done = self.run("retry", "--allow-private", "--json", *words, **options)
+        return json.loads(done.stdout), done.status
+
+    @property
+    def entries(self):
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def make_due(self):
+        """As if the time had come, written by hand: other fields stay."""
+        entries = [entry | {"nextRetry": 1, "mine": {"kept": True}} for entry in self.entries]
+        self.path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+@pytest.fixture
+def spool(programs, receiver, tmp_path):
+    return SpoolFile(programs, receiver, tmp_path / "hooks.jsonl")
+
+
+def test_a_failed_webhook_is_delivered_later_under_the_same_key(spool, receiver):
+    job = spool.add('{"id": 7, "price": 1.50}', "--error", "unavailable", "--code", "503")
+    assert spool.retry() == ({"total": 0, "resolved": 0, "failed": 0, "exhausted": 0}, 0)
+    receiver.answer_with(lambda call: Answer(503 if call.attempt == 1 else 201, {}))
+    spool.make_due()
+    assert spool.retry() == ({"total": 1, "resolved": 0, "failed": 1, "exhausted": 0}, 1)
+    (entry,) = spool.entries
+    assert (entry["jobId"], entry["attemptsMade"], entry["state"]) == (job, 2, "pending")
+    assert entry["error"] == {"message": "HTTP 503", "code": "503"}
+    spool.make_due()
+    assert spool.retry("--token-env", "T", env={"T": "s3cret"}) == (
+        {"total": 1, "resolved": 1, "failed": 0, "exhausted": 0}, 0)
+    (entry,) = spool.entries
+    assert (entry["state"], entry["mine"]) == ("resolved", {"kept": True})
+    assert entry["resolvedAt"] >= entry["timestamp"]
+    first, second = receiver.calls
+    assert first.body == second.body == {"id": 7, "price": 1.5, "idempotencyKey": job}
+    assert (second.headers["authorization"], second.headers["content-type"]) == ("Bearer s3cret", "application/json")
+    assert "authorization" not in first.headers
+
+
+def test_the_fifth_failure_is_the_last(spool, receiver):
+    receiver.answer_with(lambda call: Answer(500, {}))
+    job = spool.add("[1]", "--attempts-made", "3")
+    spool.make_due()
+    assert spool.retry() == ({"total": 1, "resolved": 0, "failed": 0, "exhausted": 1}, 1)
+    assert [entry["state"] for entry in spool.entries] == ["exhausted"]
+    assert spool.retry()[0]["total"] == 0
+    assert receiver.calls[0].body == {"idempotencyKey": job, "payload": [1]}
+    assert spool.run("resolve", job).ok().stdout == "1 resolved\n"
+    assert spool.run("show", job).ok().stdout.count('"state":"resolved"') == 1
+    assert "no entry nobody" in spool.run("resolve", "nobody").error_line(1)
+
+
+def test_private_addresses_and_redirects_are_refused(spool, receiver):
+    spool.add("{}")
+    spool.make_due()
+    done = spool.run("retry", "--json")
+    assert (json.loads(done.stdout)["failed"], done.status, receiver.count()) == (1, 1, 0)
+    assert spool.entries[0]["error"]["code"] == "PRIVATE_ADDRESS"
+    receiver.answer_with(lambda call: Answer(307, {}, headers={"Location": "/elsewhere"}))
+    spool.make_due()
+    assert spool.retry()[0]["failed"] == 1
+    assert [call.path for call in receiver.calls] == ["/hooks"]
+
+
+def test_what_the_seeds_javascript_writes_is_read_without_loss(spool, receiver, tmp_path):
+    node = shutil.which("node")
+    assert node, "node is among the packages of the tests"
+    (tmp_path / "seed.js").write_text(SEED_JAVASCRIPT)
+    subprocess.run([node, tmp_path / "seed.js", spool.path, spool.endpoint], check=True)
+    written = spool.path.read_text().splitlines()
+    assert len(written) == 3
+    listed = spool.run("list", "--json").ok()
+    assert (listed.stdout, listed.stderr) == ("[" + ",\n ".join(written) + "]\n", "")
+    pending = [json.loads(line)["jobId"] for line in written[:2]]
+    spool.run("resolve", pending[1]).ok()
+    assert spool.path.read_text().splitlines()[::2] == written[::2], "what is not changed is not written anew"
+    changed = json.loads(spool.path.read_text().splitlines()[1])
+    assert list(changed) == [*json.loads(written[1]), "resolvedAt"], "the seed's order"
+
+
+def test_lines_that_are_no_entries_are_told_of_and_moved(spool):
+    spool.add("{}")
+    with open(spool.path, "a", encoding="utf-8") as file:
+        file.write("no entry\n{torn")
+    listed = spool.run("list").ok()
+    assert "hooks.jsonl:2: is not a JSON object" in listed.stderr
+    assert "torn by a crash" in listed.stderr
+    assert json.loads(spool.run("cleanup", "--json").ok().stdout) == {"kept": 1, "removed": 0, "rejected": 2}
+    assert len(spool.entries) == 1
+    moved = [json.loads(line) for line in (spool.path.parent / "hooks.jsonl.rejected").read_text().splitlines()]
+    assert [(record["line"], record["text"]) for record in moved] == [(2, "no entry"), (3, "{torn")]
+
+
+def test_a_retry_killed_while_it_sends_is_recorded_by_the_next(spool, receiver, programs):
+    jobs = [spool.add("{}") for _ in range(3)]
+    spool.make_due()
+    receiver.answer_with(lambda call: Answer(drop=True) if call.number == 3 and kill() else Answer(200, {}))
+    running = []
+
+    def kill():
+        wait_for(lambda: running, 20, "the process to be known")
+        running[0].kill9()
+        return True
+
+    running.append(programs.start("spool", "retry", "--file", spool.path, "--allow-private"))
+    assert running[0].wait() == -9
+    assert [entry["state"] for entry in spool.entries] == ["pending"] * 3
+    assert spool.retry() == ({"total": 1, "resolved": 1, "failed": 0, "exhausted": 0}, 0)
+    assert [entry["state"] for entry in spool.entries] == ["resolved"] * 3
+    times = receiver.times()
+    assert sorted(times[job] for job in jobs) == [1, 1, 2]
+
+
+def test_errors_are_one_line_and_leave_the_file_alone(spool, tmp_path):
+    assert "No such file" in spool.run("retry").error_line(1)
+    assert "payload is not JSON" in spool.run("add", "--endpoint", spool.endpoint, "--data", "{").error_line(2)
+    assert "http:// or https://" in spool.run("add", "--endpoint", "ftp://x", "--data", "{}").error_line(2)
+    assert "--token-env NONE" in spool.run("retry", "--token-env", "NONE").error_line(2)
+    assert not list(tmp_path.glob("hooks*"))
+
+
+def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
+    (tmp_path / "build").symlink_to(build_dir())
+    for exchange in exchanges("docs/spool.md"):
+        said = type_in(exchange.command, f"http://127.0.0.1:{receiver.port}", programs)
+        assert is_as_shown(said, exchange.shown), said
