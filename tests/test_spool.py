@@ -7,9 +7,11 @@ import subprocess
 import pytest
 
 from harness.documents import exchanges, is_as_shown, type_in
+from harness.postgres import free_port
 from harness.process import build_dir
 from harness.receiver import Answer
 from harness.waiting import wait_for
+from harness.web import get
 
 # The seed's own writeToDLQ and calcDelay, but for the shell it appends with.
 SEED_JAVASCRIPT = """
@@ -178,3 +180,29 @@ def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
     for exchange in exchanges("docs/spool.md"):
         said = type_in(exchange.command, f"http://127.0.0.1:{receiver.port}", programs)
         assert is_as_shown(said, exchange.shown), said
+
+
+def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tmp_path):
+    port = free_port()
+    receiver.answer_with(lambda call: Answer(200, {}))
+    (tmp_path / "deliverd.yaml").write_text(
+        f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, token_env: T, allow_private: true,"
+        " retry_seconds: 0.1, cleanup_seconds: 0.1 }\n")
+    serve = programs.start("serve", env={"T": "s3cret"})
+    wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz").status == 200, 20, lambda: serve.stderr)
+    job = spool.add('{"id": 7}', "--name", "hooks")
+    entry = spool.entries[0] | {"nextRetry": 1, "timestamp": 1}
+    lock = ["flock", tmp_path / "hooks.jsonl.lock", "sh", "-c", f"echo '{json.dumps(entry | {'jobId': 'due'})}' >> {spool.path}"]
+    subprocess.run(lock, check=True)
+    wait_for(lambda: receiver.count() == 1, 20, lambda: serve.stderr)
+    assert receiver.calls[0].body == {"id": 7, "idempotencyKey": "due"}
+    assert receiver.calls[0].headers["authorization"] == "Bearer s3cret"
+    wait_for(lambda: [entry["state"] for entry in spool.entries] == ["pending", "resolved"], 20, lambda: spool.entries)
+    assert 'spool_attempts_total{result="resolved",spool="hooks"} 1' in get(f"http://127.0.0.1:{port}/metrics").text
+    old = spool.entries[1] | {"jobId": "old", "resolvedAt": 1}
+    subprocess.run([*lock[:-1], f"echo '{json.dumps(old)}' >> {spool.path}"], check=True)
+    wait_for(lambda: [entry["jobId"] for entry in spool.entries] == [job, "due"], 20, lambda: spool.entries)
+    serve.terminate()
+    assert serve.wait() == 0, serve.stderr
+    assert "s3cret" not in serve.stderr
+    assert receiver.count() == 1

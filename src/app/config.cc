@@ -12,6 +12,7 @@
 #include "app/config_database.h"
 #include "app/config_dead_letters.h"
 #include "app/config_lane.h"
+#include "app/config_spools.h"
 
 namespace deliverd::app {
 
@@ -244,6 +245,7 @@ LoadedConfig load_config_text(const std::string& yaml, const std::string& file, 
     override_orders_lanes(loaded.values, environment, problems);
     apply_overrides(loaded.values, request, problems);
     loaded.config = Builder(loaded.values, problems).build();
+    loaded.config.spools = make_spools(loaded.values, environment, problems);
     std::ranges::sort(problems, {}, [](const Problem& problem) { return std::pair(problem.line, problem.message); });
     for (const Problem& problem : problems) {
         loaded.problems.push_back(problem.line > 0 ? fmt::format("{}:{}: {}", file, problem.line, problem.message)

@@ -92,6 +92,16 @@ struct DeadLettersConfig {
     std::optional<Duration> keep_pending;  // PENDING and RETRYING
 };
 
+struct SpoolConfig {
+    std::string name;
+    std::string path;
+    std::string token;  // secret; empty: none
+    bool allow_private = false;
+    Duration retry_interval{};
+    Duration cleanup_interval{};
+    Duration timeout{};
+};
+
 struct Config {
     std::string app_name;
     std::string environment;
@@ -105,6 +115,7 @@ struct Config {
     DeadLettersConfig dead_letters;
     UpkeepConfig upkeep;
     std::vector<LaneConfig> lanes;
+    std::vector<SpoolConfig> spools;
 
     [[nodiscard]] const LaneConfig* find_lane(std::string_view name) const;
 };

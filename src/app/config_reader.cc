@@ -59,9 +59,6 @@ private:
     }
 
     void unknown_key(const Node::Member& member, const std::string& path, const std::vector<std::string>& names) {
-        if (path.empty() && member.name == "spools") {
-            return problem(member.line, "section \"spools\" is not in this version");
-        }
         const std::vector<std::string_view> views(names.begin(), names.end());
         const auto meant = nearest(member.name, views);
         std::string advice =

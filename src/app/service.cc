@@ -44,6 +44,9 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     auto letters = DeadLetterService::make(config, *database_, metrics_, log_);
     if (!letters) return tl::unexpected(letters.error());
     dead_letters_ = std::move(*letters);
+    auto spools = SpoolService::make(config.spools, metrics_, log_);
+    if (!spools) return tl::unexpected(spools.error());
+    spools_ = std::move(*spools);
     if (auto opened = open_upkeep(config); !opened) return opened;
     open_intake(config);
     if (auto started = start_server(config); !started) return started;
@@ -51,6 +54,7 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     warn_of_orders_nobody_sends(config);
     for (RunningLane& lane : lanes_) lane.unit->lane().start();
     dead_letters_->start();
+    spools_->start();
     upkeep_->start();
     refresher_ = std::thread([this] { refresh_gauges(); });
     return {};
@@ -162,6 +166,7 @@ void Service::stop(Duration patience) {
         stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
     }
     if (dead_letters_) stoppers.emplace_back([this, patience] { dead_letters_->stop(patience); });
+    if (spools_) stoppers.emplace_back([this] { spools_->stop(); });
     for (std::thread& stopper : stoppers) stopper.join();
     {
         const std::lock_guard lock(refresh_mutex_);

@@ -14,6 +14,7 @@
 #include "app/dead_letter_service.h"
 #include "app/lane_metrics.h"
 #include "app/parts.h"
+#include "app/spool_service.h"
 #include "base/log.h"
 #include "http/server.h"
 #include "lane/upkeep.h"
@@ -72,6 +73,7 @@ private:
     std::unique_ptr<store::Orders> orders_;
     std::unique_ptr<orders::Intake> intake_;
     std::unique_ptr<DeadLetterService> dead_letters_;
+    std::unique_ptr<SpoolService> spools_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
     std::string address_;
     std::string worker_;

@@ -10,5 +10,6 @@ namespace deliverd::app {
 [[nodiscard]] std::span<const Setting> general_settings();
 [[nodiscard]] std::span<const Setting> lane_settings();
 [[nodiscard]] std::span<const Setting> sink_settings();
+[[nodiscard]] std::span<const Setting> spool_settings();
 
 }  // namespace deliverd::app
