@@ -28,7 +28,7 @@ public:
     /// The options are checked; `files`, `clock` and `random` outlive it.
     SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Random& random);
 
-    Result<SpoolEntry> add(const NewSpoolEntry& entry) override;
+    Result<SpoolEntry> add(const NewSpoolEntry& given) override;
     Result<SpoolScan> each(const std::function<bool(const SpoolEntry&)>& entry,
                            const std::function<void(const SpoolReject&)>& reject) override;
     Result<std::optional<SpoolEntry>> find(std::string_view job_id) override;

@@ -164,6 +164,25 @@ TEST_F(SpoolFileTest, AnAppendDuringARunIsNotLost) {
     EXPECT_THAT(ids(), ElementsAre("a", added));
 }
 
+/// What came in there would be lost.
+TEST_F(SpoolFileTest, NobodyAppendsBetweenTheLastCopyAndTheRename) {
+    put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + line("a", "pending", clock_.now_ms, 0));
+    FaultyFiles watched(Fault::before, 0);
+    int renames = 0;
+    watched.before_rename = [&] {
+        ++renames;
+        SpoolOptions hasty = options();
+        hasty.lock_wait_seconds = 0;
+        const auto added = SpoolFile(hasty, *files_, clock_, random_).add({.endpoint = "http://e/"});
+        EXPECT_EQ(added ? "added" : added.error().code, "spool_busy");
+    };
+    SpoolFile spool(options(), watched, clock_, random_);
+    EXPECT_EQ(must(spool.cleanup()).removed, 1);
+    EXPECT_EQ(must(spool.retry(yes, {})).resolved, 1);
+    EXPECT_EQ(renames, 2);
+    EXPECT_TRUE(spool_->add({.endpoint = "http://e/"}));
+}
+
 TEST_F(SpoolFileTest, TheSecondRunWaitsForTheFirstAndThenSaysSo) {
     put(line("a", "pending", clock_.now_ms, 0));
     SpoolOptions hasty = options();

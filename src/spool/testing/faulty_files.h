@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ enum class Fault {
     die_after,   // kill -9 behind the call
 };
 
-/// Counts the calls that change something or make it last; reading and looking pass.
+/// Counts the calls that change something or make it last, from 1 (0: none fails); reading and looking pass.
 class FaultyFiles final : public Files {
 public:
     FaultyFiles(Fault fault, int nth) : inner_(system_files()), fault_(fault), nth_(nth) {}
@@ -48,6 +49,7 @@ public:
         return pass([&] { return inner_->truncate(file, size); });
     }
     int rename(const std::string& from, const std::string& to) override {
+        if (before_rename) before_rename();
         return pass([&] { return inner_->rename(from, to); });
     }
     int remove(const std::string& path) override {
@@ -61,6 +63,8 @@ public:
     int try_lock(int file) override {
         return pass([&] { return inner_->try_lock(file); });
     }
+
+    std::function<void()> before_rename{};
 
     [[nodiscard]] bool reached() const { return calls_ >= nth_; }
 
