@@ -4,7 +4,8 @@ import contextlib
 import signal
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from harness.dlq_service import (DLQ, SUFFIX, DeadLetterService, Records, count_letters, digest, fresh_name,
                                  stored_records)
@@ -13,10 +14,9 @@ from harness.waiting import wait_for
 
 TOPICS, PARTITIONS, RECORDS = 5, 4, 20_000
 KILLS, CRASHES, STOPS = 2, 2, 2
-SLICES = 8  # of a part, for one that is to die of the second
 STEP_SECONDS = 60
 # A killed member keeps its partitions for as long as this; Kafka's own least.
-GROUP = {"librdkafka": {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}}
+GROUP = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 
 
 def some_record(rng, number):
@@ -49,21 +49,20 @@ class Readers:
         """One dies between the store's commit and the group's: others read again what it had stored."""
         slot = self._rng.randrange(2)
         self.slots[slot].process.kill9()
-        doomed = self._start(failpoints=f"ingest.after_store=crash@{self._rng.randint(1, 2)}", until_ready=False)
-        slices = iter([part // SLICES] * (SLICES - 1) + [part - part // SLICES * (SLICES - 1)])
+        name = fresh_name("doomed")
+        doomed = self._start(name, failpoints=f"ingest.after_store=crash@{self._rng.randint(1, 2)}", until_ready=False)
 
-        def died():
-            """It reads some of each slice: all is stored before the next, so it has its partitions by then."""
-            if doomed.process.alive() and self.stored() == len(self._records.sent):
-                self._records.produce_some(next(slices))
-            return not doomed.process.alive()
+        def wait_unless_dead(condition, what):
+            wait_for(lambda: not doomed.process.alive() or condition(), STEP_SECONDS,
+                     lambda: f"{what}: {doomed.process.stderr[-3000:]}")
 
-        self._records.produce_some(next(slices))
-        wait_for(died, STEP_SECONDS, lambda: f"it to die: {doomed.process.stderr[-3000:]}")
-        assert doomed.process.status() == -signal.SIGKILL
+        wait_unless_dead(lambda: self._records.is_read_by(name), "it to have partitions")
+        for some in (part // 2, part - part // 2):  # in each there is something for it
+            self._records.produce_some(some)
+            wait_unless_dead(lambda: self.stored() == len(self._records.sent), "all to be stored")
+        assert doomed.process.wait() == -signal.SIGKILL
         known = self._records.committed()  # before the count, which only grows
         assert known < self.stored(), "some are stored and will be read again"
-        self._records.produce_some(sum(slices))
         self.slots[slot] = self._start()
 
     def stored(self):
@@ -96,6 +95,13 @@ class SomeRecords(Records):
         for topic, some in by_topic.items():
             self.produce(topic, some)
 
+    def is_read_by(self, client_id):
+        """Whether the group has given partitions to that member."""
+        admin = AdminClient({"bootstrap.servers": self._kafka.brokers, "log_level": 0})
+        group = admin.describe_consumer_groups([self._group])[self._group].result(STEP_SECONDS)
+        return group.state == ConsumerGroupState.STABLE and any(
+            member.client_id == client_id and member.assignment.topic_partitions for member in group.members)
+
     def committed(self):
         """How many the group need not read again."""
         places = [TopicPartition(topic, number) for topic in self.topics for number in range(PARTITIONS)]
@@ -109,8 +115,12 @@ def test_twenty_thousand_records_two_readers_killed_again_and_again(programs, po
     rng = seeded()
     prefix = fresh_name("chaos")
     records = SomeRecords(kafka, rng, prefix)
-    readers = Readers(rng, postgres, lambda **how: DeadLetterService(programs, tmp_path, postgres, kafka, prefix,
-                                                                     kafka_settings=GROUP, **how), records)
+
+    def start(name="reader", **how):
+        settings = {"librdkafka": GROUP | {"client.id": name}}
+        return DeadLetterService(programs, tmp_path, postgres, kafka, prefix, kafka_settings=settings, **how)
+
+    readers = Readers(rng, postgres, start, records)
     blows = ["kill"] * KILLS + ["crash"] * CRASHES + ["stop"] * STOPS
     rng.shuffle(blows)
     print(blows)
