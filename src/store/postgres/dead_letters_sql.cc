@@ -223,11 +223,12 @@ string detail_columns(std::string_view a) {
 }
 
 string from_topic(std::string_view topic) {
-    return "m.source_topic = " + string(topic) + "::text";
+    return "m.source_topic = any (array[" + string(topic) + "::text])";
 }
 
 string once_of_topic(std::string_view topic) {
-    return "m.original_topic = " + string(topic) + "::text and m.source_topic is distinct from m.original_topic";
+    return "m.original_topic = any (array[" + string(topic) +
+           "::text]) and m.source_topic is distinct from m.original_topic";
 }
 
 string wanted_letter() {

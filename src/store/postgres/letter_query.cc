@@ -27,25 +27,26 @@ public:
         string rest;
         if (query.topic) {
             const string topic = add(params_.text(*query.topic));
-            heads_ = {from_topic(topic), once_of_topic(topic)};
+            heads_ = {{from_topic(topic), "m.source_topic"}, {once_of_topic(topic), "m.original_topic"}};
         }
         if (query.source) {
-            const string source = "m.source = " + add(params_.text(*query.source)) + "::text";
+            const string source = "m.source = any (array[" + add(params_.text(*query.source)) + "::text])";
             if (heads_.empty() && *query.source != kKafka) {
-                heads_ = {source + " and m.source <> 'kafka'"};
+                heads_ = {{source + " and m.source <> 'kafka'", "m.source"}};
             } else {
                 rest += " and " + source;
             }
         }
         if (query.error_class) {
-            const string error_class = "m.error_class = " + add(params_.text(*query.error_class)) + "::text";
+            const string error_class =
+                "m.error_class = any (array[" + add(params_.text(*query.error_class)) + "::text])";
             if (heads_.empty()) {
-                heads_ = {error_class};
+                heads_ = {{error_class, "m.error_class"}};
             } else {
                 rest += " and " + error_class;
             }
         }
-        if (heads_.empty()) heads_ = {"true"};
+        if (heads_.empty()) heads_ = {{"true", ""}};
         if (query.status) rest += " and m.status = '" + string(to_string(*query.status)) + "'";
         if (query.from) rest += " and m.created_at >= " + add(params_.time(*query.from)) + "::timestamptz";
         if (query.until) rest += " and m.created_at < " + add(params_.time(*query.until)) + "::timestamptz";
@@ -55,26 +56,43 @@ public:
             rest += " and (strpos(lower(m.error_message), " + text + ") > 0 or strpos(lower(m.payload::text), " + text +
                     ") > 0)";
         }
-        for (string& head : heads_) head += rest;
+        for (Head& head : heads_) head.condition += rest;
     }
 
     /// The text of the parameter that was just added.
     string add(const Params& params) { return "$" + std::to_string(params.count()); }
     Params& params() { return params_; }
 
-    /// `and_then` goes behind the conditions of each.
-    [[nodiscard]] string united(const string& and_then) const {
+    [[nodiscard]] string united() const {
+        return united([](const string&) { return string(); });
+    }
+    /// The newest `limit` of each that `behind` leaves. They are asked for in the order of the whole index, and by an
+    /// array of one: where nearly all letters are of one topic the planner would otherwise walk the index of all of
+    /// them, to its end where there are none.
+    [[nodiscard]] string newest(const string& behind, const string& limit) const {
+        return united([&](const string& lead) {
+            return behind + " order by " + (lead.empty() ? "" : lead + " desc, ") +
+                   "m.created_at desc, m.id desc limit " + limit;
+        });
+    }
+
+private:
+    struct Head {
+        string condition;
+        string lead;  // the index's first column, before created_at and id
+    };
+
+    [[nodiscard]] string united(const std::function<string(const string&)>& and_then) const {
         string sql;
-        for (const string& head : heads_) {
+        for (const auto& [condition, lead] : heads_) {
             sql += (sql.empty() ? "" : " union all ") +
-                   ("(select m.id, m.created_at from dlq.dlq_messages m where " + head + and_then + ")");
+                   ("(select m.id, m.created_at from dlq.dlq_messages m where " + condition + and_then(lead) + ")");
         }
         return sql;
     }
 
-private:
     Params params_;
-    std::vector<string> heads_;
+    std::vector<Head> heads_;
 };
 
 /// The sum of the lines for topic, source and status, the parameters of which are numbered as in Parts.
@@ -107,8 +125,8 @@ LetterSelect select_page(const LetterQuery& query) {
         limit = "greatest(0, least(" + limit + ", (" + counted_sql(query) + ") - " + offset + "))";
     }
     // Each part ends by itself: of a union without limits the planner sorts the whole.
-    const string part = behind + " order by m.created_at desc, m.id desc limit " + limit + " + " + offset;
-    string sql = "select " + letter_columns("m") + " from (select p.id, p.created_at from (" + parts.united(part) +
+    const string part = parts.newest(behind, limit + " + " + offset);
+    string sql = "select " + letter_columns("m") + " from (select p.id, p.created_at from (" + part +
                  ") p order by p.created_at desc, p.id desc limit " + limit + " offset " + offset +
                  ") p cross join lateral (select d.* from dlq.dlq_messages d where d.id = any (array[p.id])) m"
                  " order by p.created_at desc, p.id desc";
@@ -123,7 +141,7 @@ LetterSelect select_total(const LetterQuery& query) {
     Parts parts(query);
     if (is_counted(query)) return named("counted", counted_sql(query), std::move(parts.params()));
     const string limit = parts.add(parts.params().int64(kMaxCounted + 1)) + "::bigint";
-    return named("total", "select count(*) from (select 1 from (" + parts.united("") + ") p limit " + limit + ") k",
+    return named("total", "select count(*) from (select 1 from (" + parts.united() + ") p limit " + limit + ") k",
                  std::move(parts.params()));
 }
 

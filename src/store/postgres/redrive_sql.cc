@@ -43,10 +43,10 @@ from (values (1)) as one
 left join lateral (
     select p.id, p.created_at
     from ((select m.id, m.created_at from dlq.dlq_messages m where @from_topic
-           order by m.created_at desc, m.id desc limit 1)
+           order by m.source_topic desc, m.created_at desc, m.id desc limit 1)
           union all
           (select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic
-           order by m.created_at desc, m.id desc limit 1)) p
+           order by m.original_topic desc, m.created_at desc, m.id desc limit 1)) p
     order by p.created_at desc, p.id desc
     limit 1) newest on true
 on conflict (topic) do update
@@ -89,10 +89,10 @@ with mine as materialized (
 ), next as materialized (
     select p.id, p.created_at
     from ((select m.id, m.created_at from dlq.dlq_messages m where @from_topic and @window and @mine
-           order by m.created_at, m.id limit (select room from mine))
+           order by m.source_topic, m.created_at, m.id limit (select room from mine))
           union all
           (select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic and @window and @mine
-           order by m.created_at, m.id limit (select room from mine))) p
+           order by m.original_topic, m.created_at, m.id limit (select room from mine))) p
     order by p.created_at, p.id
     limit (select room from mine)
 ), held as materialized (
