@@ -154,6 +154,30 @@ TEST_F(DeadLettersPlan, TouchesOnlyWhatItReturns) {
     }
 }
 
+/// The planner, which plans for any topic, takes every letter to be of the one it knows of.
+TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
+    store_.execute(
+        "insert into dlq.dlq_messages (id, source_topic, original_topic, source_partition, source_offset,"
+        " record_timestamp_ms, status, created_at) select ('01980000-0000-7000-8000-' || lpad(to_hex(n), 12, "
+        "'0'))::uuid,"
+        " 'big.dlq.v1', 'big', 0, n, n, 'PENDING', now() - interval '1 day' + n * interval '10 ms'"
+        " from generate_series(1, 100000) as n");
+    store_.execute("analyze dlq.dlq_messages; analyze dlq.dlq_counts");
+    for (const char* topic : {"big", "big.dlq.v1"}) {
+        SCOPED_TRACE(topic);
+        LetterQuery query;
+        query.limit = kLimit;
+        query.topic = topic;
+        query.status = LetterStatus::pending;
+        const auto both = {"dlq_messages_source_topic", "dlq_messages_original_topic"};
+        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        must(store_.database().dead_letters()->open_redrive(topic, topic, "ann", std::chrono::seconds(600)));
+        Params next;
+        next.text(topic).text(topic).int32(100).float64(60).text("ann");
+        expect_by_index(plan(RedriveStatements().next, next), both, 200, 100 * 60);
+    }
+}
+
 /// A retry's two updates change no indexed column.
 TEST_F(DeadLettersPlan, ARetryTouchesNoIndex) {
     const auto letters = store_.database().dead_letters();
