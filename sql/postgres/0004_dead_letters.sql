@@ -225,7 +225,7 @@ as $$
     insert into dlq.dlq_messages as m (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,
                                        producer, record_key, payload, record_value)
     select keep_dead_memory.lane, 'lane:' || keep_dead_memory.lane, keep_dead_memory.lane, 'memory', o.outbox_id::text,
-           coalesce(nullif(o.last_error, ''), 'unknown error'), substring(o.last_error from '^([^ ]+?): '),
+           coalesce(nullif(o.last_error, ''), 'unknown error'), left(substring(o.last_error from '^([^ ]+?): '), 512),
            keep_dead_memory.worker_id, convert_to(o.target_space, 'UTF8'), to_jsonb(o.payload_md),
            convert_to(o.payload_md, 'UTF8')
     from ${schema}.outbox_memory o
@@ -304,7 +304,7 @@ $$;
 insert into dlq.dlq_messages (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,
                               created_at, record_key, payload, record_value)
 select 'memory', 'lane:memory', 'memory', 'memory', o.outbox_id::text,
-       coalesce(nullif(o.last_error, ''), 'unknown error'), substring(o.last_error from '^([^ ]+?): '), o.updated_at,
+       coalesce(nullif(o.last_error, ''), 'unknown error'), left(substring(o.last_error from '^([^ ]+?): '), 512), o.updated_at,
        convert_to(o.target_space, 'UTF8'), to_jsonb(o.payload_md), convert_to(o.payload_md, 'UTF8')
 from ${schema}.outbox_memory o
 where o.status = 'dead';
@@ -322,7 +322,7 @@ where o.status = 'dead';
 insert into dlq.dlq_messages (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,
                               created_at, record_key)
 select f.lane, 'lane:' || f.lane, f.lane, 'events', f.row_id, coalesce(nullif(f.last_error, ''), 'unknown error'),
-       substring(f.last_error from '^([^ ]+?): '), f.dead_at, convert_to(f.aggregate_id, 'UTF8')
+       left(substring(f.last_error from '^([^ ]+?): '), 512), f.dead_at, convert_to(f.aggregate_id, 'UTF8')
 from deliverd.event_failures f
 where f.dead_at is not null;
 
@@ -336,7 +336,7 @@ begin
     insert into dlq.dlq_messages (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,
                                   created_at, record_key, record_headers, payload, record_value)
     select 'events', 'lane:events', 'events', 'events', o.id::text, coalesce(nullif(o.last_error, ''), 'unknown error'),
-           substring(o.last_error from '^([^ ]+?): '), o.dead_at, convert_to(o.aggregate_id, 'UTF8'),
+           left(substring(o.last_error from '^([^ ]+?): '), 512), o.dead_at, convert_to(o.aggregate_id, 'UTF8'),
            deliverd.headers_of(o.metadata), o.payload, convert_to(o.payload::text, 'UTF8')
     from ${schema}.outbox o
     where o.dead_at is not null and not o.published

@@ -17,6 +17,8 @@ namespace deliverd::api {
 
 namespace {
 
+constexpr std::size_t kMaxTopicBytes = 255;  // Kafka's names have 249 at most
+
 constexpr std::string_view kPath = "/api/v1/dlq";
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownBytes = 256;
@@ -142,6 +144,13 @@ void retry(DlqRetries& retries, const Call& call, const http::Reply& reply) {
     retries.retry(id, call, reply);
 }
 
+void retry_all(DlqRetries& retries, const Call& call, const http::Reply& reply) {
+    const std::string& topic = call.path_values.front();
+    if (topic.size() <= kMaxTopicBytes) return retries.retry_all(topic, call, reply);
+    reply(dlq_validation_error(fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes),
+                               call.request_id));
+}
+
 }  // namespace
 
 std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log, std::string pattern) {
@@ -164,9 +173,7 @@ std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, 
                       fmt::format("{}/{{topic}}/retry-all", kPath),
                       Role::operator_,
                       {},
-                      [&retries](const Call& call, const http::Reply& reply) {
-                          retries.retry_all(call.path_values.front(), call, reply);
-                      }});
+                      [&retries](const Call& call, const http::Reply& reply) { retry_all(retries, call, reply); }});
     return routes;
 }
 

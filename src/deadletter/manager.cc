@@ -1,5 +1,6 @@
 #include "deadletter/manager.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -170,19 +171,33 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
     return run.run(std::move(**opened));
 }
 
+bool Manager::of_a_lane(std::string_view topic) const {
+    const auto topics = letters_.topics();
+    return topics && std::ranges::any_of(*topics, [&](const store::TopicCounts& counts) {
+               return counts.topic == topic && counts.source.starts_with("lane:");
+           });
+}
+
 Result<std::int64_t> Manager::resume_abandoned() {
     const StopGate::Pass pass(gate_);
     if (!pass) return 0;
     auto abandoned = letters_.abandoned_redrives();
     if (!abandoned) return Failure(std::move(abandoned.error()));
     std::int64_t resumed = 0;
+    std::optional<Error> failure;  // of one: the others are resumed all the same
     for (const store::Redrive& left : *abandoned) {
         if (gate_.closed()) break;
+        // Without Kafka it could only be ended: it is left to a process that has it.
+        if (options_.stand_alone() && !of_a_lane(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
-        const auto report = redrive(left.topic, left.actor);
-        if (!report) return Failure(report.error());
-        if (!report->under_way_elsewhere) ++resumed;
+        auto report = redrive(left.topic, left.actor);
+        if (!report) {
+            failure = std::move(report.error());
+        } else if (!report->under_way_elsewhere) {
+            ++resumed;
+        }
     }
+    if (failure) return Failure(std::move(*failure));
     return resumed;
 }
 

@@ -103,6 +103,7 @@ private:
     RetryReport record(const store::Letter& letter, const std::string& owner, std::string_view actor,
                        const store::RetryEnd& end);
     Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
+    [[nodiscard]] bool of_a_lane(std::string_view topic) const;
 
     const ManagerOptions options_;
     store::DeadLetters& letters_;

@@ -191,6 +191,10 @@ TEST_F(ManagerTest, StandAloneResolvesWithoutPublishing) {
     alone.dead_letter_pattern.clear();
     Manager other(alone, letters, nullptr, log);
     const std::string id = letters.add("orders.dlq.v1");
+    const RetryReport refused = other.retry(id, "ops");
+    EXPECT_EQ(refused.answer, RetryAnswer::conflict) << "nothing would be published of what came from Kafka";
+    EXPECT_NE(refused.message.find("read from Kafka"), std::string::npos);
+    letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic.reset(); });
     EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::resolved) << "the seed's rows name the dead-letter topic";
     EXPECT_EQ(status(id), LetterStatus::resolved);
     const std::string lane = letters.add_of_lane("memories", "memory");

@@ -238,7 +238,10 @@ std::string replay_refusal(const store::LetterDetail& letter, std::string_view p
         return "only the first " + std::to_string(letter.letter.value_bytes) +
                " bytes of its value were stored: what is left of it must not be sent";
     }
-    return pattern.empty() ? std::string() : refusal_of_record(letter, pattern);
+    if (!pattern.empty()) return refusal_of_record(letter, pattern);
+    return letter.letter.topic ? "it was read from Kafka, and without `kafka` in the configuration nothing would be "
+                                 "published"
+                               : "";
 }
 
 }  // namespace deliverd::deadletter

@@ -46,7 +46,8 @@ inline constexpr std::size_t kMaxProducerBytes = 255;
 [[nodiscard]] Record replay_of(const store::LetterDetail& letter, std::string_view fresh_key);
 
 /// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read, where
-/// nothing is sent to. Empty: nothing is published at all, so that it does not matter where to.
+/// nothing is sent to. Empty: nothing is published at all, so that it does not matter where to; what was read
+/// from Kafka is refused then.
 [[nodiscard]] std::string replay_refusal(const store::LetterDetail& letter,
                                          std::string_view pattern = kDeadLetterPattern);
 

@@ -207,7 +207,7 @@ void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
         lost_ = true;
     }
     for (const store::RetryEnd& end : ends) count(end.result, 1);
-    if (recorded) return;
+    if (recorded) return check_recorded(*recorded, ends);
     const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
         return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
     });
@@ -217,6 +217,18 @@ void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
     end_early(std::to_string(out) + " messages were published, but that could not be recorded: " +
                   recorded.error().message + ". They stay RETRYING; another retry would publish them a second time",
               true);
+}
+
+/// Those that were no longer this redrive's when they ended: deleted meanwhile, or taken over after the lease.
+void RedriveRun::check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends) {
+    const auto missing = static_cast<std::int64_t>(ends.size()) - recorded;
+    if (missing <= 0) return;
+    parts_.log.error("dead letters: messages of a page were no longer this redrive's when they had been sent",
+                     {{"topic", topic_}, {"messages", missing}});
+    const auto out = std::ranges::count(ends, store::RetryResult::published, &store::RetryEnd::result);
+    count(store::RetryResult::published, -std::min<std::int64_t>(missing, out));
+    count(store::RetryResult::in_doubt, std::min<std::int64_t>(missing, out));
+    if (recorded == 0) end_early("its lease had run out, and somebody else may be at the same messages", true);
 }
 
 // --- the end -------------------------------------------------------------------------------------------------------
@@ -253,7 +265,7 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     report.redrive.in_doubt += counts_.in_doubt;
     // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
     // next begins at the beginning, with what was given back.
-    const bool stopped = !complete_ && report.problem.empty();
+    const bool stopped = !complete_ && (report.problem.empty() || parts_.gate.closed());
     if (stopped) report.problem = "the program is about to end; the rest follows when it runs again";
     if (!stopped && !lost_) {
         StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);

@@ -63,6 +63,7 @@ private:
     void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
     void record_all();
     void record(const std::vector<store::RetryEnd>& ends);
+    void check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends);
     /// No further page is begun. `publish_none`: what was begun is not published any more.
     void end_early(std::string problem, bool publish_none);
     void count(store::RetryResult result, std::int64_t letters);

@@ -170,8 +170,12 @@ TEST_F(RedriveTest, StandAloneResolvesAll) {
     alone.dead_letter_pattern.clear();
     Manager other(alone, letters, nullptr, log);
     const auto ids = add(250);
-    EXPECT_EQ(other.retry_all("orders", "ops").value().redrive.published, 250);
-    EXPECT_EQ(count(LetterStatus::resolved, ids), 250U);
+    for (const std::string& id : ids) {
+        if (id != ids.back()) letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic.reset(); });
+    }
+    EXPECT_EQ(other.retry_all("orders", "ops").value().redrive.published, 249);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 249U);
+    EXPECT_EQ(count(LetterStatus::pending, ids), 1U) << "the one that came from Kafka";
 }
 
 TEST_F(RedriveTest, WithoutAReplayerItSaysSo) {
@@ -180,6 +184,19 @@ TEST_F(RedriveTest, WithoutAReplayerItSaysSo) {
     const RedriveReport report = other.retry_all("orders", "ops").value();
     EXPECT_NE(report.problem.find("no connection to Kafka"), std::string::npos);
     EXPECT_EQ(count(LetterStatus::pending, ids), 3U);
+}
+
+TEST_F(RedriveTest, WithoutKafkaTheRedriveOfAProcessThatDiedIsLeftToOneThatHasIt) {
+    const auto ids = add(3);
+    ASSERT_TRUE(letters.open_redrive("orders", "gone", "ops", std::chrono::seconds(1)).value());
+    letters.advance(std::chrono::seconds(2));
+    ManagerOptions alone = quick();
+    alone.dead_letter_pattern.clear();
+    Manager other(alone, letters, nullptr, log);
+    EXPECT_EQ(other.resume_abandoned().value(), 0);
+    EXPECT_EQ(count(LetterStatus::pending, ids), 3U);
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 3U);
 }
 
 TEST_F(RedriveTest, OneAtATime) {

@@ -92,10 +92,15 @@ TEST_P(DeadLettersRetryConformance, ARetryIsOneProcesssAtATime) {
     EXPECT_FALSE(second.reason.empty());
     EXPECT_EQ(second.letter->letter.retry_count, 1);
     EXPECT_EQ(end(id, RetryResult::published, "", "second"), 0);
+    EXPECT_FALSE(found(id).letter.in_doubt) << "it is under way";
     expire(id);
+    EXPECT_TRUE(found(id).letter.in_doubt) << "nobody knows how it ended";
+    EXPECT_TRUE(must(letters_->list({})).letters.at(0).in_doubt);
     // Whose lease has run out may still say how it ended, as long as nobody else began.
     EXPECT_EQ(begin(id, "second").verdict, RetryVerdict::begun);
     EXPECT_TRUE(found(id).letter.in_doubt);
+    EXPECT_THAT(must(letters_->audit(id, 100)).back().detail.value_or(""),
+                ::testing::HasSubstr("may have been published"));
     EXPECT_EQ(end(id, RetryResult::failed, "", "first"), 0);
     EXPECT_EQ(end(id, RetryResult::published, "", "second"), 1);
     EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);

@@ -72,10 +72,10 @@ constexpr std::string_view kFree = "(m.retry_owner is null or m.retry_expires_at
 /// The conditions stand in the update itself: there they are looked at again in the version that the lock gave.
 constexpr std::string_view kBegin = R"(
 with held as materialized (
-    select i.id, m.status, m.live
+    select i.id, m.status, m.live, m.died
     from unnest($1::text[]::uuid[]) as i (id)
     cross join lateral (
-        select m.status, not @free as live
+        select m.status, not @free as live, m.retry_owner is not null as died
         from dlq.dlq_messages m
         where m.id = any (array[i.id])
         for no key update of m) m
@@ -86,10 +86,12 @@ with held as materialized (
         retry_expires_at = now() + $3::float8 * interval '1 second'
     from held h
     where m.id = any (array[h.id]) and @wanted and @free and m.retry_count < m.max_retries
-    returning m.id, h.status
+    returning m.id, h.status, h.died
 ), trail as (
-    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
-    select b.id, 'retry_begun', $4::text, b.status, 'RETRYING' from begun b
+    insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
+    select b.id, 'retry_begun', $4::text, b.status, 'RETRYING',
+           case when b.died then 'an earlier retry did not end: it may have been published' end
+    from begun b
 )
 select b.id::text, true, false from begun b
 union all
@@ -209,7 +211,8 @@ string letter_columns(std::string_view a) {
     return replaced(
         "@.id::text, @.source, @.original_topic, @.original_partition, @.original_offset, @.error_message,"
         " @.error_class, @.stack_trace, @.producer, @.retry_count, @.max_retries, @.payload::text, @.status,"
-        " @.created_at, @.updated_at, @.last_retry_at, @.last_retry_error, @.in_doubt, @.source_topic,"
+        " @.created_at, @.updated_at, @.last_retry_at, @.last_retry_error,"
+        " @.in_doubt or (@.retry_owner is not null and @.retry_expires_at < now()), @.source_topic,"
         " @.source_partition, @.source_offset, @.lane, @.outbox, @.outbox_row_id, octet_length(@.record_value),"
         " @.truncated",
         "@", a);

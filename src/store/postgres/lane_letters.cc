@@ -8,7 +8,7 @@ namespace {
 using std::string;
 
 /// "CODE: detail"; a text that begins with words has no code.
-constexpr std::string_view kClass = "substring(@ from '^([^ ]+?): ')";
+constexpr std::string_view kClass = "left(substring(@ from '^([^ ]+?): '), 512)";
 
 /// `selected` are the columns from `outbox` on, and where they come from. A row that dies again after it was sent back
 /// makes its letter what it was at first, but for the count of its retries.

@@ -5,6 +5,15 @@
 namespace deliverd::store::sqlite {
 namespace {
 
+/// Who began a retry and is gone left a doubt that is not recorded yet.
+std::string shown_columns() {
+    constexpr std::string_view kRecorded = "m.in_doubt";
+    std::string columns(kLetterColumns);
+    return columns.replace(columns.find(kRecorded), kRecorded.size(),
+                           "(m.in_doubt or (m.retry_owner is not null and"
+                           " m.retry_expires_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))");
+}
+
 // Parameters: 1 topic, 2 status, 3 source, 4 error class, 5 from, 6 until, 7 text in small letters, 8 key, 9 and 10 the
 // cursor, 11 rows to answer, 12 offset, 13 both together.
 
@@ -55,7 +64,7 @@ std::string lower(std::string text) {
 }  // namespace
 
 std::string letter_page_sql(const LetterQuery& query) {
-    return "select " + std::string(kLetterColumns) + " from (select created_at, id from (" + keys(query, true) +
+    return "select " + shown_columns() + " from (select created_at, id from (" + keys(query, true) +
            ") order by created_at desc, id desc limit ?11 offset ?12) as k cross join dlq_messages as m on m.id = k.id"
            " order by k.created_at desc, k.id desc";
 }

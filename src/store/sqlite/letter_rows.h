@@ -11,6 +11,7 @@
 namespace deliverd::store::sqlite {
 
 /// Of the table dlq_messages as `m`: what letter_at() reads, and what detail_at() reads after that.
+/// `in_doubt` as it is recorded; a listing and find() add what an owner left that is gone.
 inline constexpr std::string_view kLetterColumns =
     "m.id, m.source, m.original_topic, m.original_partition, m.original_offset, m.error_message, m.error_class,"
     " m.stack_trace, m.producer, m.retry_count, m.max_retries, m.payload, m.status, m.created_at, m.updated_at,"
