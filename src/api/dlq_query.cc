@@ -32,9 +32,8 @@ std::optional<std::string> form_decode(std::string_view text) {
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
     std::int64_t number = 0;
-    const char* end = text.data() + text.size();
-    const auto [at, fault] = std::from_chars(text.data(), end, number);
-    return fault == std::errc{} && at == end ? std::optional(number) : std::nullopt;
+    const auto [at, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return fault == std::errc{} && at == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 std::size_t characters(std::string_view utf8) {

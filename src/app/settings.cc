@@ -84,7 +84,8 @@ std::string table_doc(const Setting& setting) {
 std::span<const Setting> settings() {
     static const std::vector<Setting> all = [] {
         std::vector<Setting> joined;
-        for (const std::span<const Setting> part : {general_settings(), lane_settings(), sink_settings(), spool_settings()}) {
+        for (const std::span<const Setting> part :
+             {general_settings(), lane_settings(), sink_settings(), spool_settings()}) {
             joined.insert(joined.end(), part.begin(), part.end());
         }
         return joined;

@@ -219,10 +219,10 @@ std::optional<store::LetterCursor> parse_cursor(std::string_view text) {
     const std::size_t mark = text.find(kCursorMark);
     if (mark == std::string_view::npos || mark > kMaxMicrosDigits || text.front() == '-') return std::nullopt;
     std::int64_t micros = 0;
-    const char* end = text.data() + mark;
-    const auto [at, fault] = std::from_chars(text.data(), end, micros);
+    const std::string_view digits = text.substr(0, mark);
+    const auto [at, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), micros);
     std::string id = canonical_uuid(text.substr(mark + 1));
-    if (fault != std::errc{} || at != end || id.empty()) return std::nullopt;
+    if (fault != std::errc{} || at != digits.data() + digits.size() || id.empty()) return std::nullopt;
     return store::LetterCursor{WallTime(std::chrono::microseconds(micros)), std::move(id)};
 }
 

@@ -75,7 +75,7 @@ struct NewLetter {
 
 /// A letter without its bytes.
 struct Letter {
-    std::string id;  // uuid
+    std::string id;      // uuid
     std::string source;  // "kafka", "lane:NAME", "spool:NAME"
     Provenance provenance;
     std::int32_t retry_count = 0;
@@ -103,7 +103,8 @@ struct LetterDetail {
 
 struct LetterAudit {
     WallTime at{};
-    std::string action;  // ingested | retry_begun | published | retry_failed | retry_in_doubt | returned | dead | deleted
+    std::string
+        action;  // ingested | retry_begun | published | retry_failed | retry_in_doubt | returned | dead | deleted
     std::string actor;
     std::optional<std::string> status_from;
     std::optional<std::string> status_to;
@@ -121,18 +122,18 @@ struct LetterQuery {
     std::optional<LetterStatus> status{};
     std::optional<std::string> source{};
     std::optional<std::string> error_class{};
-    std::optional<WallTime> from{};         // created at or after
-    std::optional<WallTime> until{};        // created before
-    std::optional<std::string> text{};      // in error message or payload, whatever the case
-    std::optional<std::string> key{};       // the record's key, exactly
-    std::optional<LetterCursor> after{};    // behind this one, in place of an offset
+    std::optional<WallTime> from{};       // created at or after
+    std::optional<WallTime> until{};      // created before
+    std::optional<std::string> text{};    // in error message or payload, whatever the case
+    std::optional<std::string> key{};     // the record's key, exactly
+    std::optional<LetterCursor> after{};  // behind this one, in place of an offset
     std::int64_t offset = 0;
     std::int32_t limit = 20;
 };
 
 struct LetterPage {
-    std::vector<Letter> letters;  // newest first
-    std::int64_t total = 0;       // of the query, without position and limit
+    std::vector<Letter> letters;    // newest first
+    std::int64_t total = 0;         // of the query, without position and limit
     bool total_is_minimum = false;  // there are more than kMaxCounted: `total` is that
     bool has_next = false;
 };
@@ -162,7 +163,7 @@ enum class RetryVerdict {
 struct RetryClaim {
     std::string id;
     RetryVerdict verdict = RetryVerdict::unknown;
-    std::string reason{};                 // refused: why, for people
+    std::string reason{};                  // refused: why, for people
     std::optional<LetterDetail> letter{};  // as it stands now; none when unknown
 };
 
@@ -222,7 +223,8 @@ public:
 
     /// Counts the retry and makes each RETRYING, in one transaction; one answer an id, in the same order. A letter of a
     /// lane is begun as well: return_to_lane() ends it.
-    virtual Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids, const RetryRequest& request) = 0;
+    virtual Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids,
+                                                        const RetryRequest& request) = 0;
 
     /// Of those that are still `owner`'s; the others are left as they are. One transaction; answers how many applied.
     virtual Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
@@ -260,8 +262,9 @@ public:
     virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
     /// False when there is no such letter. Its audit stays.
     virtual Result<bool> remove(std::string_view id, std::string_view actor) = 0;
-    /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits for
-    /// nobody's row lock; answers how many. A record that was deleted comes back when its topic is read again from before it.
+    /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits
+    /// for nobody's row lock; answers how many. A record that was deleted comes back when its topic is read again from
+    /// before it.
     virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit) = 0;
 };
 
