@@ -101,11 +101,11 @@ std::string_view time_type(RecordTime type) {
 
 }  // namespace
 
-std::string detail_json(const LetterDetail& detail, std::string_view pattern) {
+std::string detail_json(const LetterDetail& letter, std::string_view pattern) {
     JsonObject object;
-    add_letter(object, detail, pattern);
-    add_text(object, "key", detail.record.key);
-    object.text("stack_trace", detail.letter.provenance.stack_trace);
+    add_letter(object, letter, pattern);
+    add_text(object, "key", letter.record.key);
+    object.text("stack_trace", letter.letter.provenance.stack_trace);
     return object.done();
 }
 
@@ -134,8 +134,8 @@ std::string page_json(store::LetterPage page, std::optional<std::int64_t> number
     return body.done();
 }
 
-std::string raw_json(const LetterDetail& detail) {
-    const Record& record = detail.record;
+std::string raw_json(const LetterDetail& letter) {
+    const Record& record = letter.record;
     const bool timed = record.timestamp_type != RecordTime::none;
     JsonArray headers;
     for (const RecordHeader& header : record.headers) headers.raw(header_json(header));
@@ -143,13 +143,13 @@ std::string raw_json(const LetterDetail& detail) {
     add_base64(object, "key_base64", record.key);
     add_base64(object, "value_base64", record.value);
     object.raw("headers", headers.done());
-    object.text("topic", detail.letter.topic);
-    object.number("partition", detail.letter.partition);
-    object.number("offset", detail.letter.offset);
+    object.text("topic", letter.letter.topic);
+    object.number("partition", letter.letter.partition);
+    object.number("offset", letter.letter.offset);
     object.time("timestamp",
                 timed ? std::optional(WallTime(std::chrono::milliseconds(record.timestamp_ms))) : std::nullopt);
     object.text("timestamp_type", timed ? std::optional<std::string>(time_type(record.timestamp_type)) : std::nullopt);
-    object.boolean("truncated", detail.letter.truncated);
+    object.boolean("truncated", letter.letter.truncated);
     add_text(object, "key_text", record.key);
     add_text(object, "value_text", record.value);
     return object.done();
@@ -217,7 +217,7 @@ std::string cursor_text(const store::LetterCursor& cursor) {
 
 std::optional<store::LetterCursor> parse_cursor(std::string_view text) {
     const std::size_t mark = text.find(kCursorMark);
-    if (mark == std::string_view::npos || mark > kMaxMicrosDigits || text.front() == '-') return std::nullopt;
+    if (mark > kMaxMicrosDigits || text.front() == '-') return std::nullopt;  // or there is none
     std::int64_t micros = 0;
     const std::string_view digits = text.substr(0, mark);
     const auto [at, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), micros);
