@@ -43,13 +43,13 @@ store::RetryEnd end_of(std::string id, const Outcome& outcome) {
     return {std::move(id), result, shorten(one_line(outcome.receipt.value_or(outcome.detail)), kMaxDetailBytes)};
 }
 
-std::string not_retryable_reason(const store::LetterDetail& detail, std::string_view pattern) {
-    const store::Letter& letter = detail.letter;
-    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
-    const bool finished = letter.status == store::LetterStatus::resolved || letter.status == store::LetterStatus::dead;
+std::string not_retryable_reason(const store::LetterDetail& letter, std::string_view pattern) {
+    const store::Letter& row = letter.letter;
+    const bool order = row.lane_row && row.lane_row->outbox == "orders";
+    const bool finished = row.status == store::LetterStatus::resolved || row.status == store::LetterStatus::dead;
     // An order is DEAD from the beginning, which would not say why.
-    if (!order && (finished || letter.retry_count >= letter.max_retries)) return as_it_stands(letter);
-    return replay_refusal(detail, pattern);
+    if (!order && (finished || row.retry_count >= row.max_retries)) return as_it_stands(row);
+    return replay_refusal(letter, pattern);
 }
 
 RetryReport answer_to(const store::RetryClaim& claim) {
