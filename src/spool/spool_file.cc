@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "spool/entry.h"
-#include "spool/json_members.h"
 #include "spool/line_reader.h"
 
 namespace deliverd::spool {
@@ -30,24 +29,6 @@ std::string real_path(const std::string& path) {
     return error || real.empty() ? path : real.string();
 }
 
-Result<void> check_entry(const NewSpoolEntry& entry) {
-    if (!entry.endpoint.starts_with("http://") && !entry.endpoint.starts_with("https://")) {
-        return bad("endpoint must be an http:// or https:// URL");
-    }
-    if (entry.endpoint.size() > kMaxEndpointBytes) {
-        return bad("endpoint is longer than " + std::to_string(kMaxEndpointBytes) + " bytes");
-    }
-    if (entry.job_id.size() > kMaxJobIdBytes) {
-        return bad("job id is longer than " + std::to_string(kMaxJobIdBytes) + " bytes");
-    }
-    if (find_invalid_utf8(entry.endpoint) || find_invalid_utf8(entry.job_id)) {
-        return bad("endpoint and job id must be UTF-8");
-    }
-    if (entry.attempts_made < 0 || entry.max_attempts < 1) return bad("attempts must be at least 0, their maximum 1");
-    if (const auto fault = json_fault(entry.payload)) return bad("payload " + *fault);
-    return {};
-}
-
 SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
     try {
         return sender(post);
@@ -56,13 +37,6 @@ SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
     } catch (...) {
         return {.error = {"the sender threw something", "EXCEPTION"}};
     }
-}
-
-/// JSON texts may have line breaks between their parts, and one line is one entry.
-std::string without_line_breaks(std::string json) {
-    std::ranges::replace(json, '\n', ' ');
-    std::ranges::replace(json, '\r', ' ');
-    return json;
 }
 
 }  // namespace
@@ -89,60 +63,6 @@ SpoolFile::SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Ran
 
 std::int64_t SpoolFile::now_ms() const {
     return unix_ms(clock_.wall_now());
-}
-
-Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
-    if (auto ok = check_entry(given); !ok) return Failure(ok.error());
-    SpoolEntry entry;
-    entry.timestamp_ms = now_ms();
-    entry.job_id = given.job_id.empty() ? make_job_id(options_.name, entry.timestamp_ms, random_) : given.job_id;
-    entry.endpoint = given.endpoint;
-    entry.payload = without_line_breaks(given.payload);
-    entry.attempts_made = std::int64_t{given.attempts_made} + 1;
-    entry.max_attempts = given.max_attempts;
-    entry.next_retry_ms = entry.timestamp_ms + draw_delay_ms(entry.attempts_made, random_);
-    entry.error = given.error;
-    entry.state = entry.attempts_made >= entry.max_attempts ? SpoolState::exhausted : SpoolState::pending;
-    write_entry(entry);
-    if (entry.json.size() > kMaxSpoolLineBytes - kSpoolLineRoom) {
-        return permanent("payload_too_large", "the entry has " + std::to_string(entry.json.size()) +
-                                                  " bytes; at most " +
-                                                  std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken");
-    }
-    if (auto stored = append(entry.json); !stored) return Failure(stored.error());
-    return entry;
-}
-
-Result<void> SpoolFile::append(const std::string& line) {
-    auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody else is appending");
-    if (!lock) return Failure(lock.error());
-    constexpr mode_t kMode = 0600;
-    const File file(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
-    if (!file) return file_failure("open", path_, file.get());
-    struct stat status = {};
-    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
-    if (!S_ISREG(status.st_mode)) return bad(path_ + " is not a regular file");
-    auto written = write_end(file.get(), line, status.st_size);
-    if (written) return {};
-    // Back to what it was, so that the caller may try again without doubling it.
-    const int undone = files_.truncate(file.get(), status.st_size);
-    if (undone < 0) return ambiguous(written.error().code, written.error().message + "; it may be in the file");
-    return written;
-}
-
-Result<void> SpoolFile::write_end(int file, const std::string& line, std::int64_t size) {
-    std::string bytes = line + "\n";
-    if (size > 0) {
-        const auto last = read_piece(files_, file, size - 1, 1, path_);
-        if (!last) return Failure(last.error());
-        if (*last != "\n") bytes.insert(0, "\n");  // a crash tore it: what is there of it stays a line of its own
-    }
-    const ssize_t written = files_.write(file, bytes);
-    if (written < 0) return file_failure("write", path_, written);
-    if (static_cast<std::size_t>(written) < bytes.size())
-        return file_failure("write all of an entry to", path_, -ENOSPC);
-    if (const int done = files_.sync(file); done < 0) return file_failure("fsync", path_, done);
-    return size == 0 ? sync_folder(files_, path_) : Result<void>();
 }
 
 Result<File> SpoolFile::open_to_read() const {
