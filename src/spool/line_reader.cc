@@ -11,8 +11,9 @@ bool Line::is_blank() const {
     return !too_long && text.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-LineReader::LineReader(Files& files, int file, std::string path, LinePosition from, std::size_t chunk)
-    : files_(files), file_(file), path_(std::move(path)), next_(from), buffer_(chunk) {}
+LineReader::LineReader(Files& files, int file, std::string path, LinePosition from, std::size_t chunk,
+                       std::int64_t end)
+    : files_(files), file_(file), path_(std::move(path)), next_(from), file_end_(end), buffer_(chunk) {}
 
 Result<bool> LineReader::fill() {
     if (begin_ > 0) {
@@ -21,8 +22,11 @@ Result<bool> LineReader::fill() {
         begin_ = 0;
     }
     if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, kMaxSpoolLineBytes + kReadChunk));
-    const auto offset = static_cast<off_t>(next_.offset + static_cast<std::int64_t>(end_));
-    const ssize_t read = files_.read_at(file_, buffer_.data() + end_, buffer_.size() - end_, offset);
+    const std::int64_t offset = next_.offset + static_cast<std::int64_t>(end_);
+    if (offset >= file_end_) return false;
+    const auto left = static_cast<std::size_t>(file_end_ - offset);
+    const ssize_t read = files_.read_at(file_, buffer_.data() + end_, std::min(buffer_.size() - end_, left),
+                                        static_cast<off_t>(offset));
     if (read < 0) return file_failure("read", path_, read);
     end_ += static_cast<std::size_t>(read);
     return read > 0;

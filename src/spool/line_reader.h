@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@ namespace deliverd::spool {
 
 inline constexpr std::size_t kReadChunk = std::size_t{256} * 1024;
 inline constexpr std::size_t kOneLineChunk = 4096;  // for who wants a single line
+inline constexpr std::int64_t kWholeFile = std::numeric_limits<std::int64_t>::max();
 
 /// Where a reader is: the beginning of a line.
 struct LinePosition {
@@ -32,8 +34,10 @@ struct Line {
 
 class LineReader {
 public:
-    /// `files` and the open `file` outlive it; `path` is for errors. `chunk`: bytes read at once.
-    LineReader(Files& files, int file, std::string path, LinePosition from = {}, std::size_t chunk = kReadChunk);
+    /// `files` and the open `file` outlive it; `path` is for errors. `chunk`: bytes read at once. `end`: where the file ends
+    /// for this reader, though it may go on.
+    LineReader(Files& files, int file, std::string path, LinePosition from = {}, std::size_t chunk = kReadChunk,
+               std::int64_t end = kWholeFile);
 
     /// None at the end of the file. The last line comes too when it has no end; a reader that begins at its position
     /// reads it again when it may have one.
@@ -48,6 +52,7 @@ private:
     const int file_;
     const std::string path_;
     LinePosition next_;
+    const std::int64_t file_end_;
     std::vector<char> buffer_;
     std::size_t begin_ = 0;  // of what is not given out yet
     std::size_t end_ = 0;

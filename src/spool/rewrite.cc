@@ -31,10 +31,18 @@ public:
     }
 
 private:
+    Result<File> lock_appends() const {
+        return take_lock(parts_.files, parts_.path + ".lock", parts_.lock_wait_seconds, "somebody is appending");
+    }
+
     /// Steps 1 and 2.
     Result<void> write_new() {
-        if (const int done = parts_.files.status(parts_.file, old_); done < 0) {
-            return file_failure("look at", parts_.path, done);
+        {
+            const auto lock = lock_appends();
+            if (!lock) return Failure(lock.error());
+            if (const int done = parts_.files.status(parts_.file, old_); done < 0) {
+                return file_failure("look at", parts_.path, done);
+            }
         }
         constexpr mode_t kMode = 0600;
         new_file_ = File(parts_.files.open(new_path_, O_WRONLY | O_CREAT | O_TRUNC, kMode));
@@ -43,14 +51,14 @@ private:
             return file_failure("give permissions to", new_path_, done);
         }
         out_.emplace(parts_.files, new_file_.get(), new_path_);
-        if (auto copied = copy(false); !copied) return copied;
+        if (auto copied = copy(old_.st_size); !copied) return copied;
         if (auto synced = rejects_.sync(); !synced) return synced;
         return out_->sync();
     }
 
     /// Steps 3 to 5.
     Result<void> replace() {
-        auto lock = take_lock(parts_.files, parts_.path + ".lock", parts_.lock_wait_seconds, "somebody is appending");
+        const auto lock = lock_appends();
         if (!lock) return Failure(lock.error());
         struct stat now = {};
         const int looked = parts_.files.status_of(parts_.path, now);
@@ -59,7 +67,11 @@ private:
                                                   " was removed or replaced by somebody else meanwhile; "
                                                   "nothing was changed");
         }
-        if (auto copied = copy(true); !copied) return copied;
+        if (now.st_size < position_.offset) {
+            return permanent("spool_missing",
+                             parts_.path + " was made shorter by somebody else meanwhile; nothing was changed");
+        }
+        if (auto copied = copy(kWholeFile); !copied) return copied;
         if (auto synced = rejects_.sync(); !synced) return synced;
         if (auto synced = out_->sync(); !synced) return synced;
         if (const int done = parts_.files.rename(new_path_, parts_.path); done < 0) {
@@ -73,13 +85,13 @@ private:
         return {};
     }
 
-    /// From where it was up to the end. A last line without its end waits until nobody can be writing it (`last`).
-    Result<void> copy(bool last) {
-        LineReader reader(parts_.files, parts_.file, parts_.path, position_);
+    /// From where it was up to `end`. A last line without its end waits until nobody can be writing it: kWholeFile.
+    Result<void> copy(std::int64_t end) {
+        LineReader reader(parts_.files, parts_.file, parts_.path, position_, kReadChunk, end);
         while (true) {
             const auto line = reader.next();
             if (!line) return Failure(line.error());
-            if (!*line || (!(*line)->ended && !last)) return {};
+            if (!*line || (!(*line)->ended && end != kWholeFile)) return {};
             if (auto done = copy_line(**line); !done) return done;
             position_ = {(*line)->at.offset + (*line)->bytes + 1, (*line)->at.number + 1};
         }

@@ -1,6 +1,7 @@
 // A new version of a spool in the place of the old one.
 //
-//   1. copy     the old file line by line into FILE.new, decided line by line; appends go on meanwhile
+//   1. copy     the old file line by line into FILE.new, decided line by line; appends go on meanwhile, and only what
+//               was there when nobody was appending is read: an append that fails is taken back
 //   2. fsync    FILE.new, FILE.rejected
 //   3. lock     FILE.lock: appends wait from here on
 //   4. copy     what was appended meanwhile, fsync

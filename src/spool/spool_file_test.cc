@@ -164,6 +164,40 @@ TEST_F(SpoolFileTest, AnAppendDuringARunIsNotLost) {
     EXPECT_THAT(ids(), ElementsAre("a", added));
 }
 
+/// As by an append whose fsync fails, while the file is being copied.
+TEST_F(SpoolFileTest, AnAppendThatIsTakenBackDuringARunLeavesNoTrace) {
+    const std::string kept = line("a", "pending", clock_.now_ms, clock_.now_ms + 1);
+    put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + kept);
+    const std::uintmax_t size = std::filesystem::file_size(path_);
+    FaultyFiles watched(Fault::before, 0);
+    File lock;
+    watched.before_open = [&](const std::string& opened) {
+        if (opened != path_ + ".new") return;
+        lock = must(take_lock(*files_, path_ + ".lock", 0, "nobody"));
+        std::ofstream(path_, std::ios::app) << line("ghost", "pending", clock_.now_ms, 0);
+    };
+    std::string added;
+    watched.after_sync = [&](int number) {
+        if (number != 1) return;
+        std::filesystem::resize_file(path_, size);
+        lock = File();
+        added = must(spool_->add({.endpoint = "http://e/", .payload = R"({"longer":"than the other"})"})).job_id;
+    };
+    EXPECT_EQ(must(SpoolFile(options(), watched, clock_, random_).cleanup()).removed, 1);
+    EXPECT_THAT(ids(), ElementsAre("a", added));
+    EXPECT_FALSE(exists(".rejected"));
+}
+
+TEST_F(SpoolFileTest, AFileThatIsMadeShorterDuringARunIsNotReplaced) {
+    put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + line("a", "pending", clock_.now_ms, 0));
+    FaultyFiles watched(Fault::before, 0);
+    watched.after_sync = [&](int /*number*/) { std::filesystem::resize_file(path_, 5); };
+    const auto done = SpoolFile(options(), watched, clock_, random_).cleanup();
+    ASSERT_FALSE(done);
+    EXPECT_THAT(done.error().message, HasSubstr("was made shorter"));
+    EXPECT_EQ(std::filesystem::file_size(path_), 5U);
+}
+
 /// What came in there would be lost.
 TEST_F(SpoolFileTest, NobodyAppendsBetweenTheLastCopyAndTheRename) {
     put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + line("a", "pending", clock_.now_ms, 0));

@@ -28,6 +28,7 @@ public:
     FaultyFiles(Fault fault, int nth) : inner_(system_files()), fault_(fault), nth_(nth) {}
 
     int open(const std::string& path, int flags, mode_t mode) override {
+        if (before_open) before_open(path);
         return pass([&] { return inner_->open(path, flags, mode); });
     }
     ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
@@ -43,7 +44,9 @@ public:
         return pass([&] { return inner_->write(file, bytes); });
     }
     int sync(int file) override {
-        return pass([&] { return inner_->sync(file); });
+        const int answer = pass([&] { return inner_->sync(file); });
+        if (after_sync) after_sync(++syncs_);
+        return answer;
     }
     int truncate(int file, off_t size) override {
         return pass([&] { return inner_->truncate(file, size); });
@@ -64,6 +67,9 @@ public:
         return pass([&] { return inner_->try_lock(file); });
     }
 
+    // What another process does at that moment.
+    std::function<void(const std::string& path)> before_open{};
+    std::function<void(int number)> after_sync{};  // from 1
     std::function<void()> before_rename{};
 
     [[nodiscard]] bool reached() const { return calls_ >= nth_; }
@@ -96,6 +102,7 @@ private:
     const Fault fault_;
     const int nth_;
     int calls_ = 0;
+    int syncs_ = 0;
 };
 
 }  // namespace deliverd::spool
