@@ -129,20 +129,32 @@ Result<File> take_lock(Files& files, const std::string& path, double wait_second
     constexpr microseconds kLongestPause(2000);
     // Reading is enough for a lock: a process of another user that may read the file can take it.
     constexpr mode_t kMode = 0644;
-    File file(files.open(path, O_RDONLY | O_CREAT, kMode));
-    if (!file) return file_failure("open the lock", path, file.get());
+    const auto open = [&] { return File(files.open(path, O_RDONLY | O_CREAT, kMode)); };
+    File file = open();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(wait_seconds, 0.0));
     microseconds pause = kFirstPause;
     while (true) {
+        if (!file) return file_failure("open the lock", path, file.get());
         const int taken = files.try_lock(file.get());
-        if (taken >= 0) return file;
-        if (taken != -EWOULDBLOCK) return file_failure("lock", path, taken);
+        if (taken >= 0 && is_named(files, file.get(), path)) return file;
+        if (taken < 0 && taken != -EWOULDBLOCK) return file_failure("lock", path, taken);
         if (std::chrono::steady_clock::now() >= deadline) {
             return retryable("spool_busy", path + " is locked: " + std::string(who) + "; try again when it is done");
+        }
+        if (taken >= 0) {
+            file = open();
+            continue;
         }
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, kLongestPause);
     }
+}
+
+bool is_named(Files& files, int file, const std::string& path) {
+    struct stat open = {};
+    struct stat named = {};
+    return files.status(file, open) >= 0 && files.status_of(path, named) >= 0 && open.st_ino == named.st_ino &&
+           open.st_dev == named.st_dev;
 }
 
 }  // namespace deliverd::spool

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <optional>
+#include <utility>
 
 #include "spool/entry.h"
 #include "spool/output.h"
@@ -60,20 +61,11 @@ private:
     Result<void> replace() {
         const auto lock = lock_appends();
         if (!lock) return Failure(lock.error());
-        struct stat now = {};
-        const int looked = parts_.files.status_of(parts_.path, now);
-        if (looked < 0 || now.st_ino != old_.st_ino || now.st_dev != old_.st_dev) {
-            return permanent("spool_missing", parts_.path +
-                                                  " was removed or replaced by somebody else meanwhile; "
-                                                  "nothing was changed");
-        }
-        if (now.st_size < position_.offset) {
-            return permanent("spool_missing",
-                             parts_.path + " was made shorter by somebody else meanwhile; nothing was changed");
-        }
+        if (auto same = check_file(); !same) return same;
         if (auto copied = copy(kWholeFile); !copied) return copied;
         if (auto synced = rejects_.sync(); !synced) return synced;
         if (auto synced = out_->sync(); !synced) return synced;
+        if (auto held = check_locks(lock->get()); !held) return held;
         if (const int done = parts_.files.rename(new_path_, parts_.path); done < 0) {
             return file_failure("replace", parts_.path, done);
         }
@@ -81,6 +73,29 @@ private:
         if (auto synced = sync_folder(parts_.files, parts_.path); !synced) {
             return ambiguous(synced.error().code,
                              synced.error().message + "; the file was replaced, but that may not survive a power cut");
+        }
+        return {};
+    }
+
+    static Failure meddled(const std::string& path, const char* how) {
+        return permanent("spool_missing", path + " was " + how + " by somebody else meanwhile; nothing was changed");
+    }
+
+    [[nodiscard]] Result<void> check_file() const {
+        struct stat now = {};
+        if (!is_named(parts_.files, parts_.file, parts_.path)) return meddled(parts_.path, "removed or replaced");
+        if (const int done = parts_.files.status(parts_.file, now); done < 0) {
+            return file_failure("look at", parts_.path, done);
+        }
+        if (now.st_size < position_.offset) return meddled(parts_.path, "made shorter");
+        return {};
+    }
+
+    /// Who removed one has let others in.
+    [[nodiscard]] Result<void> check_locks(int append_lock) const {
+        for (const auto& [lock, ending] : {std::pair(append_lock, ".lock"), std::pair(parts_.work_lock, ".work.lock")}) {
+            const std::string path = parts_.path + ending;
+            if (!is_named(parts_.files, lock, path)) return meddled(path, "removed");
         }
         return {};
     }

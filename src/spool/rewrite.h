@@ -41,7 +41,8 @@ struct RewriteReport {
 struct RewriteParts {
     Files& files;
     const std::string& path;
-    int file;  // the spool, open for reading
+    int file;       // the spool, open for reading
+    int work_lock;  // FILE.work.lock
     double lock_wait_seconds;
     std::int64_t now_ms;
 };

@@ -184,7 +184,7 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
 }
 
 Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide) {
-    return rewrite({files_, path_, work.file.get(), options_.lock_wait_seconds, now_ms()}, decide);
+    return rewrite({files_, path_, work.file.get(), work.lock.get(), options_.lock_wait_seconds, now_ms()}, decide);
 }
 
 Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {

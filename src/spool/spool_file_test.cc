@@ -198,6 +198,33 @@ TEST_F(SpoolFileTest, AFileThatIsMadeShorterDuringARunIsNotReplaced) {
     EXPECT_EQ(std::filesystem::file_size(path_), 5U);
 }
 
+TEST_F(SpoolFileTest, ALockThatIsRemovedWhileItIsWaitedForIsTakenAnew) {
+    const std::string path = folder_.file("a.lock");
+    FaultyFiles watched(Fault::before, 0);
+    int tries = 0;
+    watched.before_lock = [&] {
+        if (++tries == 1) std::filesystem::remove(path);
+    };
+    const File held = must(take_lock(watched, path, 20, "somebody"));
+    EXPECT_EQ(tries, 2);
+    EXPECT_FALSE(take_lock(*files_, path, 0, "the other"));
+}
+
+TEST_F(SpoolFileTest, ALockThatIsRemovedDuringARunEndsIt) {
+    for (const char* ending : {".lock", ".work.lock"}) {
+        put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0));
+        FaultyFiles watched(Fault::before, 0);
+        watched.after_sync = [&](int number) {
+            if (number == 2) std::filesystem::remove(path_ + ending);
+        };
+        const auto done = SpoolFile(options(), watched, clock_, random_).cleanup();
+        ASSERT_FALSE(done);
+        EXPECT_THAT(done.error().message, HasSubstr(std::string(ending) + " was removed"));
+        EXPECT_THAT(ids(), ElementsAre("old"));
+        EXPECT_EQ(must(spool_->cleanup()).removed, 1);
+    }
+}
+
 /// What came in there would be lost.
 TEST_F(SpoolFileTest, NobodyAppendsBetweenTheLastCopyAndTheRename) {
     put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + line("a", "pending", clock_.now_ms, 0));

@@ -64,12 +64,14 @@ public:
         return pass([&] { return inner_->own_like(file, like); });
     }
     int try_lock(int file) override {
+        if (before_lock) before_lock();
         return pass([&] { return inner_->try_lock(file); });
     }
 
     // What another process does at that moment.
     std::function<void(const std::string& path)> before_open{};
     std::function<void(int number)> after_sync{};  // from 1
+    std::function<void()> before_lock{};
     std::function<void()> before_rename{};
 
     [[nodiscard]] bool reached() const { return calls_ >= nth_; }
