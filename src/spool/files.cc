@@ -105,6 +105,19 @@ Failure file_failure(std::string_view what, const std::string& path, ssize_t ans
     return retryable("io_error", std::move(message));
 }
 
+std::string real_path(const std::string& path) {
+    constexpr int kMostLinks = 40;  // as many as the system follows
+    std::error_code error;
+    std::filesystem::path at = path;
+    for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, error); ++i) {
+        const auto target = std::filesystem::read_symlink(at, error);
+        if (error) return path;
+        at = at.parent_path() / target;  // or `target` alone where that is absolute
+    }
+    const auto real = std::filesystem::weakly_canonical(at, error);
+    return error || real.empty() ? path : real.string();
+}
+
 Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path) {
     while (!bytes.empty()) {
         const ssize_t written = files.write(file, bytes);

@@ -55,6 +55,10 @@ private:
 /// "cannot WHAT PATH: REASON; advice": retryable, `io_error`; `spool_missing` where there is no such file.
 [[nodiscard]] Failure file_failure(std::string_view what, const std::string& path, ssize_t answer);
 
+/// Where the file itself is, also one that is yet to be made: a rename must not replace a link by a file, and all names
+/// of one file must share its locks.
+[[nodiscard]] std::string real_path(const std::string& path);
+
 /// Writes all of it, or fails.
 [[nodiscard]] Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path);
 

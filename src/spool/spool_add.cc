@@ -48,6 +48,7 @@ std::string without_line_breaks(std::string json) {
 
 Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
     if (auto ok = check_entry(given); !ok) return Failure(ok.error());
+    find_file();
     SpoolEntry entry;
     entry.timestamp_ms = now_ms();
     entry.job_id = given.job_id.empty() ? make_job_id(options_.name, entry.timestamp_ms, random_) : given.job_id;

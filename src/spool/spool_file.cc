@@ -22,13 +22,6 @@ Failure bad(std::string message) {
     return permanent("bad_argument", std::move(message));
 }
 
-/// A rename must not replace a link by a file, and all names of one file must share its locks.
-std::string real_path(const std::string& path) {
-    std::error_code error;
-    const auto real = std::filesystem::weakly_canonical(path, error);
-    return error || real.empty() ? path : real.string();
-}
-
 SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
     try {
         return sender(post);
@@ -59,7 +52,11 @@ Result<void> check_options(const SpoolOptions& options) {
 }
 
 SpoolFile::SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Random& random)
-    : options_(std::move(options)), path_(real_path(options_.path)), files_(files), clock_(clock), random_(random) {}
+    : options_(std::move(options)), path_(options_.path), files_(files), clock_(clock), random_(random) {}
+
+void SpoolFile::find_file() {
+    path_ = real_path(options_.path);
+}
 
 std::int64_t SpoolFile::now_ms() const {
     return unix_ms(clock_.wall_now());
@@ -72,6 +69,12 @@ Result<File> SpoolFile::open_to_read() const {
 }
 
 Result<SpoolScan> SpoolFile::each(const std::function<bool(const SpoolEntry&)>& entry,
+                                  const std::function<void(const SpoolReject&)>& reject) {
+    find_file();
+    return scan(entry, reject);
+}
+
+Result<SpoolScan> SpoolFile::scan(const std::function<bool(const SpoolEntry&)>& entry,
                                   const std::function<void(const SpoolReject&)>& reject) {
     const auto file = open_to_read();
     if (!file) return Failure(file.error());
@@ -106,6 +109,7 @@ Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
 }
 
 Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
+    find_file();
     const auto file = open_to_read();
     if (!file) return Failure(file.error());
     const auto found = find_due(file->get(), limit);
@@ -156,6 +160,7 @@ Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
 }
 
 Result<SpoolFile::Work> SpoolFile::begin_work() {
+    find_file();
     Work work;
     auto before = open_to_read();  // so that no lock is left beside a file that is not there
     if (!before) return Failure(before.error());
@@ -166,6 +171,7 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
     auto file = open_to_read();
     if (!file) return Failure(file.error());
     work.file = std::move(*file);
+    if (auto ok = check_links(work.file.get()); !ok) return Failure(ok.error());
     auto journal = Journal::read(files_, work.file.get(), path_);
     if (!journal) return Failure(journal.error());
     if (journal->empty()) {
@@ -181,6 +187,15 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
     if (!file) return Failure(file.error());
     work.file = std::move(*file);
     return work;
+}
+
+Result<void> SpoolFile::check_links(int file) {
+    struct stat status = {};
+    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", path_, done);
+    if (status.st_nlink <= 1) return {};
+    return permanent("spool_linked", path_ +
+                                         " has another name (a hard link), which would keep the old entries when the "
+                                         "file is replaced; remove one of the names, or use a symbolic link");
 }
 
 Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide) {
@@ -264,7 +279,7 @@ Result<SpoolCleanup> SpoolFile::cleanup() {
     const std::int64_t now = now_ms();
     SpoolCleanup cleanup;
     bool any = false;
-    const auto looked = each(
+    const auto looked = scan(
         [&](const SpoolEntry& entry) {
             any = any || is_over(entry, now);
             return true;
@@ -291,7 +306,7 @@ Result<std::vector<std::string>> SpoolFile::change(std::span<const std::string> 
         return concerns(entry) && std::ranges::binary_search(wanted, entry.job_id);
     };
     bool any = false;
-    const auto looked = each(
+    const auto looked = scan(
         [&](const SpoolEntry& entry) {
             any = changes(entry);
             return !any;

@@ -58,8 +58,14 @@ private:
     };
 
     [[nodiscard]] std::int64_t now_ms() const;
+    /// First of all: links may have changed since the last operation.
+    void find_file();
     Result<File> open_to_read() const;
+    Result<SpoolScan> scan(const std::function<bool(const SpoolEntry&)>& entry,
+                           const std::function<void(const SpoolReject&)>& reject);
     Result<Work> begin_work();
+    /// A file with two names cannot be replaced: one of them would keep the old one.
+    Result<void> check_links(int file);
     Result<void> append(const std::string& line);
     Result<void> write_end(int file, const std::string& line, std::int64_t size);
     Result<RewriteReport> replace(const Work& work, const Decide& decide);
@@ -75,7 +81,7 @@ private:
                          SpoolSummary& summary);
 
     const SpoolOptions options_;
-    const std::string path_;  // of the file itself, not of a link to it
+    std::string path_;  // of the file itself, not of a link to it; found anew by each operation
     Files& files_;
     const Clock& clock_;
     Random& random_;

@@ -328,6 +328,34 @@ TEST_F(SpoolFileTest, ALinkStaysALinkAndPermissionsStay) {
     EXPECT_EQ(std::filesystem::status(path_).permissions(), std::filesystem::perms(0640));
 }
 
+TEST_F(SpoolFileTest, ALinkToAFileThatIsNotThereYetStaysALink) {
+    const std::string link = folder_.file("link.jsonl");
+    std::filesystem::create_symlink("hooks.jsonl", link);
+    SpoolFile spool({.path = link}, *files_, clock_, random_);
+    EXPECT_EQ(spool.cleanup().error().code, "spool_missing");
+    must(spool.add({.endpoint = "http://e/", .job_id = "a"}));
+    clock_.now_ms += kDay;
+    EXPECT_EQ(must(spool.retry(yes, {})).resolved, 1);
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved);
+    EXPECT_FALSE(std::filesystem::exists(link + ".lock"));
+}
+
+TEST_F(SpoolFileTest, AFileWithTwoNamesIsNotReplaced) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    std::filesystem::create_hard_link(path_, folder_.file("other.jsonl"));
+    const auto run = spool_->retry(
+        [](const SpoolPost& post) -> SpoolAnswer {
+            ADD_FAILURE() << post.job_id << " was sent, though that cannot be recorded";
+            return {};
+        },
+        {});
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, "spool_linked");
+    std::filesystem::remove(folder_.file("other.jsonl"));
+    EXPECT_EQ(must(spool_->retry(yes, {})).resolved, 1);
+}
+
 TEST_F(SpoolFileTest, WhatCannotBeAnEntryIsRefused) {
     const auto code = [&](const NewSpoolEntry& entry) {
         const auto added = spool_->add(entry);
