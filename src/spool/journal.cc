@@ -14,6 +14,9 @@ namespace deliverd::spool {
 
 namespace {
 
+/// A line of the spool may have kMaxSpoolLineBytes and grow when it changes; its offset stands before it.
+constexpr std::size_t kMaxNoteBytes = kMaxSpoolLineBytes + kSpoolLineRoom + 64;
+
 Result<std::string> heading(Files& files, int spool, const std::string& spool_path) {
     struct stat status = {};
     if (const int done = files.status(spool, status); done < 0) return file_failure("look at", spool_path, done);
@@ -55,7 +58,7 @@ Result<Journal> Journal::read(Files& files, int spool, const std::string& spool_
     if (!journal.file_) return file_failure("open", journal.path_, journal.file_.get());
     const auto head = heading(files, spool, spool_path);
     if (!head) return Failure(head.error());
-    LineReader reader(files, journal.file_.get(), journal.path_);
+    LineReader reader(files, journal.file_.get(), journal.path_, {.max_line = kMaxNoteBytes});
     while (true) {
         const auto line = reader.next();
         if (!line) return Failure(line.error());

@@ -42,6 +42,7 @@ public:
 
     [[nodiscard]] bool exists() const { return static_cast<bool>(file_); }
     [[nodiscard]] bool empty() const { return notes_.empty(); }
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(notes_.size()); }
     /// The new line for the one at `offset`, if there is one. Offsets are asked for in ascending order.
     Result<std::optional<std::string>> at(std::int64_t offset);
 

@@ -11,9 +11,14 @@ bool Line::is_blank() const {
     return !too_long && text.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-LineReader::LineReader(Files& files, int file, std::string path, LinePosition from, std::size_t chunk,
-                       std::int64_t end)
-    : files_(files), file_(file), path_(std::move(path)), next_(from), file_end_(end), buffer_(chunk) {}
+LineReader::LineReader(Files& files, int file, std::string path, const Reading& reading)
+    : files_(files),
+      file_(file),
+      path_(std::move(path)),
+      next_(reading.from),
+      file_end_(reading.end),
+      max_line_(reading.max_line),
+      buffer_(reading.chunk) {}
 
 Result<bool> LineReader::fill() {
     if (begin_ > 0) {
@@ -21,7 +26,7 @@ Result<bool> LineReader::fill() {
         end_ -= begin_;
         begin_ = 0;
     }
-    if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, kMaxSpoolLineBytes + kReadChunk));
+    if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, max_line_ + kReadChunk));
     const std::int64_t offset = next_.offset + static_cast<std::int64_t>(end_);
     if (offset >= file_end_) return false;
     const auto left = static_cast<std::size_t>(file_end_ - offset);
@@ -41,14 +46,14 @@ Result<std::optional<Line>> LineReader::next() {
         const void* const found = std::memchr(from + searched, '\n', end_ - begin_ - searched);
         if (found != nullptr) {
             line.bytes = static_cast<const char*>(found) - from;
-            line.too_long = static_cast<std::size_t>(line.bytes) > kMaxSpoolLineBytes;
+            line.too_long = static_cast<std::size_t>(line.bytes) > max_line_;
             if (!line.too_long) line.text = {from, static_cast<std::size_t>(line.bytes)};
             begin_ += static_cast<std::size_t>(line.bytes) + 1;
             next_ = {line.at.offset + line.bytes + 1, line.at.number + 1};
             return line;
         }
         searched = end_ - begin_;
-        if (searched > kMaxSpoolLineBytes) return skip_long(line);
+        if (searched > max_line_) return skip_long(line);
         const auto more = fill();
         if (!more) return Failure(more.error());
         if (!*more) break;

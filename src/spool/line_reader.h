@@ -28,16 +28,22 @@ struct Line {
     std::int64_t bytes = 0;  // without the line's end
     std::string_view text;   // until the next call; empty when it is too long
     bool ended = true;       // false: the file ends before the line does
-    bool too_long = false;   // more than kMaxSpoolLineBytes
+    bool too_long = false;   // more than the reader takes
     [[nodiscard]] bool is_blank() const;
+};
+
+/// How a file is read.
+struct Reading {
+    LinePosition from{};
+    std::size_t chunk = kReadChunk;              // bytes read at once
+    std::int64_t end = kWholeFile;               // the file ends there for this reader, though it may go on
+    std::size_t max_line = kMaxSpoolLineBytes;  // without the line's end
 };
 
 class LineReader {
 public:
-    /// `files` and the open `file` outlive it; `path` is for errors. `chunk`: bytes read at once. `end`: where the file ends
-    /// for this reader, though it may go on.
-    LineReader(Files& files, int file, std::string path, LinePosition from = {}, std::size_t chunk = kReadChunk,
-               std::int64_t end = kWholeFile);
+    /// `files` and the open `file` outlive it; `path` is for errors.
+    LineReader(Files& files, int file, std::string path, const Reading& reading = {});
 
     /// None at the end of the file. The last line comes too when it has no end; a reader that begins at its position
     /// reads it again when it may have one.
@@ -53,6 +59,7 @@ private:
     const std::string path_;
     LinePosition next_;
     const std::int64_t file_end_;
+    const std::size_t max_line_;
     std::vector<char> buffer_;
     std::size_t begin_ = 0;  // of what is not given out yet
     std::size_t end_ = 0;

@@ -102,7 +102,7 @@ private:
 
     /// From where it was up to `end`. A last line without its end waits until nobody can be writing it: kWholeFile.
     Result<void> copy(std::int64_t end) {
-        LineReader reader(parts_.files, parts_.file, parts_.path, position_, kReadChunk, end);
+        LineReader reader(parts_.files, parts_.file, parts_.path, {.from = position_, .end = end});
         while (true) {
             const auto line = reader.next();
             if (!line) return Failure(line.error());

@@ -152,7 +152,7 @@ Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit) {
 }
 
 Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
-    LineReader reader(files_, file, path_, {offset, 1}, kOneLineChunk);
+    LineReader reader(files_, file, path_, {.from = {offset, 1}, .chunk = kOneLineChunk});
     const auto line = reader.next();
     if (!line) return Failure(line.error());
     if (!*line) return permanent("io_error", path_ + " became shorter while it was read");
@@ -263,6 +263,11 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
     if (summary.total > 0 || found->rejects > 0) {
         auto journal = Journal::read(files_, work->file.get(), path_);
         if (!journal) return Failure(journal.error());
+        if (journal->size() != summary.total) {
+            return retryable("io_error", journal_path(path_) + " has " + std::to_string(journal->size()) +
+                                             " readable notes of " + std::to_string(summary.total) +
+                                             " attempts; the others will be made again, with the same keys");
+        }
         const auto recorded = record(*work, std::move(*journal));
         if (!recorded) return Failure(recorded.error());
         summary.rejected = recorded->rejected;

@@ -139,6 +139,17 @@ TEST_F(SpoolFileTest, WhatARunThatDiedHadDoneIsRecordedByTheNext) {
     EXPECT_EQ(must(spool_->find("b"))->state, SpoolState::resolved);
 }
 
+TEST_F(SpoolFileTest, ALineOfTheGreatestLengthIsRecordedAndThoseBehindItToo) {
+    const std::int64_t now = clock_.now_ms;
+    std::string longest = line("long", "pending", now, now - 2);
+    longest.insert(1, R"("more":")" + std::string(kMaxSpoolLineBytes - longest.size() - 9, 'x') + R"(",)");
+    ASSERT_EQ(longest.size(), kMaxSpoolLineBytes + 1);  // with its end
+    put(longest + line("b", "pending", now, now - 1));
+    EXPECT_EQ(must(spool_->retry(no, {})).failed, 2);
+    EXPECT_EQ(must(spool_->find("b"))->attempts_made, 2);
+    EXPECT_THAT(text_of(path_).substr(kMaxSpoolLineBytes - 300, 400), HasSubstr(R"("attemptsMade":2)"));
+}
+
 TEST_F(SpoolFileTest, AJournalAboutAnotherFileIsNotBelieved) {
     put(line("a", "pending", clock_.now_ms, clock_.now_ms + 1));
     std::ofstream(path_ + ".journal") << "deliverd spool journal of inode 1\n0 "
