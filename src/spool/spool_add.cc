@@ -65,6 +65,8 @@ Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
                                                   " bytes; at most " +
                                                   std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken");
     }
+    // The payload lies deeper in the line than by itself: what would not be read again is not taken.
+    if (const auto again = parse_entry(entry.json); !again) return bad("the entry " + again.error().message);
     if (auto stored = append(entry.json); !stored) return Failure(stored.error());
     return entry;
 }

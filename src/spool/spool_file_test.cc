@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include "base/hmac.h"
+#include "spool/json_members.h"
 #include "spool/testing/faulty_files.h"
 #include "spool/testing/spool_fixture.h"
 
@@ -378,6 +379,8 @@ TEST_F(SpoolFileTest, WhatCannotBeAnEntryIsRefused) {
     EXPECT_EQ(code({.endpoint = "http://e/", .attempts_made = -1}), "bad_argument");
     EXPECT_EQ(code({.endpoint = "http://e/", .payload = "\"" + std::string(kMaxSpoolLineBytes, 'x') + "\""}),
               "payload_too_large");
+    const std::string deep = std::string(kMaxJsonDepth, '[') + std::string(kMaxJsonDepth, ']');
+    EXPECT_EQ(code({.endpoint = "http://e/", .payload = deep}), "bad_argument");
     EXPECT_FALSE(exists(""));
     EXPECT_EQ(code({.endpoint = "http://e/", .payload = "{\n\"a\":\r\n1}"}), "added");
     EXPECT_EQ(entries()[0].payload, R"({ "a":  1})");
