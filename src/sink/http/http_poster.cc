@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -29,7 +33,14 @@ public:
         CURL* handle = easy_.get();
         curl_easy_setopt(handle, CURLOPT_USERAGENT, "deliverd");
         curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, problem_.data());
+        curl_easy_setopt(handle, CURLOPT_POST, 1L);
+        curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, &CurlPoster::on_header);
+        curl_easy_setopt(handle, CURLOPT_HEADERDATA, static_cast<void*>(this));
         curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &CurlPoster::on_body);
+        curl_easy_setopt(handle, CURLOPT_READFUNCTION, &CurlPoster::on_read);
+        curl_easy_setopt(handle, CURLOPT_READDATA, static_cast<void*>(this));
+        curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, &CurlPoster::on_seek);
+        curl_easy_setopt(handle, CURLOPT_SEEKDATA, static_cast<void*>(this));
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &CurlPoster::on_socket);
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, static_cast<void*>(this));
     }
@@ -42,13 +53,18 @@ public:
         append("Content-Type: application/json");
         if (is_header("Idempotency-Key", key) && !key.empty()) append("Idempotency-Key: " + key);
         if (!options_.token.empty()) append("Authorization: Bearer " + options_.token);
+        body_ = body;
+        body_sent_ = 0;
+        header_complete_ = false;
+        opened_ = false;
         refused_.clear();
         problem_.front() = '\0';
         CURL* handle = easy_.get();
         curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
         curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers_.get());
         curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
-        curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.c_str());
+        // on_seek is only asked when a body was sent; on a new connection libcurl never repeats a request.
+        curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, body.empty() ? 1L : 0L);
         return answer(curl_easy_perform(handle));
     }
 
@@ -67,7 +83,7 @@ private:
         PostAnswer answer;
         long status = 0;
         curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
-        if (status >= 200) {
+        if (status >= 200 && header_complete_) {  // an answer that ends within its header is none
             answer.status = static_cast<int>(status);
             if (answer.is_success()) return answer;
             answer.code = std::to_string(status);
@@ -78,13 +94,15 @@ private:
             }
             return answer;
         }
-        if (!refused_.empty()) {
+        if (!refused_.empty() && !opened_ && body_sent_ == 0) {
             answer.code = "PRIVATE_ADDRESS";
             answer.problem = fmt::format("the endpoint's address {} is private; nothing was sent", refused_);
             return answer;
         }
         answer.code = code == CURLE_OPERATION_TIMEDOUT ? "NETWORK_TIMEOUT" : "NETWORK_ERROR";
         const char* words = problem_.front() == '\0' ? curl_easy_strerror(code) : problem_.data();
+        if (code == CURLE_SEND_FAIL_REWIND) words = "the connection ended before an answer came";
+        if (code == CURLE_OK) words = "the connection ended within the answer";
         answer.problem = shorten(one_line(words), kMaxProblemBytes);
         return answer;
     }
@@ -93,12 +111,34 @@ private:
         return size * count;  // only the status counts; the time limits how much is read
     }
 
+    static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) {
+        const std::string_view line(data, size * count);
+        static_cast<CurlPoster*>(self)->header_complete_ = line == "\r\n" || line == "\n";
+        return line.size();
+    }
+
+    static std::size_t on_read(char* out, std::size_t size, std::size_t count, void* self) {
+        auto& poster = *static_cast<CurlPoster*>(self);
+        const std::string_view left = poster.body_.substr(poster.body_sent_);
+        const std::size_t bytes = std::min(size * count, left.size());
+        std::memcpy(out, left.data(), bytes);
+        poster.body_sent_ += bytes;
+        return bytes;
+    }
+
+    /// libcurl asks to start over when a reused connection ended before an answer came: one attempt would be two.
+    static int on_seek(void* self, curl_off_t offset, int origin) {
+        const bool nothing_sent = static_cast<CurlPoster*>(self)->body_sent_ == 0 && offset == 0 && origin == SEEK_SET;
+        return nothing_sent ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
+    }
+
     static curl_socket_t on_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
         auto& poster = *static_cast<CurlPoster*>(self);
         if (!poster.options_.allow_private && (purpose != CURLSOCKTYPE_IPCXN || is_private_address(address->addr))) {
             poster.refused_ = address_text(address->addr);
             return CURL_SOCKET_BAD;
         }
+        poster.opened_ = true;
         return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     }
 
@@ -108,7 +148,12 @@ private:
     Easy easy_;
     std::unique_ptr<curl_slist, ListDeleter> headers_;
     std::array<char, CURL_ERROR_SIZE> problem_{};
-    std::string refused_;
+    // Of the post under way.
+    std::string_view body_;
+    std::size_t body_sent_ = 0;
+    bool header_complete_ = false;
+    bool opened_ = false;  // a socket
+    std::string refused_;  // the address that was not public
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ public:
     virtual ~HttpPoster() = default;
 
     /// Sends `body` as application/json, with `key` as Idempotency-Key where it can be a header. Blocks for `timeout`
-    /// at most.
+    /// at most. It goes out once: a kept connection that ends before an answer comes is a failed post.
     virtual PostAnswer post(const std::string& url, const std::string& body, const std::string& key) = 0;
 };
 

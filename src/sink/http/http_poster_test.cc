@@ -12,6 +12,7 @@
 
 #include "http/testing/server_fixture.h"
 #include "sink/http/address_guard.h"
+#include "sink/http/testing/fault_server.h"
 
 namespace deliverd::sink {
 namespace {
@@ -150,6 +151,34 @@ TEST_F(HttpPosterTest, RefusalsAndNoAnswerAreTold) {
     const std::string gone = url("/");
     server_.reset();
     answer = poster->post(gone, "{}", "k");
+    EXPECT_EQ(answer.status, 0);
+    EXPECT_EQ(answer.code, "NETWORK_ERROR");
+}
+
+TEST_F(HttpPosterTest, APostOnAKeptConnectionThatEndsGoesOutOnce) {
+    std::atomic<int> requests = 0;
+    const FaultServer server([&](Peer& peer) {
+        while (peer.read_request()) {
+            if (++requests == 2) return;
+            peer.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    const auto poster = this->poster({.allow_private = true});
+    EXPECT_TRUE(poster->post(server.url(), R"({"n":1})", "a").is_success());
+    const PostAnswer lost = poster->post(server.url(), R"({"n":2})", "b");
+    EXPECT_EQ(lost.status, 0);
+    EXPECT_EQ(lost.code, "NETWORK_ERROR");
+    EXPECT_EQ(requests, 2);
+    EXPECT_EQ(server.accepts(), 1);
+    EXPECT_TRUE(poster->post(server.url(), R"({"n":3})", "c").is_success());
+    EXPECT_EQ(requests, 3);
+}
+
+TEST_F(HttpPosterTest, AnAnswerThatEndsWithinItsHeaderIsNone) {
+    const FaultServer server([](Peer& peer) {
+        if (peer.read_request()) peer.write("HTTP/1.1 200 OK\r\nContent-Le");
+    });
+    const PostAnswer answer = poster({.allow_private = true})->post(server.url(), "{}", "k");
     EXPECT_EQ(answer.status, 0);
     EXPECT_EQ(answer.code, "NETWORK_ERROR");
 }
