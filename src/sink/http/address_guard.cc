@@ -11,17 +11,19 @@ namespace deliverd::sink {
 
 namespace {
 
-struct Range4 {
+/// Of the first 32 bits of an address.
+struct Range {
     std::uint32_t first;
     unsigned bits;
 };
 
 // IANA's special-purpose registry: what is not globally reachable, and multicast.
-constexpr std::array<Range4, 15> kNotPublic = {{
+constexpr std::array<Range, 16> kNotPublic4 = {{
     {0x00000000U, 8},   // 0.0.0.0/8: this host
     {0x0A000000U, 8},   // 10.0.0.0/8
     {0x64400000U, 10},  // 100.64.0.0/10: shared, carriers'
     {0x7F000000U, 8},   // 127.0.0.0/8
+    {0xA83F8110U, 32},  // 168.63.129.16: a cloud's services for its own machines, though the address is public
     {0xA9FE0000U, 16},  // 169.254.0.0/16: link-local, clouds' metadata
     {0xAC100000U, 12},  // 172.16.0.0/12
     {0xC0000000U, 24},  // 192.0.0.0/24
@@ -35,8 +37,17 @@ constexpr std::array<Range4, 15> kNotPublic = {{
     {0xF0000000U, 4},   // 240.0.0.0/4: reserved, broadcast
 }};
 
+// Of 2000::/3, by the first 32 bits.
+constexpr std::array<Range, 5> kNotPublic6 = {{
+    {0x20010000U, 32},  // 2001::/32: Teredo
+    {0x20010010U, 28},  // 2001:10::/28: ORCHID
+    {0x20010020U, 28},  // 2001:20::/28: ORCHIDv2
+    {0x20010DB8U, 32},  // 2001:db8::/32: documentation
+    {0x3FFF0000U, 20},  // 3fff::/20: documentation
+}};
+
 bool is_private_v4(std::uint32_t address) {
-    for (const Range4& range : kNotPublic) {
+    for (const Range& range : kNotPublic4) {
         if (((address ^ range.first) >> (32U - range.bits)) == 0) return true;
     }
     return false;
@@ -60,10 +71,12 @@ bool is_private_v6(const Bytes6& bytes) {
         return is_private_v4(v4_at(bytes, 12));
     }
     if (bytes[0] == 0x20 && bytes[1] == 0x02) return is_private_v4(v4_at(bytes, 2));  // 6to4
-    constexpr std::uint8_t kTeredo[4] = {0x20, 0x01, 0x00, 0x00};
-    constexpr std::uint8_t kDocumentation[4] = {0x20, 0x01, 0x0D, 0xB8};
-    if (starts_with(bytes, kTeredo, sizeof kTeredo)) return true;
-    if (starts_with(bytes, kDocumentation, sizeof kDocumentation)) return true;
+    const std::uint32_t first = v4_at(bytes, 0);
+    for (const Range& range : kNotPublic6) {
+        if (((first ^ range.first) >> (32U - range.bits)) == 0) return true;
+    }
+    constexpr std::uint8_t kBenchmarks[6] = {0x20, 0x01, 0x00, 0x02, 0x00, 0x00};  // 2001:2::/48
+    if (starts_with(bytes, kBenchmarks, sizeof kBenchmarks)) return true;
     // Only 2000::/3 is given out; ::, ::1, fc00::/7, fe80::/10, ff00::/8 and the rest lie outside.
     return (bytes[0] & 0xE0U) != 0x20U;
 }
