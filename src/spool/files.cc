@@ -53,6 +53,13 @@ public:
     int status(int file, struct stat& out) override {
         return call([&] { return ::fstat(file, &out); });
     }
+    std::int64_t birth(int file) override {
+        constexpr std::int64_t kNsASecond = 1'000'000'000;
+        struct statx status = {};
+        const int done = call([&] { return ::statx(file, "", AT_EMPTY_PATH, STATX_BTIME, &status); });
+        if (done < 0 || (status.stx_mask & STATX_BTIME) == 0) return 0;
+        return status.stx_btime.tv_sec * kNsASecond + status.stx_btime.tv_nsec;
+    }
     int status_of(const std::string& path, struct stat& out) override {
         return call([&] { return ::stat(path.c_str(), &out); });
     }
@@ -116,6 +123,12 @@ std::string real_path(const std::string& path) {
     }
     const auto real = std::filesystem::weakly_canonical(at, error);
     return error || real.empty() ? path : real.string();
+}
+
+Result<std::string> identity_of(Files& files, int file, const std::string& path) {
+    struct stat status = {};
+    if (const int done = files.status(file, status); done < 0) return file_failure("look at", path, done);
+    return std::to_string(status.st_ino) + "." + std::to_string(files.birth(file));
 }
 
 Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ public:
     virtual int rename(const std::string& from, const std::string& to) = 0;
     virtual int remove(const std::string& path) = 0;
     virtual int status(int file, struct stat& out) = 0;
+    /// When it was made, in nanoseconds; 0 where the file system does not know.
+    virtual std::int64_t birth(int file) = 0;
     virtual int status_of(const std::string& path, struct stat& out) = 0;
     /// Owner and permissions of `like`; what the process may not give away stays its own.
     virtual int own_like(int file, const struct stat& like) = 0;
@@ -58,6 +61,9 @@ private:
 /// Where the file itself is, also one that is yet to be made: a rename must not replace a link by a file, and all names
 /// of one file must share its locks.
 [[nodiscard]] std::string real_path(const std::string& path);
+
+/// What tells the open file from all others, also from later ones: inode numbers are used again.
+[[nodiscard]] Result<std::string> identity_of(Files& files, int file, const std::string& path);
 
 /// Writes all of it, or fails.
 [[nodiscard]] Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path);

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kMaxNoteBytes = kMaxSpoolLineBytes + kSpoolLineRoom + 64;
 
 Result<std::string> heading(Files& files, int spool, const std::string& spool_path) {
-    struct stat status = {};
-    if (const int done = files.status(spool, status); done < 0) return file_failure("look at", spool_path, done);
-    return fmt::format("deliverd spool journal of inode {}", status.st_ino);
+    const auto identity = identity_of(files, spool, spool_path);
+    if (!identity) return Failure(identity.error());
+    return "deliverd spool journal of inode " + *identity;
 }
 
 }  // namespace

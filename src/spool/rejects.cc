@@ -18,6 +18,9 @@ namespace {
 constexpr std::int64_t kMaxTextBytes = 64 * 1024;  // longer lines are written in pieces, as base64
 constexpr std::int64_t kPieceBytes = 48 * 1024;    // a multiple of three: the pieces' base64 joins without padding
 
+constexpr std::size_t kHeadBytes = 4096;  // of a long record: all before its base64, and more
+constexpr std::string_view kBase64 = R"(,"base64":")";
+
 /// FNV-1a over a line that is read piece by piece.
 Result<std::uint64_t> digest_of(Files& files, int file, const Line& line, const std::string& path) {
     std::uint64_t hash = 0xCBF29CE484222325ULL;
@@ -40,9 +43,9 @@ Rejects::Rejects(Files& files, int file, std::string spool_path, std::int64_t no
       now_ms_(now_ms) {}
 
 Result<void> Rejects::open() {
-    struct stat spool = {};
-    if (const int done = files_.status(file_, spool); done < 0) return file_failure("look at", spool_path_, done);
-    prefix_ = fmt::format("{}:", spool.st_ino);
+    const auto identity = identity_of(files_, file_, spool_path_);
+    if (!identity) return Failure(identity.error());
+    prefix_ = *identity + ":";
     constexpr mode_t kMode = 0600;
     out_file_ = File(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
     if (!out_file_) return file_failure("open", path_, out_file_.get());
@@ -54,20 +57,40 @@ Result<void> Rejects::open() {
 }
 
 Result<void> Rejects::read_known(std::int64_t size) {
-    LineReader reader(files_, out_file_.get(), path_);
+    LineReader reader(files_, out_file_.get(), path_, {.end = size});
+    bool ended = true;
     while (true) {
-        auto line = reader.next();
+        const auto line = reader.next();
         if (!line) return Failure(line.error());
-        if (!*line || (*line)->at.offset >= size) break;
-        const auto members = split_object((*line)->text);
-        const Member* from = members ? find_member(*members, "from") : nullptr;
-        const auto text = from == nullptr ? std::nullopt : string_of(from->value);
-        if (text && text->starts_with(prefix_)) known_.push_back(*text);
-        // A crash may have cut the last one: it begins anew.
-        if (!(*line)->ended) return out_->write("\n");
+        if (!*line) break;
+        ended = (*line)->ended;
+        const auto from = from_of(**line);
+        if (!from) return Failure(from.error());
+        if (*from && (*from)->starts_with(prefix_)) known_.push_back(**from);
     }
     std::ranges::sort(known_);
-    return {};
+    // A crash may have cut the last one: what comes next begins anew.
+    return ended ? Result<void>() : out_->write("\n");
+}
+
+Result<std::optional<std::string>> Rejects::from_of(const Line& record) {
+    std::string text(record.text);
+    if (record.too_long) {
+        // Only its beginning is read, and whether it was written to its end.
+        auto head = read_piece(files_, out_file_.get(), record.at.offset, kHeadBytes, path_);
+        if (!head) return Failure(head.error());
+        constexpr std::string_view kEnd = "\"}";
+        const auto length = static_cast<std::int64_t>(kEnd.size());
+        const auto tail =
+            read_piece(files_, out_file_.get(), record.at.offset + record.bytes - length, kEnd.size(), path_);
+        if (!tail) return Failure(tail.error());
+        const std::size_t data = head->find(kBase64);  // in a string its quotes would be escaped
+        if (*tail != kEnd || data == std::string::npos) return std::nullopt;
+        text = head->substr(0, data + kBase64.size()) + std::string(kEnd);
+    }
+    const auto members = split_object(text);
+    const Member* from = members ? find_member(*members, "from") : nullptr;
+    return from == nullptr ? std::nullopt : string_of(from->value);
 }
 
 Result<void> Rejects::add(const Line& line, const std::string& reason) {
@@ -81,14 +104,14 @@ Result<void> Rejects::add(const Line& line, const std::string& reason) {
     if (std::ranges::binary_search(known_, from)) return {};
     std::string record = fmt::format(R"({{"line":{},"reason":)", line.at.number);
     append_json_string(record, reason);
-    record += fmt::format(R"(,"movedAt":{},"from":"{}",)", now_ms_, from);
+    record += fmt::format(R"(,"movedAt":{},"from":"{}")", now_ms_, from);
     const bool as_text = !line.too_long && line.bytes <= kMaxTextBytes && !find_invalid_utf8(line.text);
     if (as_text) {
-        record += R"("text":)";
+        record += R"(,"text":)";
         append_json_string(record, line.text);
         return out_->write(record + "}\n");
     }
-    if (auto written = out_->write(record + R"("base64":")"); !written) return written;
+    if (auto written = out_->write(record.append(kBase64)); !written) return written;
     if (auto copied = copy_base64(line); !copied) return copied;
     return out_->write("\"}\n");
 }

@@ -32,6 +32,8 @@ public:
 private:
     Result<void> open();
     Result<void> read_known(std::int64_t size);
+    /// `from` of a record; none where a crash has cut it.
+    Result<std::optional<std::string>> from_of(const Line& record);
     Result<void> copy_base64(const Line& line);
 
     Files& files_;

@@ -109,6 +109,22 @@ TEST_F(SpoolFileTest, UnreadableLinesAreReportedAndMovedWithNumberAndReason) {
     EXPECT_THAT(lines_of(path_ + ".rejected"), SizeIs(3));
 }
 
+/// The lines are in FILE.rejected, and the file could not be replaced: the last record cut, and one longer than a line
+/// may be.
+TEST_F(SpoolFileTest, LinesThatARunThatDiedHasMovedAreNotMovedTwice) {
+    const std::string huge(kMaxSpoolLineBytes + 10, 'x');
+    put("one\n" + huge + "\ntwo\n" + line("a", "pending", clock_.now_ms, clock_.now_ms + 1) + "three\n");
+    FaultyFiles watched(Fault::before, 0);
+    watched.after_sync = [&](int) { std::filesystem::remove(path_ + ".lock"); };
+    ASSERT_FALSE(SpoolFile(options(), watched, clock_, random_).cleanup());
+    ASSERT_THAT(lines_of(path_ + ".rejected"), SizeIs(4));
+    std::filesystem::resize_file(path_ + ".rejected", std::filesystem::file_size(path_ + ".rejected") - 5);
+    EXPECT_EQ(must(spool_->cleanup()).rejected, 4);
+    const auto records = lines_of(path_ + ".rejected");
+    ASSERT_THAT(records, SizeIs(5));
+    EXPECT_THAT(records[4], HasSubstr(R"("text":"three"})"));
+}
+
 TEST_F(SpoolFileTest, WhatARunThatDiedHadDoneIsRecordedByTheNext) {
     const std::int64_t now = clock_.now_ms;
     // The file cannot be replaced, as for a process that died before it could: the first call that has this effect.

@@ -59,6 +59,7 @@ public:
         return pass([&] { return inner_->remove(path); });
     }
     int status(int file, struct stat& out) override { return inner_->status(file, out); }
+    std::int64_t birth(int file) override { return inner_->birth(file); }
     int status_of(const std::string& path, struct stat& out) override { return inner_->status_of(path, out); }
     int own_like(int file, const struct stat& like) override {
         return pass([&] { return inner_->own_like(file, like); });
