@@ -155,7 +155,7 @@ Result<File> take_lock(Files& files, const std::string& path, double wait_second
     constexpr microseconds kLongestPause(2000);
     // Reading is enough for a lock: a process of another user that may read the file can take it.
     constexpr mode_t kMode = 0644;
-    const auto open = [&] { return File(files.open(path, O_RDONLY | O_CREAT, kMode)); };
+    const auto open = [&] { return File(files.open(path, O_RDONLY | O_CREAT | O_NONBLOCK, kMode)); };
     File file = open();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(wait_seconds, 0.0));
     microseconds pause = kFirstPause;

@@ -53,7 +53,7 @@ Result<void> JournalWriter::note(std::int64_t offset, std::string_view line) {
 Result<Journal> Journal::read(Files& files, int spool, const std::string& spool_path) {
     Journal journal(files);
     journal.path_ = journal_path(spool_path);
-    journal.file_ = File(files.open(journal.path_, O_RDONLY, 0));
+    journal.file_ = File(files.open(journal.path_, O_RDONLY | O_NONBLOCK, 0));
     if (journal.file_.get() == -ENOENT) return journal;
     if (!journal.file_) return file_failure("open", journal.path_, journal.file_.get());
     const auto head = heading(files, spool, spool_path);

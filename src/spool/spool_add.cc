@@ -75,7 +75,7 @@ Result<void> SpoolFile::append(const std::string& line) {
     auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody else is appending");
     if (!lock) return Failure(lock.error());
     constexpr mode_t kMode = 0600;
-    const File file(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
+    const File file(files_.open(path_, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, kMode));
     if (!file) return file_failure("open", path_, file.get());
     struct stat status = {};
     if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);

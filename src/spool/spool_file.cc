@@ -63,8 +63,11 @@ std::int64_t SpoolFile::now_ms() const {
 }
 
 Result<File> SpoolFile::open_to_read() const {
-    File file(files_.open(path_, O_RDONLY, 0));
+    File file(files_.open(path_, O_RDONLY | O_NONBLOCK, 0));  // a pipe would be waited for
     if (!file) return file_failure("open", path_, file.get());
+    struct stat status = {};
+    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
+    if (!S_ISREG(status.st_mode)) return bad(path_ + " is not a regular file");
     return file;
 }
 

@@ -330,6 +330,15 @@ TEST_F(SpoolFileTest, AMissingFileIsSaidAndNothingIsLeftBehind) {
     EXPECT_FALSE(SpoolFile(nowhere, *files_, clock_, random_).add({.endpoint = "http://e/"}));
 }
 
+TEST_F(SpoolFileTest, WhatIsNoFileIsRefusedWithoutWaitingForIt) {
+    ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+    for (const auto& error : {spool_->retry(yes, {}).error(), spool_->cleanup().error(), spool_->due(1).error(),
+                              spool_->find("x").error(), spool_->add({.endpoint = "http://e/"}).error()}) {
+        EXPECT_EQ(error.code, "bad_argument");
+        EXPECT_THAT(error.message, HasSubstr("is not a regular file"));
+    }
+}
+
 TEST_F(SpoolFileTest, AFileThatVanishesDuringARunStaysGone) {
     put(line("a", "pending", clock_.now_ms, 0));
     const auto run = spool_->retry(
