@@ -171,7 +171,8 @@ public:
     /// recorded by the next one, and only the entry it was sending goes out again, with the same idempotency key.
     virtual Result<SpoolSummary> retry(const SpoolSender& sender, const SpoolRetryOptions& options = {}) = 0;
 
-    /// Drops `resolved` entries 24 hours after that, `exhausted` ones 7 days after their first failure.
+    /// Drops `resolved` entries 24 hours after that, `exhausted` ones 7 days after their nextRetry, which stands
+    /// for the last failure.
     virtual Result<SpoolCleanup> cleanup() = 0;
 
     /// By hand: these were dealt with. Answers how many entries that changed.

@@ -152,7 +152,9 @@ bool is_over(const SpoolEntry& entry, std::int64_t now_ms) {
     if (entry.state == SpoolState::resolved) {
         return now_ms - entry.resolved_at_ms.value_or(entry.timestamp_ms) > kKeepResolvedMs;
     }
-    return entry.state == SpoolState::exhausted && now_ms - entry.timestamp_ms > kKeepExhaustedMs;
+    // nextRetry was written with the last failure: what failed for a week is not dropped before anybody has seen it.
+    const std::int64_t since = std::max(entry.timestamp_ms, entry.next_retry_ms);
+    return entry.state == SpoolState::exhausted && now_ms - since > kKeepExhaustedMs;
 }
 
 std::string request_body(const SpoolEntry& entry) {

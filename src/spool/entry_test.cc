@@ -110,6 +110,12 @@ TEST(SpoolEntry, AgesCountFromWhereTheyShould) {
     EXPECT_TRUE(over(SpoolState::resolved, 100 * kKeepResolvedMs, kKeepResolvedMs + 1));
     EXPECT_FALSE(over(SpoolState::exhausted, kKeepExhaustedMs, std::nullopt));
     EXPECT_TRUE(over(SpoolState::exhausted, kKeepExhaustedMs + 1, std::nullopt));
+    SpoolEntry late;
+    late.state = SpoolState::exhausted;
+    late.timestamp_ms = kNow - 100 * kKeepExhaustedMs;
+    late.next_retry_ms = kNow - kKeepExhaustedMs;
+    EXPECT_FALSE(is_over(late, kNow));
+    EXPECT_TRUE(is_over(late, kNow + 1));
     EXPECT_FALSE(over(SpoolState::pending, 1000 * kKeepExhaustedMs, std::nullopt));
     EXPECT_FALSE(over(SpoolState::retrying, 1000 * kKeepExhaustedMs, std::nullopt));
 }
