@@ -65,7 +65,9 @@ public:
     }
     int own_like(int file, const struct stat& like) override {
         if (like.st_uid != ::geteuid() || like.st_gid != ::getegid()) {
-            const int given = call([&] { return ::fchown(file, like.st_uid, like.st_gid); });
+            int given = call([&] { return ::fchown(file, like.st_uid, like.st_gid); });
+            // The group may be one of ours, even if the owner is not.
+            if (given == -EPERM) given = call([&] { return ::fchown(file, static_cast<uid_t>(-1), like.st_gid); });
             if (given < 0 && given != -EPERM) return given;
         }
         return call([&] { return ::fchmod(file, like.st_mode & 07777U); });
