@@ -18,8 +18,10 @@
 // Blocking: add() waits for other appends, SpoolOptions::lock_wait_seconds at most; the runs wait for each other,
 //   work_wait_seconds at most, and read the file from end to end. Memory does not grow with the file.
 // Failure: an Error; the file is then as it was. No exceptions. Codes:
-//   permanent: `bad_argument`, `payload_too_large`, `spool_missing`, `spool_linked` (it has hard links);
-//   retryable: `spool_busy`, `io_error` (ambiguous where nobody knows whether it is on the disk).
+//   permanent: `bad_argument`, `payload_too_large`, `spool_missing`, `spool_linked` (it has hard links),
+//     `spool_replaced` (somebody removed or replaced it, or a lock, during the run: what was sent is not recorded);
+//   retryable: `spool_busy` (nothing was begun), `spool_stuck` (somebody held FILE.lock for all of the wait at the end
+//     of a run; the next one records it), `io_error` (ambiguous where nobody knows whether it is on the disk).
 #pragma once
 
 #include <cstddef>

@@ -111,10 +111,11 @@ void SpoolService::cleanup(Unit& unit) {
 }
 
 void SpoolService::tell(Unit& unit, const Error& error) {
-    // Nothing was added yet, or somebody else is at it.
+    // Nothing was added yet, or somebody else is at it: nothing was begun.
     if (error.code == "spool_missing" || error.code == "spool_busy" || error.message == unit.last_problem) return;
     unit.last_problem = error.message;
-    log_.error("spool: nothing can be retried", {{"spool", unit.config.name}, {"error", error.message}});
+    log_.error("spool: a run failed",
+               {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
 }
 
 void SpoolService::count(const Unit& unit, const char* result, std::int64_t attempts) {

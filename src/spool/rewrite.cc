@@ -25,13 +25,20 @@ public:
         if (done) done = replace();
         if (!done) {
             if (!renamed_ && new_file_) parts_.files.remove(new_path_);
-            return Failure(done.error());
+            return Failure(named(done.error()));
         }
         report_.rejected = rejects_.count();
         return report_;
     }
 
 private:
+    /// What is missing or held now was not when the run began, and entries may have been sent since: other codes.
+    static Error named(Error error) {
+        if (error.code == "spool_missing") error.code = "spool_replaced";
+        if (error.code == "spool_busy") error.code = "spool_stuck";
+        return error;
+    }
+
     Result<File> lock_appends() const {
         return take_lock(parts_.files, parts_.path + ".lock", parts_.lock_wait_seconds, "somebody is appending");
     }
@@ -78,7 +85,7 @@ private:
     }
 
     static Failure meddled(const std::string& path, const char* how) {
-        return permanent("spool_missing", path + " was " + how + " by somebody else meanwhile; nothing was changed");
+        return permanent("spool_replaced", path + " was " + how + " by somebody else meanwhile; nothing was changed");
     }
 
     [[nodiscard]] Result<void> check_file() const {

@@ -288,6 +288,24 @@ TEST_F(SpoolFileTest, TheSecondRunWaitsForTheFirstAndThenSaysSo) {
     EXPECT_EQ(must(second.retry(yes, {})).total, 0);
 }
 
+TEST_F(SpoolFileTest, ALockThatIsHeldAtTheEndOfARunIsToldApartFromOneAtItsBeginning) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    SpoolOptions hasty = options();
+    hasty.lock_wait_seconds = 0;
+    SpoolFile spool(hasty, *files_, clock_, random_);
+    File lock;
+    const auto run = spool.retry(
+        [&](const SpoolPost&) {
+            lock = must(take_lock(*files_, path_ + ".lock", 0, "nobody"));
+            return SpoolAnswer{.delivered = true};
+        },
+        {});
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, "spool_stuck");
+    lock = File();
+    EXPECT_EQ(must(spool.retry(yes, {})).recovered, 1);
+}
+
 TEST_F(SpoolFileTest, AStopRecordsWhatWasDone) {
     const std::int64_t now = clock_.now_ms;
     put(line("a", "pending", now, now - 2) + line("b", "pending", now, now - 1));
@@ -348,6 +366,7 @@ TEST_F(SpoolFileTest, AFileThatVanishesDuringARunStaysGone) {
         },
         {});
     ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, "spool_replaced");
     EXPECT_THAT(run.error().message, HasSubstr("was removed or replaced"));
     EXPECT_FALSE(exists(""));
     EXPECT_FALSE(exists(".new"));
