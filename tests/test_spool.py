@@ -147,6 +147,14 @@ def test_lines_that_are_no_entries_are_told_of_and_moved(spool):
     assert [(record["line"], record["text"]) for record in moved] == [(2, "no entry"), (3, "{torn")]
 
 
+def test_resolve_tells_of_the_lines_it_moves(spool):
+    job = spool.add("{}")
+    with open(spool.path, "a", encoding="utf-8") as file:
+        file.write("no entry\n")
+    done = spool.run("resolve", job).ok()
+    assert (done.stdout, "1 unreadable line was moved to" in done.stderr) == ("1 resolved\n", True)
+
+
 def test_a_retry_killed_while_it_sends_is_recorded_by_the_next(spool, receiver, programs):
     jobs = [spool.add("{}") for _ in range(3)]
     spool.make_due()

@@ -142,6 +142,12 @@ struct SpoolCleanup {
     std::int64_t rejected = 0;
 };
 
+/// By hand.
+struct SpoolChange {
+    std::vector<std::string> job_ids;  // of the entries that changed
+    std::int64_t rejected = 0;         // lines moved to FILE.rejected
+};
+
 struct SpoolOptions {
     std::string path{};
     std::string name = "hook";  // what job ids begin with: letters, digits, "-", "_", "."
@@ -177,11 +183,11 @@ public:
     /// for the last failure.
     virtual Result<SpoolCleanup> cleanup() = 0;
 
-    /// By hand: these were dealt with. Answers how many entries that changed.
-    virtual Result<std::int64_t> resolve(std::span<const std::string> job_ids) = 0;
+    /// These were dealt with.
+    virtual Result<SpoolChange> resolve(std::span<const std::string> job_ids) = 0;
 
-    /// Exhausted entries become pending again, due at once, with no attempts made; answers the ids of those that did.
-    virtual Result<std::vector<std::string>> revive(std::span<const std::string> job_ids) = 0;
+    /// Exhausted entries become pending again, due at once, with no attempts made.
+    virtual Result<SpoolChange> revive(std::span<const std::string> job_ids) = 0;
 };
 
 /// Opens nothing yet. Failure: `bad_argument` for a path or a name that cannot be.

@@ -241,10 +241,12 @@ private:
         }
         const auto resolved = spool_.resolve(arguments_.ids);
         if (!resolved) return complain(context_, resolved.error());
+        tell_rejected(resolved->rejected);
+        const std::size_t count = resolved->job_ids.size();
         if (json_) {
-            context_.out << fmt::format("{{\"resolved\":{}}}\n", *resolved);
+            context_.out << fmt::format("{{\"resolved\":{}}}\n", count);
         } else {
-            context_.out << fmt::format("{} resolved\n", *resolved);
+            context_.out << fmt::format("{} resolved\n", count);
         }
         return kDone;
     }

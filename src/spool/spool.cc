@@ -25,10 +25,8 @@ public:
         return spool_.retry(sender, options);
     }
     Result<SpoolCleanup> cleanup() override { return spool_.cleanup(); }
-    Result<std::int64_t> resolve(std::span<const std::string> job_ids) override { return spool_.resolve(job_ids); }
-    Result<std::vector<std::string>> revive(std::span<const std::string> job_ids) override {
-        return spool_.revive(job_ids);
-    }
+    Result<SpoolChange> resolve(std::span<const std::string> job_ids) override { return spool_.resolve(job_ids); }
+    Result<SpoolChange> revive(std::span<const std::string> job_ids) override { return spool_.revive(job_ids); }
 
 private:
     std::unique_ptr<spool::Files> files_;

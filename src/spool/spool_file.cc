@@ -186,6 +186,7 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
     const auto recorded = record(work, std::move(*journal));
     if (!recorded) return Failure(recorded.error());
     work.recovered = recorded->replaced;
+    work.rejected = recorded->rejected;
     file = open_to_read();
     if (!file) return Failure(file.error());
     work.file = std::move(*file);
@@ -245,6 +246,7 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
     if (!work) return Failure(work.error());
     SpoolSummary summary;
     summary.recovered = work->recovered;
+    summary.rejected = work->rejected;
     const auto found = find_due(work->file.get(), options.limit);
     if (!found) return Failure(found.error());
     summary.more_due = found->more;
@@ -273,7 +275,7 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
         }
         const auto recorded = record(*work, std::move(*journal));
         if (!recorded) return Failure(recorded.error());
-        summary.rejected = recorded->rejected;
+        summary.rejected += recorded->rejected;
     } else if (!found->due.empty()) {
         files_.remove(journal_path(path_));
     }
@@ -295,17 +297,18 @@ Result<SpoolCleanup> SpoolFile::cleanup() {
         {});
     if (!looked) return Failure(looked.error());
     cleanup.kept = looked->entries;
+    cleanup.rejected = work->rejected;
     if (!any && looked->rejects == 0) return cleanup;
     const auto report = replace(*work, [now](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
         return Decision{is_over(entry, now) ? Fate::drop : Fate::keep};
     });
     if (!report) return Failure(report.error());
-    return SpoolCleanup{report->kept, report->removed, report->rejected};
+    return SpoolCleanup{report->kept, report->removed, work->rejected + report->rejected};
 }
 
-Result<std::vector<std::string>> SpoolFile::change(std::span<const std::string> job_ids,
-                                                   const std::function<bool(const SpoolEntry&)>& concerns,
-                                                   const std::function<std::string(const SpoolEntry&)>& new_line) {
+Result<SpoolChange> SpoolFile::change(std::span<const std::string> job_ids,
+                                      const std::function<bool(const SpoolEntry&)>& concerns,
+                                      const std::function<std::string(const SpoolEntry&)>& new_line) {
     auto work = begin_work();
     if (!work) return Failure(work.error());
     std::vector<std::string> wanted(job_ids.begin(), job_ids.end());
@@ -321,27 +324,27 @@ Result<std::vector<std::string>> SpoolFile::change(std::span<const std::string> 
         },
         {});
     if (!looked) return Failure(looked.error());
-    std::vector<std::string> changed;
-    if (!any) return changed;
+    SpoolChange change;
+    change.rejected = work->rejected;
+    if (!any) return change;
     const auto report = replace(*work, [&](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
         if (!changes(entry)) return Decision{};
-        changed.push_back(entry.job_id);
+        change.job_ids.push_back(entry.job_id);
         return Decision{Fate::replace, new_line(entry)};
     });
     if (!report) return Failure(report.error());
-    return changed;
+    change.rejected += report->rejected;
+    return change;
 }
 
-Result<std::int64_t> SpoolFile::resolve(std::span<const std::string> job_ids) {
+Result<SpoolChange> SpoolFile::resolve(std::span<const std::string> job_ids) {
     const std::int64_t now = now_ms();
-    const auto changed = change(
+    return change(
         job_ids, [](const SpoolEntry& entry) { return entry.state != SpoolState::resolved; },
         [now](const SpoolEntry& entry) { return resolved_line(entry, now); });
-    if (!changed) return Failure(changed.error());
-    return static_cast<std::int64_t>(changed->size());
 }
 
-Result<std::vector<std::string>> SpoolFile::revive(std::span<const std::string> job_ids) {
+Result<SpoolChange> SpoolFile::revive(std::span<const std::string> job_ids) {
     const std::int64_t now = now_ms();
     return change(
         job_ids, [](const SpoolEntry& entry) { return entry.state == SpoolState::exhausted; },

@@ -35,8 +35,8 @@ public:
     Result<std::vector<SpoolEntry>> due(std::int64_t limit) override;
     Result<SpoolSummary> retry(const SpoolSender& sender, const SpoolRetryOptions& options) override;
     Result<SpoolCleanup> cleanup() override;
-    Result<std::int64_t> resolve(std::span<const std::string> job_ids) override;
-    Result<std::vector<std::string>> revive(std::span<const std::string> job_ids) override;
+    Result<SpoolChange> resolve(std::span<const std::string> job_ids) override;
+    Result<SpoolChange> revive(std::span<const std::string> job_ids) override;
 
 private:
     /// The file and the right to change its entries.
@@ -44,6 +44,7 @@ private:
         File lock;
         File file;
         std::int64_t recovered = 0;
+        std::int64_t rejected = 0;  // by recording that
     };
     /// An entry to be sent.
     struct Due {
@@ -74,9 +75,9 @@ private:
     Result<Found> find_due(int file, std::int64_t limit);
     Result<SpoolEntry> entry_at(int file, std::int64_t offset);
     /// Changes the entries of these ids that `concerns` is true of, with one replacement of the file; answers whose.
-    Result<std::vector<std::string>> change(std::span<const std::string> job_ids,
-                                            const std::function<bool(const SpoolEntry&)>& concerns,
-                                            const std::function<std::string(const SpoolEntry&)>& new_line);
+    Result<SpoolChange> change(std::span<const std::string> job_ids,
+                               const std::function<bool(const SpoolEntry&)>& concerns,
+                               const std::function<std::string(const SpoolEntry&)>& new_line);
     Result<void> attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
                          SpoolSummary& summary);
 

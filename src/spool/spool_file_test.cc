@@ -331,10 +331,29 @@ TEST_F(SpoolFileTest, ASenderThatThrowsOrAsksForTimeIsAFailedAttempt) {
 TEST_F(SpoolFileTest, ResolveAndReviveByHand) {
     put(line("a", "pending", 0, 0) + line("b", "exhausted", 0, 0, 5) + line("c", "resolved", 0, 0));
     const std::vector<std::string> wanted = {"a", "b", "c", "d"};
-    EXPECT_THAT(must(spool_->revive(wanted)), ElementsAre("b"));
+    EXPECT_THAT(must(spool_->revive(wanted)).job_ids, ElementsAre("b"));
     EXPECT_EQ(must(spool_->find("b"))->state, SpoolState::pending);
-    EXPECT_EQ(must(spool_->resolve(wanted)), 2);
-    EXPECT_EQ(must(spool_->resolve(wanted)), 0);
+    EXPECT_THAT(must(spool_->resolve(wanted)).job_ids, ElementsAre("a", "b"));
+    EXPECT_THAT(must(spool_->resolve(wanted)).job_ids, IsEmpty());
+}
+
+TEST_F(SpoolFileTest, EveryRunTellsOfTheLinesItMoves) {
+    const std::vector<std::string> ids = {"a"};
+    put("nonsense\n" + line("a", "exhausted", clock_.now_ms, 0, 5));
+    EXPECT_EQ(must(spool_->revive(ids)).rejected, 1);
+    put("nonsense\n" + line("a", "pending", clock_.now_ms, 0));
+    EXPECT_EQ(must(spool_->resolve(ids)).rejected, 1);
+    // Those that are moved by recording a run that died.
+    put("nonsense\n" + line("a", "pending", clock_.now_ms, 0));
+    FaultyFiles watched(Fault::before, 0);
+    watched.before_open = [&](const std::string& opened) {
+        if (opened == path_ + ".new") std::filesystem::create_directory(opened);
+    };
+    ASSERT_FALSE(SpoolFile(options(), watched, clock_, random_).retry(yes, {}));
+    std::filesystem::remove(path_ + ".new");
+    const SpoolSummary summary = must(spool_->retry(yes, {}));
+    EXPECT_EQ(summary.recovered, 1);
+    EXPECT_EQ(summary.rejected, 1);
 }
 
 TEST_F(SpoolFileTest, AMissingFileIsSaidAndNothingIsLeftBehind) {
