@@ -190,6 +190,13 @@ def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
         assert is_as_shown(said, exchange.shown), said
 
 
+def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):
+    (tmp_path / "deliverd.yaml").write_text("spools:\n  hooks: { path: hooks.jsonl, token_env: NOT_THERE }\n")
+    said = programs.run("serve").stderr
+    assert "spools.hooks.token_env: there is no environment variable NOT_THERE" in said
+    programs.run("migrate").ok()
+
+
 def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tmp_path):
     port = free_port()
     receiver.answer_with(lambda call: Answer(200, {}))
@@ -198,7 +205,7 @@ def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tm
         " retry_seconds: 0.1, cleanup_seconds: 0.1 }\n")
     serve = programs.start("serve", env={"T": "s3cret"})
     wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz").status == 200, 20, lambda: serve.stderr)
-    job = spool.add('{"id": 7}', "--name", "hooks")
+    job = spool.add('{"id": 7}', "--name", "hooks", "--attempts-made", "3")  # not due for minutes
     entry = spool.entries[0] | {"nextRetry": 1, "timestamp": 1}
     lock = ["flock", tmp_path / "hooks.jsonl.lock", "sh", "-c", f"echo '{json.dumps(entry | {'jobId': 'due'})}' >> {spool.path}"]
     subprocess.run(lock, check=True)
@@ -206,7 +213,8 @@ def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tm
     assert receiver.calls[0].body == {"id": 7, "idempotencyKey": "due"}
     assert receiver.calls[0].headers["authorization"] == "Bearer s3cret"
     wait_for(lambda: [entry["state"] for entry in spool.entries] == ["pending", "resolved"], 20, lambda: spool.entries)
-    assert 'spool_attempts_total{result="resolved",spool="hooks"} 1' in get(f"http://127.0.0.1:{port}/metrics").text
+    counted = 'spool_attempts_total{result="resolved",spool="hooks"} 1'
+    wait_for(lambda: counted in get(f"http://127.0.0.1:{port}/metrics").text, 20, "the attempt to be counted")
     old = spool.entries[1] | {"jobId": "old", "resolvedAt": 1}
     subprocess.run([*lock[:-1], f"echo '{json.dumps(old)}' >> {spool.path}"], check=True)
     wait_for(lambda: [entry["jobId"] for entry in spool.entries] == [job, "due"], 20, lambda: spool.entries)

@@ -95,7 +95,8 @@ struct DeadLettersConfig {
 struct SpoolConfig {
     std::string name;
     std::string path;
-    std::string token;  // secret; empty: none
+    std::string token_env;  // the variable that `token` comes from; empty: none
+    std::string token;      // secret; empty with a token_env: it is not there
     bool allow_private = false;
     Duration retry_interval{};
     Duration cleanup_interval{};

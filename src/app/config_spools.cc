@@ -1,7 +1,5 @@
 #include "app/config_spools.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 namespace deliverd::app {
@@ -15,14 +13,8 @@ std::vector<SpoolConfig> make_spools(const Values& values, const Environment& en
         spool.name = name;
         spool.path = values.text(section + ".path");
         if (spool.path.empty()) problems.push_back({values.line_of(section), section + " needs a path"});
-        if (const std::string variable = values.text(section + ".token_env"); !variable.empty()) {
-            spool.token = environment(variable).value_or("");
-            if (spool.token.empty()) {
-                problems.push_back({values.line_of(section + ".token_env"),
-                                    fmt::format("{}.token_env: there is no environment variable {}, or it is empty",
-                                                section, variable)});
-            }
-        }
+        spool.token_env = values.text(section + ".token_env");
+        if (!spool.token_env.empty()) spool.token = environment(spool.token_env).value_or("");
         spool.allow_private = values.boolean(section + ".allow_private");
         spool.retry_interval = values.seconds(section + ".retry_seconds");
         spool.cleanup_interval = values.seconds(section + ".cleanup_seconds");

@@ -7,7 +7,8 @@
 
 namespace deliverd::app {
 
-/// In the file's order. The tokens come from `environment`; one that is named and not there is a problem.
+/// In the file's order. The tokens come from `environment`; one that is not there is a problem of who sends, not of
+/// every command.
 [[nodiscard]] std::vector<SpoolConfig> make_spools(const Values& values, const Environment& environment,
                                                    std::vector<Problem>& problems);
 

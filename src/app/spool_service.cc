@@ -24,6 +24,11 @@ Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<Spool
         const auto refused = [&](const Error& error) {
             return permanent(error.code, fmt::format("spools.{}: {}", config.name, error.message));
         };
+        if (!config.token_env.empty() && config.token.empty()) {
+            return permanent("bad_argument",
+                             fmt::format("spools.{}.token_env: there is no environment variable {}, or it is empty",
+                                         config.name, config.token_env));
+        }
         auto spool = open_spool({.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds});
         if (!spool) return refused(spool.error());
         auto poster = sink::make_http_poster(
@@ -114,8 +119,7 @@ void SpoolService::tell(Unit& unit, const Error& error) {
     // Nothing was added yet, or somebody else is at it: nothing was begun.
     if (error.code == "spool_missing" || error.code == "spool_busy" || error.message == unit.last_problem) return;
     unit.last_problem = error.message;
-    log_.error("spool: a run failed",
-               {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
+    log_.error("spool: a run failed", {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
 }
 
 void SpoolService::count(const Unit& unit, const char* result, std::int64_t attempts) {

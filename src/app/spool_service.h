@@ -17,7 +17,8 @@ namespace deliverd::app {
 
 class SpoolService {
 public:
-    /// Opens nothing yet. Failure: `bad_argument`, naming the spool. `metrics` and `log` outlive it.
+    /// Opens nothing yet. Failure: `bad_argument`, naming the spool; also for a token that is not in the environment.
+    /// `metrics` and `log` outlive it.
     static Result<std::unique_ptr<SpoolService>> make(const std::vector<SpoolConfig>& spools, metrics::Metrics& metrics,
                                                       Log& log);
 
