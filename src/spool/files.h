@@ -72,8 +72,8 @@ private:
 [[nodiscard]] Result<void> sync_folder(Files& files, const std::string& path);
 
 /// Takes the lock on the file `path`, which is made where it is not there and never removed; one that somebody removed
-/// while it was waited for is taken anew. It is held until the answer is closed, also by a crash. Waits up to `wait_seconds`, then fails: retryable, `spool_busy`, `who` being what
-/// holds it probably.
+/// while it was waited for is taken anew. It is held until the answer is closed, also by a crash. Waits up to
+/// `wait_seconds`, then fails: retryable, `spool_busy`, `who` being what holds it probably.
 [[nodiscard]] Result<File> take_lock(Files& files, const std::string& path, double wait_seconds, std::string_view who);
 
 /// Whether `path` still names the open file; a lock on one that was removed keeps nobody out.

@@ -1,8 +1,8 @@
 // FILE.journal: what a retry has done so far, until it is in the file itself. A line an attempt: where the entry's line
 // begins in the file, and the line as it is to be.
 //
-// It is about one file (its inode and when that was made): a file that has replaced that one has all of it already. A journal whose run died
-// is recorded by the next run before anything else.
+// It is about one file (its inode and when that was made): a file that has replaced that one has all of it already. A
+// journal whose run died is recorded by the next run before anything else.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ Result<bool> LineReader::fill() {
     const std::int64_t offset = next_.offset + static_cast<std::int64_t>(end_);
     if (offset >= file_end_) return false;
     const auto left = static_cast<std::size_t>(file_end_ - offset);
-    const ssize_t read = files_.read_at(file_, buffer_.data() + end_, std::min(buffer_.size() - end_, left),
-                                        static_cast<off_t>(offset));
+    const ssize_t read =
+        files_.read_at(file_, buffer_.data() + end_, std::min(buffer_.size() - end_, left), static_cast<off_t>(offset));
     if (read < 0) return file_failure("read", path_, read);
     end_ += static_cast<std::size_t>(read);
     return read > 0;

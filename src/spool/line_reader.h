@@ -35,8 +35,8 @@ struct Line {
 /// How a file is read.
 struct Reading {
     LinePosition from{};
-    std::size_t chunk = kReadChunk;              // bytes read at once
-    std::int64_t end = kWholeFile;               // the file ends there for this reader, though it may go on
+    std::size_t chunk = kReadChunk;             // bytes read at once
+    std::int64_t end = kWholeFile;              // the file ends there for this reader, though it may go on
     std::size_t max_line = kMaxSpoolLineBytes;  // without the line's end
 };
 

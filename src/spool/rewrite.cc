@@ -100,7 +100,8 @@ private:
 
     /// Who removed one has let others in.
     [[nodiscard]] Result<void> check_locks(int append_lock) const {
-        for (const auto& [lock, ending] : {std::pair(append_lock, ".lock"), std::pair(parts_.work_lock, ".work.lock")}) {
+        for (const auto& [lock, ending] :
+             {std::pair(append_lock, ".lock"), std::pair(parts_.work_lock, ".work.lock")}) {
             const std::string path = parts_.path + ending;
             if (!is_named(parts_.files, lock, path)) return meddled(path, "removed");
         }
