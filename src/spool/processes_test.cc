@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <set>
 
 #include "spool/testing/spool_fixture.h"
@@ -86,10 +87,16 @@ TEST_F(SpoolProcesses, RetryRunsAtOnceSendEachEntryOnce) {
     std::string text;
     for (int i = 0; i < kEntries; ++i) text += line("e" + std::to_string(i), "pending", clock_.now_ms, i);
     put(text);
+    // All begin at once: when the last writer of the pipe has gone.
+    std::array<int, 2> gate = {};
+    ASSERT_EQ(::pipe(gate.data()), 0);
     std::vector<pid_t> runs;
     for (int run = 0; run < kRuns; ++run) {
         const pid_t child = ::fork();
         if (child == 0) {
+            ::close(gate[1]);
+            char nothing = 0;
+            if (::read(gate[0], &nothing, 1) != 0) ::_exit(2);
             std::ofstream sent(folder_.file("sent-" + std::to_string(run)));
             const auto summary = spool_->retry(
                 [&](const SpoolPost& post) {
@@ -100,8 +107,11 @@ TEST_F(SpoolProcesses, RetryRunsAtOnceSendEachEntryOnce) {
             sent.close();
             ::_exit(summary ? 0 : 1);
         }
+        ASSERT_GT(child, 0);
         runs.push_back(child);
     }
+    ::close(gate[0]);
+    ::close(gate[1]);
     std::multiset<std::string> sent;
     for (int run = 0; run < kRuns; ++run) {
         int status = 1;

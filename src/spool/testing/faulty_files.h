@@ -75,6 +75,7 @@ public:
     std::function<void()> before_lock{};
     std::function<void()> before_rename{};
 
+    [[nodiscard]] int syncs() const { return syncs_; }
     [[nodiscard]] bool reached() const { return calls_ >= nth_; }
 
 private:

@@ -89,6 +89,12 @@ protected:
             {}));
         return all;
     }
+    std::vector<std::string> ids() {
+        std::vector<std::string> all;
+        for (const SpoolEntry& entry : entries()) all.push_back(entry.job_id);
+        return all;
+    }
+    bool exists(const std::string& ending) const { return std::filesystem::exists(path_ + ending); }
     void put(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
     /// An entry as the file has it.
     static std::string line(const std::string& id, const std::string& state, std::int64_t timestamp,
