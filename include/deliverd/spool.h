@@ -12,8 +12,8 @@
 // Processes: any number may use one file at once. FILE.lock makes appends take turns, FILE.work.lock the runs that
 //   change entries (retry, cleanup, resolve, revive); appends do not wait for those, but for a moment at their end.
 //   Another program that appends must hold flock(2) on FILE.lock.
-// Unreadable lines: a last line without its end, as a crash leaves it, is ended by the next add(). Any other line that is
-//   no entry is left out by each(), and moved to FILE.rejected by the next run that changes entries.
+// Unreadable lines: a last line without its end, as a crash leaves it, is ended by the next add(). Any other line that
+//   is no entry is left out by each(), and moved to FILE.rejected by the next run that changes entries.
 // Threads: one Spool is used by one thread at a time; several Spools of one file work together like processes.
 // Blocking: add() waits for other appends, SpoolOptions::lock_wait_seconds at most; the runs wait for each other,
 //   work_wait_seconds at most, and read the file from end to end. Memory does not grow with the file.
