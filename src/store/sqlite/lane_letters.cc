@@ -185,10 +185,11 @@ Result<void> write_event_letter(Handle& handle, const EventTable& table, std::st
     auto statement = handle.prepared(kEventLetter);
     if (!statement) return Failure(std::move(statement.error()));
     const std::optional<std::string> error = settle_note(settlement.settlement);
+    const std::string_view error_class = error ? error_class_of(*error) : std::string_view();
     const std::string headers = headers_of(*cells);
     const std::optional<std::string> key = settlement.aggregate_id;
     (*statement)->bind(1, std::string_view(table.lane)).bind(2, std::string_view(settlement.row_id)).bind(3, error);
-    (*statement)->bind(4, error_class_of(error.value_or(""))).bind(5, worker_id).bind(6, std::string_view(headers));
+    (*statement)->bind(4, error_class).bind(5, worker_id).bind(6, std::string_view(headers));
     return (*statement)->bind(7, cells->payload).bind_blob(8, cells->payload).bind_blob(9, key).run();
 }
 
