@@ -78,6 +78,23 @@ RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool 
     return letter.retry_count < letter.max_retries ? RetryVerdict::begun : RetryVerdict::exhausted;
 }
 
+std::string retry_reason(RetryVerdict verdict, const Letter& letter, std::string_view refusal) {
+    switch (verdict) {
+        case RetryVerdict::finished:
+            return "it is " + std::string(to_string(letter.status));
+        case RetryVerdict::exhausted:
+            return "it was retried " + std::to_string(letter.retry_count) + " times, which is as often as it may be";
+        case RetryVerdict::under_way:
+            return "another retry of it is under way";
+        case RetryVerdict::refused:
+            return std::string(refusal);
+        case RetryVerdict::begun:
+        case RetryVerdict::unknown:
+            break;
+    }
+    return {};
+}
+
 RetryEffect retry_effect(const Letter& letter, RetryResult result) {
     RetryEffect effect{LetterStatus::retrying, letter.retry_count, letter.in_doubt, true, "retry_failed"};
     switch (result) {

@@ -26,6 +26,9 @@ namespace deliverd::store {
 /// Whether a retry may begin. `under_way`: one has begun whose lease has not run out.
 [[nodiscard]] RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way);
 
+/// Why it may not, for people; empty when it may.
+[[nodiscard]] std::string retry_reason(RetryVerdict verdict, const Letter& letter, std::string_view refusal);
+
 /// The letter after a retry that ended so.
 struct RetryEffect {
     LetterStatus status = LetterStatus::retrying;

@@ -18,23 +18,6 @@ namespace {
 static_assert(static_cast<int>(RetryResult::published) == 0 && static_cast<int>(RetryResult::failed) == 1 &&
               static_cast<int>(RetryResult::in_doubt) == 2 && static_cast<int>(RetryResult::not_tried) == 3);
 
-std::string reason_for(RetryVerdict verdict, const Letter& letter, const std::string& refusal) {
-    switch (verdict) {
-        case RetryVerdict::finished:
-            return "it is " + std::string(to_string(letter.status));
-        case RetryVerdict::exhausted:
-            return "it was retried " + std::to_string(letter.retry_count) + " times, which is as often as it may be";
-        case RetryVerdict::under_way:
-            return "another retry of it is under way";
-        case RetryVerdict::refused:
-            return refusal;
-        case RetryVerdict::begun:
-        case RetryVerdict::unknown:
-            break;
-    }
-    return {};
-}
-
 /// Of one letter, what begin answered.
 struct Begun {
     bool begun = false;
@@ -49,7 +32,7 @@ void describe(RetryClaim& claim, const Begun& begun, LetterDetail detail) {
         claim.verdict = retry_verdict(detail.letter, refusal, begun.live);
         // Free again when it was looked at, and not when it was tried.
         if (claim.verdict == RetryVerdict::begun) claim.verdict = RetryVerdict::under_way;
-        claim.reason = reason_for(claim.verdict, detail.letter, refusal);
+        claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
     }
     claim.letter = std::move(detail);
 }

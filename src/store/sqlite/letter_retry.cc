@@ -33,23 +33,6 @@ std::optional<std::string> text_of(LetterStatus status) {
     return std::string(to_string(status));
 }
 
-std::string reason_for(RetryVerdict verdict, const Letter& letter, const std::string& refusal) {
-    switch (verdict) {
-        case RetryVerdict::finished:
-            return "it is " + std::string(to_string(letter.status));
-        case RetryVerdict::exhausted:
-            return "it was retried " + std::to_string(letter.retry_count) + " times, which is as often as it may be";
-        case RetryVerdict::under_way:
-            return "another retry of it is under way";
-        case RetryVerdict::refused:
-            return refusal;
-        case RetryVerdict::begun:
-        case RetryVerdict::unknown:
-            break;
-    }
-    return {};
-}
-
 Result<void> write_begin(Handle& handle, const std::string& id, const RetryRequest& request, bool counts,
                          bool in_doubt) {
     auto statement = handle.prepared(kBegin);
@@ -99,7 +82,7 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
     const bool goes_on = start.go_on && died;
     claim.verdict = retry_verdict(detail.letter, refusal, (*stored)->retry_is_live);
     if (claim.verdict == RetryVerdict::exhausted && goes_on) claim.verdict = RetryVerdict::begun;
-    claim.reason = reason_for(claim.verdict, detail.letter, refusal);
+    claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
     if (claim.verdict == RetryVerdict::begun) {
         const RetryRequest& request = start.request;
         auto begun = write_begin(handle, detail.letter.id, request, !goes_on, died);
