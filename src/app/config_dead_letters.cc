@@ -9,8 +9,6 @@ namespace deliverd::app {
 
 namespace {
 
-constexpr int kLongestPublishTimeouts = 3;  // what publishing takes at most (deadletter/kafka/replayer.h)
-
 class DeadLettersBuilder {
 public:
     DeadLettersBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}

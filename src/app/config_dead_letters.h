@@ -12,6 +12,9 @@
 
 namespace deliverd::app {
 
+/// Publishing takes so many times `replay_timeout` at most (deadletter/kafka/replayer.h).
+inline constexpr int kLongestPublishTimeouts = 3;
+
 /// librdkafka's settings for whatever speaks to Kafka: the security keys of `kafka`, then `kafka.librdkafka`.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> kafka_client_settings(const Values& values);
 

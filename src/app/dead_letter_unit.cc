@@ -12,6 +12,7 @@ deadletter::ManagerOptions manager_options(const DeadLettersConfig& config) {
     deadletter::ManagerOptions options;
     options.dead_letter_pattern = config.kafka.topic_pattern;
     options.retry_lease = config.retry_lease;
+    options.publish_at_most = kLongestPublishTimeouts * config.replay_timeout;
     return options;
 }
 

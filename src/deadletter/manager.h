@@ -15,11 +15,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "deadletter/ports.h"
@@ -53,10 +55,14 @@ struct RedriveReport {
 
 struct ManagerOptions {
     std::string dead_letter_pattern = std::string(kDeadLetterPattern);  // as in provenance.h
-    Duration retry_lease = std::chrono::seconds(30);                    // beyond what publishing takes at most
+    Duration retry_lease = std::chrono::seconds(30);                    // longer than publish_at_most
+    Duration publish_at_most = std::chrono::seconds(15);                // Replayer::publish() takes no longer
     std::int32_t page = 100;
-    std::int32_t pages_in_flight = 8;
+    std::int32_t pages_at_once = 4;  // that a redrive begins in one transaction
+    std::int32_t pages_in_flight = 16;
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
+
+    std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
 
     /// No `kafka` in the configuration: a retry resolves without publishing.
     [[nodiscard]] bool stand_alone() const { return dead_letter_pattern.empty(); }
@@ -64,7 +70,7 @@ struct ManagerOptions {
 
 /// So often a step is tried in the store, where a failure says that it may help.
 inline constexpr int kStoreAttempts = 5;
-/// Bytes of the letters a redrive has in memory. A page that is larger than that by itself goes alone.
+/// Bytes of the letters a redrive has in memory. A letter that is larger than that by itself goes alone.
 inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
 
 /// Random UUIDs. Thread-safe.

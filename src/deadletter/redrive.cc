@@ -1,6 +1,7 @@
 #include "deadletter/redrive.h"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -34,66 +35,81 @@ RedriveRun::RedriveRun(RedriveParts parts, std::string topic, std::string owner,
     : parts_(std::move(parts)), topic_(std::move(topic)), owner_(std::move(owner)), actor_(std::move(actor)) {}
 
 RedriveReport RedriveRun::run(store::Redrive opened) {
-    std::thread publisher([this] { publish_all(); });
-    std::thread recorder([this] { record_all(); });
-    read();
-    publisher.join();
-    recorder.join();
+    std::thread publisher;
+    std::thread recorder;
+    try {
+        publisher = std::thread([this] { publish_all(); });
+        recorder = std::thread([this] { record_all(); });
+        read();
+    } catch (const std::system_error& failure) {
+        end_early(std::string("no thread could be started: ") + failure.what(), true);
+    }
+    all_read();
+    if (publisher.joinable()) publisher.join();
+    if (recorder.joinable()) recorder.join();
     return finish(std::move(opened));
 }
 
 // --- reading -------------------------------------------------------------------------------------------------------
 
 void RedriveRun::read() {
-    std::int32_t limit = parts_.options.page;
-    const auto most_pages = static_cast<std::size_t>(std::max(1, parts_.options.pages_in_flight));
     while (!parts_.gate.closed()) {
-        {
-            std::unique_lock lock(mutex_);
-            changed_.wait(lock, [&] {
-                const bool room = in_flight_.pages < most_pages && in_flight_.bytes < kMaxRedriveBytes;
-                return ends_early_ || room || in_flight_.pages == 0;
-            });
-            if (ends_early_) break;
-        }
-        if (!read_page(limit)) break;
+        const auto page = room();
+        if (!page || !read_page(*page)) break;
     }
+}
+
+void RedriveRun::all_read() {
     const std::lock_guard lock(mutex_);
     all_read_ = true;
     changed_.notify_all();
 }
 
-bool RedriveRun::read_page(std::int32_t& limit) {
+/// Waits for some; none: no further page is begun.
+std::optional<store::RedrivePage> RedriveRun::room() {
+    const auto most = static_cast<std::size_t>(std::max(1, parts_.options.pages_in_flight));
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+        const bool some = in_flight_.pages < most && in_flight_.bytes < kMaxRedriveBytes;
+        return ends_early_ || some || in_flight_.pages == 0;
+    });
+    if (ends_early_) return std::nullopt;
+    const auto pages = std::min<std::size_t>(most - in_flight_.pages,
+                                             static_cast<std::size_t>(std::max(1, parts_.options.pages_at_once)));
+    const std::size_t bytes = kMaxRedriveBytes - std::min(kMaxRedriveBytes, in_flight_.bytes);
+    return store::RedrivePage{.letters = parts_.options.page * static_cast<std::int32_t>(pages),
+                              .bytes = static_cast<std::int64_t>(bytes)};
+}
+
+bool RedriveRun::read_page(const store::RedrivePage& page) {
     const store::RetryRequest request{owner_, actor_, parts_.options.retry_lease};
-    Result<std::vector<store::RetryClaim>> page;
+    Result<std::vector<store::RetryClaim>> claims;
+    Begun begun;
     for (int attempt = 1;; ++attempt) {
-        page = parts_.letters.next_of_redrive(topic_, request, limit);
+        begun.at = parts_.options.clock->now();
+        claims = parts_.letters.next_of_redrive(topic_, request, page);
         // Not so after an answer that was lost: the page behind it is begun, and not known here.
-        const bool again = !page && page.error().error_class == ErrorClass::retryable && attempt < kStoreAttempts;
+        const bool again = !claims && claims.error().error_class == ErrorClass::retryable && attempt < kStoreAttempts;
         if (!again || !parts_.gate.wait(parts_.options.store_retry_wait * (1 << (attempt - 1)))) break;
     }
-    if (!page) {
-        std::string problem = "the next messages could not be read: " + page.error().message;
-        if (page.error().error_class == ErrorClass::ambiguous) {
+    const std::lock_guard lock(mutex_);
+    if (!claims) {
+        std::string problem = "the next messages could not be read: " + claims.error().message;
+        if (claims.error().error_class == ErrorClass::ambiguous) {
             problem += " (some may stay RETRYING until their lease has run out)";
         }
-        const std::lock_guard lock(mutex_);
-        lost_ = lost_ || page.error().code == kNotOwner;
+        lost_ = lost_ || claims.error().code == kNotOwner;
         if (problem_.empty()) problem_ = std::move(problem);
         return false;
     }
-    Load load{.pages = 1, .bytes = 0};
-    for (const store::RetryClaim& claim : *page) load.bytes += bytes_of(claim);
-    limit = next_page(parts_.options.page, parts_.options.pages_in_flight, page->size(), load.bytes);
-
-    const std::lock_guard lock(mutex_);
-    if (page->empty()) {
-        complete_ = true;
-        return false;
-    }
-    std::ranges::move(*page, std::back_inserter(begun_));
-    begun_load_ += load;
-    in_flight_ += load;
+    complete_ = claims->empty();
+    if (complete_) return false;
+    begun.claims = std::move(*claims);
+    const auto each = static_cast<std::size_t>(std::max(1, parts_.options.page));
+    begun.load.pages = (begun.claims.size() + each - 1) / each;
+    for (const store::RetryClaim& claim : begun.claims) begun.load.bytes += bytes_of(claim);
+    in_flight_ += begun.load;
+    begun_.push_back(std::move(begun));
     changed_.notify_all();
     return true;
 }
@@ -105,10 +121,11 @@ void RedriveRun::publish_all() {
     for (;;) {
         changed_.wait(lock, [this] { return !begun_.empty() || all_read_; });
         if (begun_.empty()) break;
-        std::vector<store::RetryClaim> claims = std::exchange(begun_, {});
-        const Load load = std::exchange(begun_load_, {});
+        std::vector<Begun> pages = std::exchange(begun_, {});
         lock.unlock();
-        std::vector<store::RetryEnd> ends = publish(claims);
+        Load load;
+        for (const Begun& page : pages) load += page.load;
+        std::vector<store::RetryEnd> ends = publish(std::move(pages));
         failpoint("redrive.after_publish");
         lock.lock();
         std::ranges::move(ends, std::back_inserter(ended_));
@@ -119,34 +136,52 @@ void RedriveRun::publish_all() {
     changed_.notify_all();
 }
 
-std::vector<store::RetryEnd> RedriveRun::publish(std::vector<store::RetryClaim>& claims) {
-    bool none = false;
+/// Why no record of the page goes out any more; empty: they do.
+std::string RedriveRun::not_published_now(const Begun& page) {
     {
         const std::lock_guard lock(mutex_);
-        none = publish_none_;
+        if (publish_none_) return "the redrive ended before it";
     }
+    const Duration waited = parts_.options.clock->now() - page.at;
+    if (waited + parts_.options.publish_at_most < parts_.options.retry_lease) return "";
+    std::string why = "it had waited so long for the broker that its lease could have run out";
+    end_early("publishing was too slow for dead_letters.retry_lease_seconds: the rest was not tried", false);
+    return why;
+}
+
+std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     std::vector<store::RetryEnd> ends;
     std::vector<std::string> lane_ids;
     std::vector<std::string> ids;
     std::vector<Record> records;
-    for (store::RetryClaim& claim : claims) {
-        if (claim.verdict != store::RetryVerdict::begun || !claim.letter) continue;
-        if (claim.letter->letter.lane_row) {
-            lane_ids.push_back(claim.id);
-        } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
-            ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
-        } else if (parts_.options.stand_alone()) {
-            ends.push_back({claim.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
-        } else if (none) {
-            ends.push_back({claim.id, store::RetryResult::not_tried, "the redrive ended before it"});
-        } else {
-            records.push_back(replay_of(*claim.letter, parts_.new_id()));
-            ids.push_back(claim.id);
+    for (Begun& page : pages) {
+        const std::string not_now = not_published_now(page);
+        for (store::RetryClaim& claim : page.claims) {
+            if (claim.verdict != store::RetryVerdict::begun || !claim.letter) continue;
+            if (claim.letter->letter.lane_row) {
+                lane_ids.push_back(claim.id);
+            } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
+                ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
+            } else if (parts_.options.stand_alone()) {
+                ends.push_back({claim.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
+            } else if (!not_now.empty()) {
+                ends.push_back({claim.id, store::RetryResult::not_tried, not_now});
+            } else {
+                records.push_back(replay_of(*claim.letter, parts_.new_id()));
+                ids.push_back(claim.id);
+            }
+            claim.letter.reset();
         }
-        claim.letter.reset();
     }
     give_back(lane_ids, ends);
     if (records.empty()) return ends;
+    const std::vector<Outcome> outcomes = send(records);
+    if (broker_is_away(outcomes)) end_early(why_away(outcomes), true);
+    for (std::size_t i = 0; i < ids.size(); ++i) ends.push_back(end_of(std::move(ids[i]), outcomes[i]));
+    return ends;
+}
+
+std::vector<Outcome> RedriveRun::send(const std::vector<Record>& records) {
     std::vector<Outcome> outcomes;
     if (parts_.replayer != nullptr) {
         outcomes = parts_.replayer->publish(records);
@@ -156,9 +191,7 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<store::RetryClaim>&
                                          .detail = "this process has no connection to Kafka",
                                          .not_attempted = true});
     }
-    if (broker_is_away(outcomes)) end_early(why_away(outcomes), true);
-    for (std::size_t i = 0; i < ids.size(); ++i) ends.push_back(end_of(std::move(ids[i]), outcomes[i]));
-    return ends;
+    return outcomes;
 }
 
 void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends) {
@@ -266,7 +299,11 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
     // next begins at the beginning, with what was given back.
     const bool stopped = !complete_ && (report.problem.empty() || parts_.gate.closed());
-    if (stopped) report.problem = "the program is about to end; the rest follows when it runs again";
+    if (stopped) {
+        report.problem = "the program is about to end; the rest follows when it runs again";
+        // Everything begun has its end. Where this fails the next process waits for the lease.
+        static_cast<void>(parts_.letters.release_redrive(topic_, owner_));
+    }
     if (!stopped && !lost_) {
         StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
         auto closed = attempts.run([&] { return parts_.letters.close_redrive(topic_, owner_); });

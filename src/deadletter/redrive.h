@@ -4,8 +4,10 @@
 //   next_of_redrive() ─ pages ─▶ publish() of all at hand ─▶ end_of_redrive_page() of all at hand
 //
 // Each does one thing at a time and takes everything that waits for it, so that the slowest sets the pace and the order
-// of the records stays. ManagerOptions::pages_in_flight and kMaxRedriveBytes bound what is between the first and the
-// last. Every page that was begun is brought to its end, whatever happens.
+// of the records stays; the first takes as many pages as there is room for, pages_at_once at most, for the wait for the
+// disk is the same for one and for four. ManagerOptions::pages_in_flight and kMaxRedriveBytes bound what is between the
+// first and the last. Every page that was begun is brought to its end, whatever happens. One that waited so long that
+// its lease could end while it is published is not published any more.
 #pragma once
 
 #include <condition_variable>
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,10 +59,21 @@ private:
         std::int64_t in_doubt = 0;
     };
 
+    /// Letters begun in one transaction.
+    struct Begun {
+        std::vector<store::RetryClaim> claims;  // in order
+        Load load;
+        Instant at{};  // not later than their leases began
+    };
+
     void read();
-    bool read_page(std::int32_t& limit);
+    void all_read();
+    [[nodiscard]] std::optional<store::RedrivePage> room();
+    bool read_page(const store::RedrivePage& page);
     void publish_all();
-    [[nodiscard]] std::vector<store::RetryEnd> publish(std::vector<store::RetryClaim>& claims);
+    [[nodiscard]] std::vector<store::RetryEnd> publish(std::vector<Begun> pages);
+    [[nodiscard]] std::vector<Outcome> send(const std::vector<Record>& records);
+    [[nodiscard]] std::string not_published_now(const Begun& page);
     void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
     void record_all();
     void record(const std::vector<store::RetryEnd>& ends);
@@ -76,12 +90,11 @@ private:
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<store::RetryClaim> begun_;  // in order
-    Load begun_load_;
+    std::vector<Begun> begun_;  // in order
     std::vector<store::RetryEnd> ended_;
     Load ended_load_;
     Load in_flight_;
-    bool all_read_ = false;
+    bool all_read_ = false;  // no further page comes
     bool all_published_ = false;
     bool ends_early_ = false;
     bool publish_none_ = false;

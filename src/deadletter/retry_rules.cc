@@ -127,11 +127,4 @@ bool broker_is_away(std::span<const Outcome> outcomes) {
     });
 }
 
-std::int32_t next_page(std::int32_t page, std::int32_t pages, std::size_t last_letters, std::size_t last_bytes) {
-    if (last_letters == 0) return page;
-    const std::size_t each = std::max<std::size_t>(1, last_bytes / last_letters);
-    const std::size_t fits = kMaxRedriveBytes / static_cast<std::size_t>(std::max(1, pages)) / each;
-    return static_cast<std::int32_t>(std::clamp<std::size_t>(fits, 1, static_cast<std::size_t>(page)));
-}
-
 }  // namespace deliverd::deadletter

@@ -34,9 +34,4 @@ inline constexpr std::string_view kNotRetryable = "message is not retryable: ";
 /// Nothing arrived, and nothing was refused for its own sake: trying more of them would only use up their retries.
 [[nodiscard]] bool broker_is_away(std::span<const Outcome> outcomes);
 
-/// How many letters to take next, when the last page had so many bytes: so that `pages` pages stay below
-/// kMaxRedriveBytes together.
-[[nodiscard]] std::int32_t next_page(std::int32_t page, std::int32_t pages, std::size_t last_letters,
-                                     std::size_t last_bytes);
-
 }  // namespace deliverd::deadletter

@@ -11,7 +11,8 @@
 //     after it was sent back makes its letter PENDING again;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
 //     database's clock. What was begun is on the disk before begin_retry() answers;
-//   - every change by a person or by a retry is in dlq_audit, in the same transaction;
+//   - every change by a person or by a retry is in dlq_audit, in the same transaction (but for a redrive's beginnings,
+//     see next_of_redrive());
 //   - counts are exact, and cost the same however many letters there are.
 //
 // Threads, blocking and failure: as in store/outbox.h.
@@ -199,6 +200,12 @@ struct Redrive {
     bool finished = false;
 };
 
+/// What one call takes of a redrive at most. Of letters of any size one is taken in any case.
+struct RedrivePage {
+    std::int32_t letters = 0;
+    std::int64_t bytes = 0;  // keys, values and headers, about
+};
+
 class DeadLetters {
 public:
     virtual ~DeadLetters() = default;
@@ -243,15 +250,20 @@ public:
     /// begun and not ended comes once more: the same retry, which does not count again, in doubt and `taken_over`.
     virtual Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner,
                                                         std::string_view actor, Duration lease) = 0;
-    /// The next letters of the redrive, oldest first, at most `limit`: begun as by begin_retry(), and the redrive's
-    /// position moved behind them, in one transaction. Those that cannot be retried are left out. Empty: that was all.
+    /// The next letters of the redrive, oldest first, no more than `page` has room for: begun as by begin_retry(), and
+    /// the redrive's position moved behind them, in one transaction. Those that cannot be retried are left out. Empty:
+    /// that was all. Their payload and stack trace may be missing: a replay needs neither. Only a retry that is taken
+    /// over has a line in the audit for its beginning: of the others the line of their end tells as much.
     /// Failure `not_owner`, permanent: somebody else has it by now.
     virtual Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
-                                                            std::int32_t limit) = 0;
+                                                            const RedrivePage& page) = 0;
     /// end_retry() and the redrive's counts, in one transaction.
     virtual Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner,
                                                      std::string_view actor, std::span<const RetryEnd> ends) = 0;
     virtual Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) = 0;
+    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. Nothing happens
+    /// where it is not the owner's.
+    virtual Result<void> release_redrive(std::string_view topic, std::string_view owner) = 0;
     /// Unfinished ones that are nobody's at the moment: whose process died.
     virtual Result<std::vector<Redrive>> abandoned_redrives() = 0;
 

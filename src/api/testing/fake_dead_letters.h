@@ -138,7 +138,7 @@ public:
         return refused();
     }
     Result<std::vector<store::RetryClaim>> next_of_redrive(std::string_view, const store::RetryRequest&,
-                                                           std::int32_t) override {
+                                                           const store::RedrivePage&) override {
         return refused();
     }
     Result<std::int64_t> end_of_redrive_page(std::string_view, std::string_view, std::string_view,
@@ -146,6 +146,7 @@ public:
         return refused();
     }
     Result<store::Redrive> close_redrive(std::string_view, std::string_view) override { return refused(); }
+    Result<void> release_redrive(std::string_view, std::string_view) override { return refused(); }
     Result<std::vector<store::Redrive>> abandoned_redrives() override { return refused(); }
     Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t) override { return refused(); }
 

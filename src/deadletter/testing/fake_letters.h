@@ -178,22 +178,25 @@ public:
     }
 
     Result<std::vector<store::RetryClaim>> next_of_redrive(std::string_view topic, const store::RetryRequest& request,
-                                                           std::int32_t limit) override {
+                                                           const store::RedrivePage& page) override {
         using Claims = std::vector<store::RetryClaim>;
         return call<Claims>("next_of_redrive", [&]() -> Result<Claims> {
             Open& open = redrives_.at(std::string(topic));
             if (open.owner != request.owner) return permanent("not_owner", "somebody else has it");
             open.expires = now_ + request.lease;
-            largest_page_ = std::max(largest_page_, limit);
+            largest_page_ = std::max(largest_page_, page.letters);
             Claims claims;
+            std::int64_t bytes = 0;
             for (Row& each : rows_) {
-                if (claims.size() == static_cast<std::size_t>(limit)) break;
+                if (claims.size() == static_cast<std::size_t>(page.letters) || (bytes > 0 && bytes >= page.bytes))
+                    break;
                 if (!of_topic(each, topic) || !behind(open.redrive, each)) continue;
                 const bool taken_over = each.owner.has_value();
                 store::RetryClaim claim = begin(&each, each.detail.letter.id, request);
                 if (claim.verdict != store::RetryVerdict::begun) continue;
                 open.redrive.taken_over += taken_over ? 1 : 0;
                 open.redrive.position = cursor(each);
+                bytes += static_cast<std::int64_t>(each.detail.record.value.value_or("").size());
                 claims.push_back(std::move(claim));
             }
             return claims;
@@ -215,6 +218,14 @@ public:
             if (open.owner != owner) return permanent("not_owner", "somebody else has it");
             open.redrive.finished = true;
             return open.redrive;
+        });
+    }
+
+    Result<void> release_redrive(std::string_view topic, std::string_view owner) override {
+        return call<void>("release_redrive", [&]() -> Result<void> {
+            Open& open = redrives_.at(std::string(topic));
+            if (open.owner == owner) open.expires = now_;
+            return {};
         });
     }
 

@@ -37,10 +37,11 @@ public:
     Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner, std::string_view actor,
                                                 Duration lease) override;
     Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
-                                                    std::int32_t limit) override;
+                                                    const RedrivePage& page) override;
     Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner, std::string_view actor,
                                              std::span<const RetryEnd> ends) override;
     Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) override;
+    Result<void> release_redrive(std::string_view topic, std::string_view owner) override;
     Result<std::vector<Redrive>> abandoned_redrives() override;
 
     Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;

@@ -130,7 +130,7 @@ protected:
             "update deliverd.redrives set position_created_at = now() - interval '20 s', position_id ="
             " gen_random_uuid()");
         Params next;
-        next.text("big").text("o").int32(100).float64(60).text("ann");
+        next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20);
         expect_by_index(plan(RedriveStatements().next, next), {"dlq_messages_original_topic"}, 200, kPagesOfAChange);
         expect_by_index(plan(sql_.topics, Params()), {"dlq_messages_source_topic"}, 200, 300);
     }
@@ -173,7 +173,7 @@ TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
         expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
         must(store_.database().dead_letters()->open_redrive(topic, topic, "ann", std::chrono::seconds(600)));
         Params next;
-        next.text(topic).text(topic).int32(100).float64(60).text("ann");
+        next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20);
         expect_by_index(plan(RedriveStatements().next, next), both, 200, 100 * 60);
     }
 }

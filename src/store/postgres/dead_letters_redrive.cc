@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -44,11 +45,13 @@ Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_vie
 }
 
 Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string_view topic,
-                                                                     const RetryRequest& request, std::int32_t limit) {
+                                                                     const RetryRequest& request,
+                                                                     const RedrivePage& page) {
     if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_limit(page.letters); !ok) return Failure(std::move(ok.error()));
     Params params;
-    params.text(topic).text(request.owner).int32(limit).float64(to_seconds(request.lease)).text(request.actor);
+    params.text(topic).text(request.owner).int32(page.letters).float64(to_seconds(request.lease)).text(request.actor);
+    params.int64(std::max<std::int64_t>(1, page.bytes));
     std::vector<RetryClaim> claims;
     // Each turn moves the position, also where all that it looked at was somebody's just then.
     for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
@@ -80,6 +83,14 @@ Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::
     if (!result) return Failure(std::move(result.error()));
     if (PQntuples(result->get()) == 0) return not_owner(topic);
     return redrive_at(result->get(), 0);
+}
+
+Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
+    Params params;
+    params.text(topic).text(owner);
+    auto result = run_once(pool_, redrives_.release, params, Effect::write);
+    if (!result) return Failure(std::move(result.error()));
+    return {};
 }
 
 Result<std::vector<Redrive>> PostgresDeadLetters::abandoned_redrives() {

@@ -225,6 +225,12 @@ string detail_columns(std::string_view a) {
                                    "@", a);
 }
 
+string replay_columns(std::string_view a) {
+    const string row(a);
+    return replaced(replaced(detail_columns(a), row + ".payload::text", "null::text"), row + ".stack_trace",
+                    "null::text");
+}
+
 string from_topic(std::string_view topic) {
     return "m.source_topic = any (array[" + string(topic) + "::text])";
 }

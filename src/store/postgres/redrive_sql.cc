@@ -76,6 +76,8 @@ returning @redrive)";
 
 /// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
 /// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
+/// A letter is looked up once: the scan that finds it locks it too, and the update goes to its place. One that changed
+/// in between is not seen there and is left out, like one that is locked.
 /// The redrive's row is held against those who would take it over (kFreeRedrive), not against its own pages that end
 /// meanwhile and count there: with a stronger lock beginning and ending would take turns.
 constexpr std::string_view kNextOfRedrive = R"(
@@ -86,42 +88,57 @@ with mine as materialized (
     from deliverd.redrives r
     where r.topic = $1::text and r.owner = $2::text and not r.finished
     for key share
-), next as materialized (
-    select p.id, p.created_at
-    from ((select m.id, m.created_at from dlq.dlq_messages m where @from_topic and @window and @mine
-           order by m.source_topic, m.created_at, m.id limit (select room from mine))
-          union all
-          (select m.id, m.created_at from dlq.dlq_messages m where @once_of_topic and @window and @mine
-           order by m.original_topic, m.created_at, m.id limit (select room from mine))) p
+), from_topic as materialized (
+    select @candidate
+    from dlq.dlq_messages m
+    where @from_topic and @window and @mine
+    order by m.source_topic, m.created_at, m.id
+    limit (select room from mine)
+    for no key update of m skip locked
+), once_of_topic as materialized (
+    select @candidate
+    from dlq.dlq_messages m
+    where @once_of_topic and @window and @mine
+    order by m.original_topic, m.created_at, m.id
+    limit (select room from mine)
+    for no key update of m skip locked
+), found as materialized (
+    select p.place, p.id, p.created_at, p.taken_over,
+        sum(p.bytes) over (order by p.created_at, p.id rows unbounded preceding) - p.bytes as bytes_before
+    from (select * from from_topic union all select * from once_of_topic) p
     order by p.created_at, p.id
     limit (select room from mine)
-), held as materialized (
-    select i.id, m.status, m.taken_over
-    from (select unnest(again) as id, true as again from mine union all select n.id, false from next n) i
+), next as materialized (
+    select * from found where bytes_before < $6::bigint
+), again as materialized (
+    select m.place, true as taken_over
+    from (select unnest(again) as id from mine) i
     cross join lateral (
-        select m.status, m.retry_owner is not null as taken_over
+        select m.ctid as place
         from dlq.dlq_messages m
-        where m.id = any (array[i.id]) and @mine and (m.retry_owner is not null or not i.again)
+        where m.id = any (array[i.id]) and @mine and m.retry_owner is not null
         for no key update of m skip locked) m
 ), begun as (
     update dlq.dlq_messages m
     set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
         last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
         retry_expires_at = now() + $4::float8 * interval '1 second'
-    from held h
-    where m.id = any (array[h.id])
-    returning m.*, h.status as status_before, h.taken_over
+    from (select n.place, n.taken_over from next n union all select a.place, a.taken_over from again a) h
+    where m.ctid = h.place
+    returning m.*, h.taken_over
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
-    select b.id, 'retry_begun', $5::text, b.status_before, 'RETRYING',
-           case when b.taken_over then 'an earlier retry did not end: it may have been published' end
+    select b.id, 'retry_begun', $5::text, 'RETRYING', 'RETRYING',
+           'an earlier retry did not end: it may have been published'
     from begun b
+    where b.taken_over
 ), reached as (
     select r.created_at, r.id
     from ((select n.created_at, n.id from next n order by n.created_at desc, n.id desc limit 1)
           union all
           (select m.up_to_created_at, m.up_to_id from mine m
-           where (select count(*) from next) < m.room)) r
+           where (select count(*) from next) = (select count(*) from found)
+               and (select count(*) from found) < m.room)) r
     order by r.created_at desc, r.id desc
     limit 1
 ), moved as (
@@ -134,12 +151,15 @@ with mine as materialized (
     from mine
     where r.topic = $1::text
 )
-select @detail, w.held, w.looked
+select @replay, w.held, w.looked
 from (select (select count(*) from mine) as held,
              (select count(*) from next) + coalesce((select cardinality(again) from mine), 0) as looked) w
 left join begun m on true
 order by m.created_at, m.id)";
 
+constexpr std::string_view kCandidate = R"(m.ctid as place, m.id, m.created_at, m.retry_owner is not null as taken_over,
+        coalesce(octet_length(m.record_key), 0) + coalesce(octet_length(m.record_value), 0)
+            + pg_column_size(m.record_headers) as bytes)";
 constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from mine), (select id from mine))
     and (m.created_at, m.id) <= ((select up_to_created_at from mine), (select up_to_id from mine)))";
 constexpr std::string_view kMine = R"(@wanted
@@ -150,6 +170,10 @@ update deliverd.redrives r set finished = true, expires_at = now(), updated_at =
 where r.topic = $1::text and r.owner = $2::text and not r.finished
 returning @redrive)";
 
+constexpr std::string_view kReleaseRedrive = R"(
+update deliverd.redrives r set expires_at = '-infinity', updated_at = now()
+where r.topic = $1::text and r.owner = $2::text and not r.finished)";
+
 constexpr std::string_view kAbandoned = R"(
 select @redrive from deliverd.redrives r where not r.finished and r.expires_at < now() order by r.topic)";
 
@@ -157,10 +181,9 @@ Statement statement(string name, std::string_view text) {
     string sql(text);
     // Those that have others in them come first.
     const std::vector<std::pair<std::string_view, string>> parts = {
-        {"@window", string(kWindow)},      {"@mine", string(kMine)},
-        {"@wanted", wanted_letter()},      {"@detail", detail_columns("m")},
-        {"@redrive", string(kRedrive)},    {"@nobody", string(kNobody)},
-        {"@from_topic", from_topic("$1")}, {"@once_of_topic", once_of_topic("$1")}};
+        {"@candidate", string(kCandidate)}, {"@window", string(kWindow)},      {"@mine", string(kMine)},
+        {"@wanted", wanted_letter()},       {"@replay", replay_columns("m")},  {"@redrive", string(kRedrive)},
+        {"@nobody", string(kNobody)},       {"@from_topic", from_topic("$1")}, {"@once_of_topic", once_of_topic("$1")}};
     for (const auto& [mark, value] : parts) sql = replaced(std::move(sql), mark, value);
     return Statement{"redrive_" + std::move(name), std::move(sql)};
 }
@@ -172,6 +195,7 @@ RedriveStatements::RedriveStatements()
       open(statement("open", kOpenRedrive)),
       next(statement("next", kNextOfRedrive)),
       close(statement("close", kCloseRedrive)),
+      release(statement("release", kReleaseRedrive)),
       abandoned(statement("abandoned", kAbandoned)) {}
 
 }  // namespace deliverd::store::postgres

@@ -29,17 +29,33 @@ Result<Redrive> redrive_now(Handle& handle, std::string_view topic) {
     return std::move((*found)->redrive);
 }
 
-/// Begins what can be begun of the candidates.
-Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, const std::vector<LetterCursor>& letters,
-                                                 const RetryRequest& request, RedriveCounts& counts) {
+std::int64_t bytes_of(const Record& record) {
+    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
+    for (const RecordHeader& header : record.headers) {
+        bytes += header.name.size() + (header.value ? header.value->size() : 0);
+    }
+    return static_cast<std::int64_t>(bytes);
+}
+
+/// Begins what can be begun of the candidates, until they have so many bytes; those behind are taken off `letters`.
+Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<LetterCursor>& letters,
+                                                 std::int64_t most_bytes, const RetryRequest& request,
+                                                 RedriveCounts& counts) {
     std::vector<RetryClaim> claims;
     claims.reserve(letters.size());
-    for (const LetterCursor& letter : letters) {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < letters.size(); ++i) {
+        if (!claims.empty() && bytes >= most_bytes) {
+            letters.resize(i);
+            break;
+        }
+        const LetterCursor& letter = letters[i];
         bool taken_over = false;
         auto claim = begin_retry_of(handle, letter.id, {request, true}, &taken_over);
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
         counts.taken_over += taken_over ? 1 : 0;
+        if (claim->letter) bytes += bytes_of(claim->letter->record);
         claims.push_back(std::move(*claim));
     }
     return claims;
@@ -71,22 +87,24 @@ Result<std::optional<Redrive>> SqliteDeadLetters::open_redrive(std::string_view 
 }
 
 Result<std::vector<RetryClaim>> SqliteDeadLetters::next_of_redrive(std::string_view topic, const RetryRequest& request,
-                                                                   std::int32_t limit) {
+                                                                   const RedrivePage& page) {
     using Claims = std::vector<RetryClaim>;
     if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_limit(page.letters); !ok) return Failure(std::move(ok.error()));
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Claims> {
         auto found = owned_redrive(handle, topic, request.owner);
         if (!found) return Failure(std::move(found.error()));
         RedriveCounts counts;
         Claims claims;
         for (bool more = true; more && claims.empty();) {
-            auto letters = redrive_candidates(handle, *found, limit);
+            auto letters = redrive_candidates(handle, *found, page.letters);
             if (!letters) return Failure(std::move(letters.error()));
-            auto begun = begin_candidates(handle, *letters, request, counts);
+            more = letters->size() == static_cast<std::size_t>(page.letters);
+            const std::size_t candidates = letters->size();
+            auto begun = begin_candidates(handle, *letters, page.bytes, request, counts);
             if (!begun) return Failure(std::move(begun.error()));
             claims = std::move(*begun);
-            more = letters->size() == static_cast<std::size_t>(limit);
+            more = more || letters->size() < candidates;
             found->redrive.position = more ? letters->back() : found->redrive.up_to;
         }
         if (auto moved = move_redrive(handle, topic, *found->redrive.position); !moved) {
@@ -132,6 +150,11 @@ Result<Redrive> SqliteDeadLetters::close_redrive(std::string_view topic, std::st
         if (auto done = finish_redrive(handle, topic); !done) return Failure(std::move(done.error()));
         return redrive_now(handle, topic);
     });
+}
+
+Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
+    return in_transaction(file_, Durability::full,
+                          [&](Handle& handle) -> Result<void> { return give_up_redrive(handle, topic, owner); });
 }
 
 Result<std::vector<Redrive>> SqliteDeadLetters::abandoned_redrives() {

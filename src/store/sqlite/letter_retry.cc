@@ -60,6 +60,15 @@ Result<void> write_end(Handle& handle, const Letter& letter, const RetryEffect& 
                          note.empty() ? std::nullopt : std::optional<std::string>(note)});
 }
 
+/// A redrive's letters have this line only where a retry is taken over.
+Result<void> note_begin(Handle& handle, const Letter& before, const RetryStart& start, bool died) {
+    if (start.go_on && !died) return {};
+    std::optional<std::string> why;
+    if (died) why = "an earlier retry did not end: it may have been published";
+    return audit_letter(handle, before.id,
+                        {"retry_begun", start.request.actor, text_of(before.status), "RETRYING", std::move(why)});
+}
+
 /// The letter, when its retry is the owner's.
 Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owner, std::string_view id) {
     auto stored = stored_letter(handle, canonical_uuid(id));
@@ -76,7 +85,6 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored) return claim;
     LetterDetail& detail = (*stored)->detail;
-    const LetterStatus before = detail.letter.status;
     const std::string refusal = retry_refusal(detail.letter);
     const bool died = (*stored)->retry_owner && !(*stored)->retry_is_live;
     const bool goes_on = start.go_on && died;
@@ -87,12 +95,9 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
         const RetryRequest& request = start.request;
         auto begun = write_begin(handle, detail.letter.id, request, !goes_on, died);
         if (!begun) return Failure(std::move(begun.error()));
-        auto noted =
-            audit_letter(handle, detail.letter.id,
-                         {"retry_begun", request.actor, text_of(before), "RETRYING",
-                          died ? std::optional<std::string>("an earlier retry did not end: it may have been published")
-                               : std::nullopt});
-        if (!noted) return Failure(std::move(noted.error()));
+        if (auto noted = note_begin(handle, detail.letter, start, died); !noted) {
+            return Failure(std::move(noted.error()));
+        }
         stored = stored_letter(handle, detail.letter.id);
         if (!stored) return Failure(std::move(stored.error()));
         if (taken_over != nullptr) *taken_over = died;

@@ -75,6 +75,10 @@ constexpr std::string_view kAdd =
 constexpr std::string_view kFinish =
     "update deliverd_redrives set finished = 1, updated_at = " DELIVERD_NOW " where topic = ?1";
 
+/// 1 topic, 2 owner. In the past, as in kFree.
+constexpr std::string_view kGiveUp = "update deliverd_redrives set expires_at = " DELIVERD_NOW_AND(
+    "'-1 seconds'") ", updated_at = " DELIVERD_NOW " where topic = ?1 and owner = ?2 and not finished";
+
 #undef DELIVERD_OF_TOPIC
 #undef DELIVERD_REDRIVE
 #undef DELIVERD_NOW_AND
@@ -198,6 +202,12 @@ Result<void> add_to_redrive(Handle& handle, std::string_view topic, std::string_
     if (!statement) return Failure(std::move(statement.error()));
     (*statement)->bind(1, topic).bind(2, owner).bind(3, counts.published).bind(4, counts.failed);
     return (*statement)->bind(5, counts.in_doubt).bind(6, counts.taken_over).run();
+}
+
+Result<void> give_up_redrive(Handle& handle, std::string_view topic, std::string_view owner) {
+    auto statement = handle.prepared(kGiveUp);
+    if (!statement) return Failure(std::move(statement.error()));
+    return (*statement)->bind(1, topic).bind(2, owner).run();
 }
 
 Result<void> finish_redrive(Handle& handle, std::string_view topic) {
