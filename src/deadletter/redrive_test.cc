@@ -255,6 +255,7 @@ TEST_F(RedriveTest, WhoLosesTheRedriveEndsWhatItBegan) {
     std::atomic<int> batches{0};
     replayer.before = [&] {
         if (++batches != 1) return;
+        EXPECT_TRUE(eventually([&] { return letters.most_begun() == 800; })) << "else a page that is begun renews it";
         letters.advance(std::chrono::minutes(1));  // a process that was held up: its lease has run out
         EXPECT_TRUE(letters.open_redrive("orders.dlq.v1", "another", "ops", std::chrono::seconds(30)).value());
     };
