@@ -58,8 +58,8 @@ struct ManagerOptions {
     Duration retry_lease = std::chrono::seconds(30);                    // longer than publish_at_most
     Duration publish_at_most = std::chrono::seconds(15);                // Replayer::publish() takes no longer
     std::int32_t page = 100;
-    std::int32_t pages_at_once = 4;  // that a redrive begins in one transaction
-    std::int32_t pages_in_flight = 16;
+    std::int32_t pages_at_once = 8;  // that a redrive begins in one transaction
+    std::int32_t pages_in_flight = 24;
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
 
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();

@@ -140,7 +140,7 @@ struct LetterPage {
 };
 
 /// What a filter that needs reading the letters themselves counts at most. Topic, source and status alone are exact.
-inline constexpr std::int64_t kMaxCounted = 100'000;
+inline constexpr std::int64_t kMaxCounted = 1'000;
 
 struct TopicCounts {
     std::string topic;  // the dead-letter topic; of lanes and spools their name
