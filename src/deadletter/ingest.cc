@@ -122,7 +122,7 @@ void Ingest::store_batch() {
 
 /// False: not now.
 bool Ingest::store_part() {
-    if (refusal_) return store_reduced();
+    if (refusals_ >= kSureAfter) return store_reduced();
     const std::size_t letters = std::min(part_, batch_.size() - at_);
     const Instant since = clock_.now();
     const auto stored = letters_.store(std::span(batch_).subspan(at_, letters));
@@ -131,53 +131,65 @@ bool Ingest::store_part() {
         return true;
     }
     observer_.on_store_failed(stored.error().error_class);
-    if (stored.error().error_class != ErrorClass::permanent) {
+    if (!is_refusal(stored.error())) {
         hold(stored.error());
         return false;
     }
     if (letters == 1) {
         refusal_ = stored.error();
+        ++refusals_;
     } else {
         part_ = letters / 2;  // until the one that is refused is alone
     }
     return true;
 }
 
+bool Ingest::is_refusal(const Error& error) {
+    return error.error_class == ErrorClass::permanent && error.code == store::kLetterRefused;
+}
+
+/// One step: the next reduction. Before each the whole record is tried once more.
 bool Ingest::store_reduced() {
     constexpr std::array kReductions = {Reduction::payload, Reduction::provenance, Reduction::bytes};
-    const Record& record = batch_[at_].record;
-    for (; reductions_ < kReductions.size(); ++reductions_) {
-        const Reduction what = kReductions.at(reductions_);
-        const store::NewLetter letter = reduced(batch_[at_], what, refusal_->message);
-        const Instant since = clock_.now();
-        const auto stored = letters_.store(std::span(&letter, 1));
-        if (stored) {
-            log_.error("dead letters: the store refused a record; it was stored without some of it",
-                       {{"topic", record.topic},
-                        {"partition", record.partition},
-                        {"offset", record.offset},
-                        {"without", to_string(what)},
-                        {"error", refusal_->message}});
-            observer_.on_reduced();
-            count(1, *stored, since);
-            return true;
-        }
-        observer_.on_store_failed(stored.error().error_class);
-        if (stored.error().error_class != ErrorClass::permanent) {
-            hold(stored.error());
-            return false;
-        }
+    if (reductions_ == kReductions.size()) {
+        // Nothing is left that could be refused: it is not the record's fault. As if the store were away, and then with
+        // whole records again.
+        hold(*refusal_);
+        start_over();
+        return false;
     }
-    // Nothing is left that could be refused: it is not the record's fault. As if the store were away, and then with
-    // whole records again.
-    hold(*refusal_);
-    start_over();
+    const Record& record = batch_[at_].record;
+    const Reduction what = kReductions.at(reductions_);
+    const store::NewLetter letter = reduced(batch_[at_], what, refusal_->message);
+    const Instant since = clock_.now();
+    const auto stored = letters_.store(std::span(&letter, 1));
+    if (stored) {
+        log_.error("dead letters: the store refused a record; it was stored without some of it",
+                   {{"topic", record.topic},
+                    {"partition", record.partition},
+                    {"offset", record.offset},
+                    {"without", to_string(what)},
+                    {"error", refusal_->message}});
+        observer_.on_reduced();
+        count(1, *stored, since);
+        return true;
+    }
+    observer_.on_store_failed(stored.error().error_class);
+    if (is_refusal(stored.error())) {
+        ++reductions_;
+        refusals_ = kSureAfter - 1;
+        return true;
+    }
+    if (++interruptions_ < kMaxInterruptions) refusals_ = kSureAfter - 1;
+    hold(stored.error());
     return false;
 }
 
 void Ingest::start_over() {
     part_ = batch_.size() - at_;
     refusal_.reset();
+    refusals_ = 0;
+    interruptions_ = 0;
     reductions_ = 0;
 }
 

@@ -2,6 +2,9 @@
 //
 //   poll ─▶ letters ─▶ one transaction ─▶ commit of the offsets
 //
+// A record that the store refuses for what it is (store::kLetterRefused) is stored without what it refuses, but only
+// after it was refused whole and alone kSureAfter times in a row. Every other failure is the store's: it waits.
+//
 // Nothing is committed that is not stored. A crash, a lost commit or a rebalance makes records be read again, and the
 // store keeps each once. While the store is away the source is paused and polled on, so that the group keeps its
 // member, and the same batch is tried until it is stored.
@@ -54,6 +57,10 @@ class Ingest {
 public:
     /// An outage that goes on is told again so often.
     static constexpr Duration kComplainEvery = std::chrono::seconds(30);
+    /// So often a letter is refused before the store is believed: what was wrong with the store may have ended since.
+    static constexpr int kSureAfter = 2;
+    /// After so many outages in the middle of it, a refusal is believed without being asked for again.
+    static constexpr int kMaxInterruptions = 3;
 
     /// All of them outlive it.
     Ingest(IngestOptions options, RecordSource& source, store::DeadLetters& letters, const Clock& clock, Random& random,
@@ -85,6 +92,7 @@ private:
     void store_batch();
     bool store_part();
     bool store_reduced();
+    [[nodiscard]] static bool is_refusal(const Error& error);
     void start_over();
     void count(std::size_t letters, std::int64_t fresh, Instant since);
     void hold(const Error& error);
@@ -104,7 +112,9 @@ private:
     std::vector<store::NewLetter> batch_;
     std::size_t at_ = 0;            // the first one that is not stored
     std::size_t part_ = 0;          // so many are tried next
-    std::optional<Error> refusal_;  // of the first one, alone and whole
+    std::optional<Error> refusal_;  // the last one of the first letter, alone and whole …
+    int refusals_ = 0;              // … so often in a row
+    int interruptions_ = 0;         // an outage came before what is left of it could be stored
     std::size_t reductions_ = 0;    // so many were refused as well
     bool uncommitted_ = false;
     bool paused_ = false;

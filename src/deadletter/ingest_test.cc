@@ -252,7 +252,7 @@ TEST_F(IngestTest, SeveralThatAreRefusedForDifferentReasons) {
 
 TEST_F(IngestTest, WhenEvenTheBarestIsRefusedItIsNotTheRecordsFault) {
     fill(50);
-    bool broken = true;  // a table that is missing, say
+    bool broken = true;  // a rule on the table that nothing can meet, say
     letters.refuses = [&](const store::NewLetter&) { return broken; };
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(ingest->step());
     EXPECT_TRUE(source.paused());
@@ -261,6 +261,51 @@ TEST_F(IngestTest, WhenEvenTheBarestIsRefusedItIsNotTheRecordsFault) {
     ASSERT_TRUE(drained());
     all_stored_once();
     for (const store::NewLetter& letter : letters.stored()) EXPECT_TRUE(letter.payload) << "whole again";
+    EXPECT_EQ(counts.reduced, 0);
+}
+
+TEST_F(IngestTest, WhatIsWrongWithTheStoreIsNoRecordsFault) {
+    fill(50);
+    bool broken = true;  // a right or a table is missing: permanent, and it would refuse anything
+    letters.fault = [&](int, std::string_view) { return broken ? Fault::permanent : Fault::none; };
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    EXPECT_EQ(counts.pauses, 1);
+    EXPECT_EQ(letters.calls_of("store"), static_cast<int>(counts.failed));
+    EXPECT_LT(counts.failed, 20U) << "nobody is looked for among the records";
+    broken = false;
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    for (const store::NewLetter& letter : letters.stored()) EXPECT_TRUE(letter.payload);
+    EXPECT_EQ(counts.reduced, 0);
+}
+
+TEST_F(IngestTest, ARefusalThatEndsBetweenTwoCallsStripsNothing) {
+    for (const int refused : {1, 3, 5}) {
+        source.topic.push_back(record(refused));
+        int calls = 0;
+        letters.refuses = [&](const store::NewLetter&) { return ++calls <= refused; };
+        ASSERT_TRUE(drained());
+        EXPECT_EQ(calls, refused + 1);
+    }
+    all_stored_once();
+    for (const store::NewLetter& letter : letters.stored()) {
+        EXPECT_TRUE(letter.payload) << letter.record.offset;
+        EXPECT_TRUE(letter.record.value);
+    }
+    EXPECT_EQ(counts.reduced, 0);
+}
+
+TEST_F(IngestTest, AfterAnOutageARefusalIsAskedForAgain) {
+    fill(1);
+    int calls = 0;
+    letters.refuses = [&](const store::NewLetter&) { return calls <= 2; };
+    letters.fault = [&](int number, std::string_view) {
+        calls = number;
+        return number == 3 ? Fault::retryable : Fault::none;
+    };
+    ASSERT_TRUE(drained());
+    EXPECT_TRUE(letters.stored().front().payload) << "what was wrong has ended with the outage";
     EXPECT_EQ(counts.reduced, 0);
 }
 

@@ -65,9 +65,9 @@ T must(Result<T> result) {
 }
 
 template <typename T>
-void expect_refused(const Result<T>& result, const std::string& mentions) {
+void expect_refused(const Result<T>& result, const std::string& mentions, std::string_view code = "bad_argument") {
     ASSERT_FALSE(result.has_value());
-    EXPECT_EQ(result.error().code, "bad_argument");
+    EXPECT_EQ(result.error().code, code);
     EXPECT_EQ(result.error().error_class, ErrorClass::permanent);
     EXPECT_NE(result.error().message.find(mentions), std::string::npos) << result.error().message;
 }

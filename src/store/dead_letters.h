@@ -206,6 +206,9 @@ struct RedrivePage {
     std::int64_t bytes = 0;  // keys, values and headers, about
 };
 
+/// The code of the error with which store() refuses a letter for what it is. No other failure is a letter's fault.
+inline constexpr std::string_view kLetterRefused = "letter_refused";
+
 class DeadLetters {
 public:
     virtual ~DeadLetters() = default;
@@ -213,7 +216,8 @@ public:
     // --- coming in -------------------------------------------------------------------------------------------------
 
     /// All in one transaction, on the disk when it returns; answers how many were new. A letter that the database
-    /// cannot hold refuses the whole call (permanent): the others may be tried without it.
+    /// cannot hold refuses the whole call (permanent, kLetterRefused): the others may be tried without it. What else is
+    /// permanent (a table or a right is missing) refuses every letter alike.
     virtual Result<std::int64_t> store(std::span<const NewLetter> letters) = 0;
 
     // --- looking ---------------------------------------------------------------------------------------------------

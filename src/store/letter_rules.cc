@@ -47,13 +47,14 @@ Result<void> check_letter(const NewLetter& letter) {
                                                                                     {"producer", &from.producer}};
     for (const auto& [name, text] : texts) {
         if (*text && !is_storable(**text)) {
-            return permanent("bad_argument", "record " + where(letter.record) + ": " + std::string(name) +
-                                                 " must be UTF-8 without NUL");
+            return permanent(std::string(kLetterRefused), "record " + where(letter.record) + ": " + std::string(name) +
+                                                              " must be UTF-8 without NUL");
         }
     }
     if (letter.payload) {
         if (const auto problem = json_problem(*letter.payload, JsonKind::any)) {
-            return permanent("bad_argument", "record " + where(letter.record) + ": payload is " + *problem);
+            return permanent(std::string(kLetterRefused),
+                             "record " + where(letter.record) + ": payload is " + *problem);
         }
     }
     return {};

@@ -16,7 +16,7 @@ namespace deliverd::store {
 [[nodiscard]] std::string_view error_class_of(std::string_view error);
 
 /// What no database could hold, or would change: text that is not UTF-8 or has NUL in it, a payload that is not JSON.
-/// Failure: permanent, `bad_argument`, naming the record and the field.
+/// Failure: permanent, kLetterRefused, naming the record and the field.
 [[nodiscard]] Result<void> check_letter(const NewLetter& letter);
 
 /// Why a retry of the letter never begins, for people; empty when it may. What can be published, and where to, is not

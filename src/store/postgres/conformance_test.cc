@@ -2,6 +2,7 @@
 #include "store/dead_letters_conformance.h"
 #include "store/dead_letters_lanes_conformance.h"
 #include "store/dead_letters_retry_conformance.h"
+#include "store/dead_letters_upkeep_conformance.h"
 #include "store/event_letters_conformance.h"
 #include "store/events_conformance.h"
 #include "store/events_resharding_conformance.h"
@@ -34,6 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEve
 const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit"};
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersRetryConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersUpkeepConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, LaneLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, RedriveConformance, ::testing::Values(kEvents));

@@ -130,10 +130,10 @@ std::int64_t rows_written(const PGresult* result) {
     return rows;
 }
 
-/// The server refused the data themselves, or their size.
+/// The server refused the data themselves (also a rule that somebody made for the table), or their size.
 bool refused_data(const Connection& connection) {
     const std::string_view state = connection.refused_with();
-    return connection.usable() && (state.starts_with("22") || state.starts_with("54"));
+    return state.starts_with("22") || state.starts_with("23") || state.starts_with("54");
 }
 
 }  // namespace
@@ -151,8 +151,12 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
     auto results = run(sql_.store);
     // What is JSON and what jsonb can hold is not quite the same (huge numbers, half surrogates). A statement that
     // finds out for each payload costs much more, so that it is only tried when there is one.
-    if (!results && refused_data(**connection)) results = run(sql_.store_any_json);
-    if (!results) return Failure(std::move(results.error()));
+    if (!results && refused_data(**connection) && (*connection)->usable()) results = run(sql_.store_any_json);
+    if (!results) {
+        Error error = std::move(results.error());
+        if (refused_data(**connection)) error.code = kLetterRefused;
+        return Failure(std::move(error));
+    }
     std::int64_t fresh = 0;
     for (const PgResult& result : *results) fresh += rows_written(result.get());
     return fresh;

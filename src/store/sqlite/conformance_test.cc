@@ -1,5 +1,8 @@
 #include "store/database_conformance.h"
+#include "store/dead_letters_conformance.h"
 #include "store/dead_letters_lanes_conformance.h"
+#include "store/dead_letters_retry_conformance.h"
+#include "store/dead_letters_upkeep_conformance.h"
 #include "store/event_letters_conformance.h"
 #include "store/events_conformance.h"
 #include "store/events_resharding_conformance.h"
@@ -34,6 +37,10 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, EventTableConformance, ::testing::Values(kEvent
 INSTANTIATE_TEST_SUITE_P(Sqlite, LaneLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, RedriveConformance, ::testing::Values(kEvents));
+const DeadLettersKind kLetters{kSqlite, "dlq_messages", "dlq_counts", "dlq_audit"};
+INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersRetryConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersUpkeepConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

@@ -83,6 +83,13 @@ std::string_view name_of(RecordTime type) {
     return "none";
 }
 
+/// With what was wrong just now: the row itself, or everything.
+Error refusal_of(Handle& handle, Error error) {
+    const int code = sqlite3_errcode(handle.raw()) & 0xFF;
+    if (code == SQLITE_TOOBIG || code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH) error.code = kLetterRefused;
+    return error;
+}
+
 /// Whether it was new.
 Result<bool> store_letter(Handle& handle, const NewLetter& letter, std::string_view id, std::string_view now) {
     auto statement = handle.prepared(kStore);
@@ -99,7 +106,8 @@ Result<bool> store_letter(Handle& handle, const NewLetter& letter, std::string_v
     if (from.original_partition) row.bind(14, std::int64_t{*from.original_partition});
     if (from.original_offset) row.bind(15, *from.original_offset);
     row.bind(16, std::string_view(from.error_message)).bind(17, from.error_class).bind(18, from.stack_trace);
-    if (auto done = row.bind(19, from.producer).run(); !done) return Failure(std::move(done.error()));
+    auto done = row.bind(19, from.producer).run();
+    if (!done) return Failure(refusal_of(handle, std::move(done.error())));
     return handle.changes() == 1;
 }
 

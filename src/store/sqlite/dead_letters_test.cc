@@ -106,10 +106,10 @@ TEST_F(SqliteDeadLettersTest, ARecordIsStoredOnce) {
 TEST_F(SqliteDeadLettersTest, WhatCannotBeHeldRefusesAll) {
     std::vector<NewLetter> letters = {new_letter(1), new_letter(2)};
     letters[1].provenance.error_message = "\xff";
-    conformance::expect_refused(letters_->store(letters), "error_message");
+    conformance::expect_refused(letters_->store(letters), "error_message", kLetterRefused);
     letters[1] = new_letter(2);
     letters[1].payload = "{";
-    conformance::expect_refused(letters_->store(letters), "payload");
+    conformance::expect_refused(letters_->store(letters), "payload", kLetterRefused);
     EXPECT_EQ(total({}), 0);
 }
 
