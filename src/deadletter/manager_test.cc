@@ -88,6 +88,29 @@ TEST_F(ManagerTest, AtTheLimitItIsNotRetried) {
     EXPECT_TRUE(replayer.arrived().empty());
 }
 
+TEST_F(ManagerTest, AtTheLimitAndInDoubtTheAnswerSaysWhatToDo) {
+    const std::string id = letters.add("orders");
+    answer_all({.kind = OutcomeKind::ambiguous, .code = "TIMED_OUT"});
+    for (int i = 1; i <= 3; ++i) EXPECT_EQ(retry(id).answer, RetryAnswer::in_doubt);
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::conflict);
+    EXPECT_EQ(report.message.find("message is not retryable: status=RETRYING, retry_count=3/3: its last retry may"), 0U)
+        << report.message;
+    EXPECT_NE(report.message.find("mark it as dead or delete it"), std::string::npos);
+    EXPECT_EQ(replayer.arrived().size(), 3U);
+}
+
+TEST_F(ManagerTest, ARetryWhoseProcessDiedIsGoneOnWithAlsoAtTheLimit) {
+    const std::string id = letters.add("orders");
+    letters.change(id, [](FakeLetters::Row& row) {
+        row.detail.letter.status = LetterStatus::retrying;
+        row.detail.letter.retry_count = 3;
+        row.owner = "one that died";
+    });
+    EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
+    EXPECT_EQ(retries(id), 3);
+}
+
 TEST_F(ManagerTest, WithoutABrokerNothingIsCounted) {
     const std::string id = letters.add("orders");
     answer_all({.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .detail = "no broker", .not_attempted = true});

@@ -35,6 +35,17 @@ std::string as_it_stands(const store::Letter& letter) {
            "/" + std::to_string(letter.max_retries);
 }
 
+/// One that is finished says so; of the others, what is left to do.
+std::string why_at_its_end(const store::Letter& letter) {
+    std::string reason = as_it_stands(letter);
+    if (letter.status == store::LetterStatus::retrying && letter.in_doubt) {
+        reason +=
+            ": its last retry may have been published, nobody confirmed it. See whether it is in its original topic, "
+            "then mark it as dead or delete it";
+    }
+    return reason;
+}
+
 }  // namespace
 
 store::RetryEnd end_of(std::string id, const Outcome& outcome) {
@@ -48,7 +59,8 @@ std::string not_retryable_reason(const store::LetterDetail& letter, std::string_
     const bool order = row.lane_row && row.lane_row->outbox == "orders";
     const bool finished = row.status == store::LetterStatus::resolved || row.status == store::LetterStatus::dead;
     // An order is DEAD from the beginning, which would not say why.
-    if (!order && (finished || row.retry_count >= row.max_retries)) return as_it_stands(row);
+    const bool exhausted = row.retry_count >= row.max_retries && !row.unfinished;
+    if (!order && (finished || exhausted)) return why_at_its_end(row);
     return replay_refusal(letter, pattern);
 }
 
@@ -63,7 +75,7 @@ RetryReport answer_to(const store::RetryClaim& claim) {
         case store::RetryVerdict::finished:
         case store::RetryVerdict::exhausted:
             report.message = kNotRetryable;
-            if (report.letter) report.message += as_it_stands(*report.letter);
+            if (report.letter) report.message += why_at_its_end(*report.letter);
             break;
         case store::RetryVerdict::under_way:
             report.message = "another retry of this message is under way";
@@ -90,6 +102,7 @@ RetryReport answer_to(const store::RetryEnd& end, store::Letter letter) {
         case store::RetryResult::in_doubt:
             report.answer = RetryAnswer::in_doubt;
             report.message = "it may have been published, nobody confirmed it: " + end.detail;
+            if (letter.retry_count >= letter.max_retries) report.message += "; that was its last retry";
             break;
         case store::RetryResult::not_tried:
             report.message = "nothing was published: " + end.detail + "; it can be retried, and this one did not count";

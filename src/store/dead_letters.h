@@ -10,7 +10,9 @@
 //   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
 //     after it was sent back makes its letter PENDING again;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
-//     database's clock. What was begun is on the disk before begin_retry() answers;
+//     database's clock. What was begun is on the disk before begin_retry() answers. One whose lease has run out before
+//     it ended is unfinished: nobody knows whether it was published. Whoever retries the letter then, alone or with its
+//     topic, goes on with the same retry: it does not count once more, so that it may also be the last one;
 //   - every change by a person or by a retry is in dlq_audit, in the same transaction (but for a redrive's beginnings,
 //     see next_of_redrive());
 //   - counts are exact, and cost the same however many letters there are.
@@ -88,7 +90,8 @@ struct Letter {
     std::optional<WallTime> last_retry_at;
     std::optional<std::string> last_retry_error;  // of the last retry, when it failed or is in doubt
     bool in_doubt = false;                        // a retry may have been published though nobody confirmed it
-    std::optional<std::string> topic;             // the dead-letter topic it was read from; none: not from Kafka
+    bool unfinished = false;           // for this reason: it was begun, and its lease has run out before it ended
+    std::optional<std::string> topic;  // the dead-letter topic it was read from; none: not from Kafka
     std::optional<std::int32_t> partition;
     std::optional<std::int64_t> offset;
     std::optional<LaneRow> lane_row;
@@ -156,7 +159,7 @@ enum class RetryVerdict {
     begun,      // it is this caller's until end_retry() or the lease's end
     unknown,    // no such letter
     finished,   // RESOLVED or DEAD
-    exhausted,  // as many retries as it may have
+    exhausted,  // as many retries as it may have, and each has ended
     under_way,  // somebody else's retry has not ended
     refused,    // it cannot be sent anywhere: truncated, an origin that is a dead-letter topic, an order
 };
@@ -178,7 +181,8 @@ enum class RetryResult {
     published,  // -> RESOLVED
     failed,     // certainly not published: RETRYING, or DEAD when it was the last
     in_doubt,   // may have been: RETRYING, in_doubt
-    not_tried,  // nothing was even tried (no broker): the count goes back, as if it had not begun
+    not_tried,  // nothing was even tried (no broker): the count goes back, as if it had not begun. Not to 0 where an
+                // earlier one is in doubt
 };
 
 struct RetryEnd {

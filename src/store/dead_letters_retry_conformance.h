@@ -106,6 +106,28 @@ TEST_P(DeadLettersRetryConformance, ARetryIsOneProcesssAtATime) {
     EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);
 }
 
+TEST_P(DeadLettersRetryConformance, WhatDidNotEndIsGoneOnWithAndDoesNotCountAgain) {
+    const std::string id = keep(1);
+    set(id, "max_retries = 1");
+    begin(id, "first");
+    EXPECT_FALSE(found(id).letter.unfinished);
+    EXPECT_EQ(begin(id, "second").verdict, RetryVerdict::under_way);
+    expire(id);
+    EXPECT_TRUE(found(id).letter.unfinished);
+    EXPECT_TRUE(must(letters_->list({})).letters.at(0).unfinished);
+    EXPECT_EQ(begin(id, "second").verdict, RetryVerdict::begun) << "though it has no other retry left";
+    EXPECT_EQ(found(id).letter.retry_count, 1);
+    EXPECT_FALSE(found(id).letter.unfinished);
+    // Nothing was tried this time; the first one may have been published all the same.
+    EXPECT_EQ(end(id, RetryResult::not_tried, "no broker", "second"), 1);
+    EXPECT_EQ(found(id).letter.retry_count, 1);
+    EXPECT_EQ(found(id).letter.status, LetterStatus::retrying);
+    EXPECT_TRUE(found(id).letter.in_doubt);
+    EXPECT_EQ(begin(id, "third").verdict, RetryVerdict::exhausted);
+    EXPECT_EQ(must(letters_->mark_dead(id, "ann"))->status, LetterStatus::retrying);
+    EXPECT_EQ(found(id).letter.status, LetterStatus::dead) << "a person has the last word";
+}
+
 TEST_P(DeadLettersRetryConformance, OfTwentyAtOnceOneBegins) {
     const std::string id = keep(1);
     constexpr int kThreads = 20;

@@ -76,7 +76,8 @@ RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool 
     if (letter.status == LetterStatus::resolved || letter.status == LetterStatus::dead) return RetryVerdict::finished;
     if (!refusal.empty()) return RetryVerdict::refused;
     if (under_way) return RetryVerdict::under_way;
-    return letter.retry_count < letter.max_retries ? RetryVerdict::begun : RetryVerdict::exhausted;
+    const bool may = letter.retry_count < letter.max_retries || letter.unfinished;
+    return may ? RetryVerdict::begun : RetryVerdict::exhausted;
 }
 
 std::string retry_reason(RetryVerdict verdict, const Letter& letter, std::string_view refusal) {
@@ -112,7 +113,7 @@ RetryEffect retry_effect(const Letter& letter, RetryResult result) {
             effect.action = "retry_in_doubt";
             break;
         case RetryResult::not_tried:
-            effect.retry_count = std::max(0, letter.retry_count - 1);
+            effect.retry_count = std::max(letter.in_doubt ? 1 : 0, letter.retry_count - 1);
             if (effect.retry_count == 0) {
                 effect.status = LetterStatus::pending;
                 effect.was_tried = false;

@@ -116,7 +116,10 @@ public:
         return call<std::optional<store::LetterDetail>>("find", [&]() -> Result<std::optional<store::LetterDetail>> {
             const Row* found = row(id);
             if (found == nullptr) return std::nullopt;
-            return found->detail;
+            store::LetterDetail detail = found->detail;
+            detail.letter.unfinished = found->owner && found->expires <= now_;
+            detail.letter.in_doubt = detail.letter.in_doubt || detail.letter.unfinished;
+            return detail;
         });
     }
     Result<std::vector<store::LetterAudit>> audit(std::string_view, std::int32_t) override {

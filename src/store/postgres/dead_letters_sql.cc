@@ -69,7 +69,8 @@ order by k.topic collate "C", k.source collate "C")";
 
 constexpr std::string_view kFree = "(m.retry_owner is null or m.retry_expires_at < now())";
 
-/// The conditions stand in the update itself: there they are looked at again in the version that the lock gave.
+/// The conditions stand in the update itself: there they are looked at again in the version that the lock gave. One
+/// that did not end is gone on with.
 constexpr std::string_view kBegin = R"(
 with held as materialized (
     select i.id, m.status, m.live, m.died
@@ -81,11 +82,12 @@ with held as materialized (
         for no key update of m) m
 ), begun as (
     update dlq.dlq_messages m
-    set status = 'RETRYING', retry_count = m.retry_count + 1, last_retry_at = now(), updated_at = now(),
-        in_doubt = m.in_doubt or m.retry_owner is not null, retry_owner = $2::text,
+    set status = 'RETRYING', retry_count = m.retry_count + case when m.retry_owner is null then 1 else 0 end,
+        last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or m.retry_owner is not null, retry_owner = $2::text,
         retry_expires_at = now() + $3::float8 * interval '1 second'
     from held h
-    where m.id = any (array[h.id]) and @wanted and @free and m.retry_count < m.max_retries
+    where m.id = any (array[h.id]) and @wanted and @free
+        and (m.retry_count < m.max_retries or m.retry_owner is not null)
     returning m.id, h.status, h.died
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
@@ -104,10 +106,10 @@ with ended as (
     update dlq.dlq_messages m
     set status = case when i.result in (0, 4) then 'RESOLVED'
                       when i.result = 1 and m.retry_count >= m.max_retries then 'DEAD'
-                      when i.result = 3 and m.retry_count <= 1 then 'PENDING'
+                      when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then 'PENDING'
                       else 'RETRYING' end,
-        retry_count = case i.result when 3 then greatest(m.retry_count - 1, 0) else m.retry_count end,
-        last_retry_at = case when i.result = 3 and m.retry_count <= 1 then null else m.last_retry_at end,
+        retry_count = case i.result when 3 then greatest(m.retry_count - 1, m.in_doubt::int) else m.retry_count end,
+        last_retry_at = case when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then null else m.last_retry_at end,
         last_retry_error = case when i.result in (0, 4) then null
                                 when i.result = 3 then m.last_retry_error
                                 else i.detail end,
@@ -214,7 +216,7 @@ string letter_columns(std::string_view a) {
         " @.created_at, @.updated_at, @.last_retry_at, @.last_retry_error,"
         " @.in_doubt or (@.retry_owner is not null and @.retry_expires_at < now()), @.source_topic,"
         " @.source_partition, @.source_offset, @.lane, @.outbox, @.outbox_row_id, octet_length(@.record_value),"
-        " @.truncated",
+        " @.truncated, @.retry_owner is not null and @.retry_expires_at < now()",
         "@", a);
 }
 

@@ -37,6 +37,7 @@ enum LetterColumn {
     kLetterRowId,
     kLetterValueBytes,
     kLetterTruncated,
+    kLetterUnfinished,
     kLetterColumns,  // those of a letter without its bytes end here
     kLetterKey = kLetterColumns,
     kLetterValue,

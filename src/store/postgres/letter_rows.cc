@@ -63,6 +63,7 @@ Letter letter_at(const PGresult* result, int row) {
     }
     letter.value_bytes = optional_int32_at(result, row, kLetterValueBytes).value_or(0);
     letter.truncated = bool_at(result, row, kLetterTruncated);
+    letter.unfinished = bool_at(result, row, kLetterUnfinished);
     return letter;
 }
 

@@ -170,7 +170,7 @@ Result<std::optional<LetterDetail>> SqliteDeadLetters::find(std::string_view id)
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored) return std::nullopt;
     // Begun by somebody who is gone: nobody knows how it ended.
-    if ((*stored)->retry_owner && !(*stored)->retry_is_live) (*stored)->detail.letter.in_doubt = true;
+    if ((*stored)->detail.letter.unfinished) (*stored)->detail.letter.in_doubt = true;
     return std::move((*stored)->detail);
 }
 

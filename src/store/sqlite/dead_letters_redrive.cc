@@ -51,7 +51,7 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<Let
         }
         const LetterCursor& letter = letters[i];
         bool taken_over = false;
-        auto claim = begin_retry_of(handle, letter.id, {request, true}, &taken_over);
+        auto claim = begin_retry_of(handle, letter.id, request, &taken_over);
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
         counts.taken_over += taken_over ? 1 : 0;

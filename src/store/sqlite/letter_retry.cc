@@ -79,21 +79,19 @@ Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owne
 
 }  // namespace
 
-Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryStart& start, bool* taken_over) {
+Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
+                                  bool* taken_over) {
     RetryClaim claim{id};
     auto stored = stored_letter(handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
     if (!*stored) return claim;
     LetterDetail& detail = (*stored)->detail;
     const std::string refusal = retry_refusal(detail.letter);
-    const bool died = (*stored)->retry_owner && !(*stored)->retry_is_live;
-    const bool goes_on = start.go_on && died;
+    const bool died = detail.letter.unfinished;
     claim.verdict = retry_verdict(detail.letter, refusal, (*stored)->retry_is_live);
-    if (claim.verdict == RetryVerdict::exhausted && goes_on) claim.verdict = RetryVerdict::begun;
     claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
     if (claim.verdict == RetryVerdict::begun) {
-        const RetryRequest& request = start.request;
-        auto begun = write_begin(handle, detail.letter.id, request, !goes_on, died);
+        auto begun = write_begin(handle, detail.letter.id, request, !died, died);
         if (!begun) return Failure(std::move(begun.error()));
         if (auto noted = note_begin(handle, detail.letter, start, died); !noted) {
             return Failure(std::move(noted.error()));

@@ -9,13 +9,9 @@
 
 namespace deliverd::store::sqlite {
 
-struct RetryStart {
-    const RetryRequest& request;
-    /// A retry whose process died is gone on with: it is the same one, and does not count once more.
-    bool go_on = false;
-};
-/// In `taken_over`, if given: whether it had been begun by somebody whose lease ran out.
-[[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryStart& start,
+/// A retry whose process died is gone on with: it is the same one, and does not count once more. In `taken_over`, if
+/// given: whether it was so.
+[[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
                                                 bool* taken_over);
 
 /// False when it is not the owner's.

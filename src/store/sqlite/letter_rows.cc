@@ -39,7 +39,7 @@ Provenance provenance_at(const SqliteStatement& row) {
     return from;
 }
 
-constexpr int kAfterLetter = 26;
+constexpr int kAfterLetter = 27;
 constexpr std::string_view kDetailColumns =
     ", m.record_key, m.record_value, m.record_headers, m.record_timestamp_ms, m.record_timestamp_type, m.retry_owner,"
     " m.retry_owner is not null and m.retry_expires_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
@@ -91,6 +91,7 @@ Letter letter_at(const SqliteStatement& row) {
     }
     letter.value_bytes = row.integer(24);
     letter.truncated = row.integer(25) != 0;
+    letter.unfinished = row.integer(26) != 0;
     return letter;
 }
 
