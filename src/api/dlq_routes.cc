@@ -82,7 +82,10 @@ public:
     [[nodiscard]] http::Response remove(const Call& call, const std::string& id) const {
         const auto removed = letters_->remove(id, call.caller.name);
         if (!removed) return failure(removed.error(), call, true);
-        if (!*removed) return dlq_not_found(id, call.request_id);
+        if (*removed == store::Removal::unknown) return dlq_not_found(id, call.request_id);
+        if (*removed == store::Removal::under_way) {
+            return dlq_conflict("message cannot be deleted: a retry of it is under way", call.request_id);
+        }
         JsonObject object;
         object.boolean("success", true);
         object.text("message", fmt::format("message {} deleted", id));

@@ -147,6 +147,15 @@ TEST_F(DlqRoutesTest, TheAuditOutlivesTheLetter) {
               std::string("404 SYS_DLQ_NOT_FOUND: dlq message not found: ") + kUnknownId);
 }
 
+TEST_F(DlqRoutesTest, WhatIsBeingRetriedIsNotDeleted) {
+    const std::string path = std::string("/messages/") + kLetterId;
+    letters_.hold(kLetterId);
+    EXPECT_EQ(error_of(call("DELETE", path)),
+              "409 SYS_DLQ_CONFLICT: message cannot be deleted: a retry of it is under way");
+    letters_.hold("");
+    EXPECT_EQ(call("DELETE", path).status, 200);
+}
+
 TEST_F(DlqRoutesTest, ALetterIsMarkedAsDeadOnce) {
     const std::string path = std::string("/messages/") + kLetterId + "/dead";
     letters_.hold(kLetterId);

@@ -232,7 +232,10 @@ private:
     int remove(const std::string& id) {
         const auto removed = letters_.remove(id, cli_actor());
         if (!removed) return complain(context_, removed.error());
-        if (!*removed) return unknown(id);
+        if (*removed == store::Removal::unknown) return unknown(id);
+        if (*removed == store::Removal::under_way) {
+            return complain(context_, kFailed, fmt::format("{} cannot be deleted: a retry of it is under way", id));
+        }
         if (json_) {
             context_.out << fmt::format(R"({{"success":true,"message":"message {} deleted"}})", id) << "\n";
         } else {

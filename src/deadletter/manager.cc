@@ -27,6 +27,15 @@ bool stands_so(const store::Letter& letter, store::RetryResult result) {
     return letter.status != store::LetterStatus::resolved;
 }
 
+/// Why the end of a retry met nothing to change; `after` is the letter as it stands now.
+std::string why_not_ours(const Result<std::optional<store::LetterDetail>>& after) {
+    if (!after) return "it is somebody else's by now";
+    if (!*after) return "it was deleted meanwhile, after this retry's lease had run out";
+    const store::LetterStatus status = (*after)->letter.status;
+    if (status == store::LetterStatus::dead) return "it is DEAD by now: this retry's lease had run out";
+    return "its lease had run out, and somebody else took it over";
+}
+
 }  // namespace
 
 std::function<std::string()> uuid_source() {
@@ -112,8 +121,9 @@ RetryReport Manager::give_back(const store::LetterDetail& detail, const std::str
     const auto after = letters_.find(detail.letter.id);
     store::Letter letter = after && *after ? (*after)->letter : detail.letter;
     if (!problems->empty() && !problems->front().empty()) {
+        const bool deleted = after && !*after;
         return {.answer = RetryAnswer::conflict,
-                .message = "not put back into its lane: " + problems->front(),
+                .message = "not put back into its lane: " + (deleted ? why_not_ours(after) : problems->front()),
                 .letter = std::move(letter)};
     }
     letter.status = store::LetterStatus::resolved;
@@ -136,7 +146,7 @@ RetryReport Manager::record(const store::Letter& letter, const std::string& owne
     }
     // A repeat that found nothing to do, after an answer that was lost: the first one did it.
     if (seen && attempts.was_ambiguous() && stands_so(now, end.result)) return answer_to(end, std::move(now));
-    const std::string reason = ended ? "its lease had run out, and somebody else took it over" : ended.error().message;
+    const std::string reason = ended ? why_not_ours(after) : ended.error().message;
     log_.error("dead letters: the end of a retry could not be recorded",
                {{"message_id", letter.id}, {"detail", end.detail}, {"error", reason}});
     return answer_unrecorded(end, std::move(now), reason);

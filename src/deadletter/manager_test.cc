@@ -263,6 +263,18 @@ TEST_F(ManagerTest, ALostAnswerOfTheLastStepIsFoundOut) {
     EXPECT_EQ(letters.calls_of("end_retry"), 2);
 }
 
+TEST_F(ManagerTest, WhatWasDeletedMeanwhileIsSaidToBe) {
+    const std::string id = letters.add("orders");
+    replayer.before = [&] {
+        EXPECT_EQ(letters.remove(id, "ops").value(), store::Removal::under_way);
+        letters.advance(std::chrono::minutes(1));
+        EXPECT_EQ(letters.remove(id, "ops").value(), store::Removal::removed);
+    };
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
+    EXPECT_NE(report.message.find("it was deleted meanwhile"), std::string::npos) << report.message;
+}
+
 TEST_F(ManagerTest, TakenOverByAnotherAfterItsLeaseIsInDoubt) {
     const std::string id = letters.add("orders");
     replayer.before = [&] { letters.change(id, [](FakeLetters::Row& row) { row.owner = "somebody else"; }); };

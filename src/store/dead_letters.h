@@ -191,6 +191,12 @@ struct RetryEnd {
     std::string detail{};  // failed, in_doubt: one line; published: where ("orders[0]@17")
 };
 
+enum class Removal {
+    removed,
+    unknown,    // no such letter
+    under_way,  // it is being retried at this moment: left as it is
+};
+
 /// A retry of all retryable letters of a topic. Its position survives a restart.
 struct Redrive {
     std::string topic;
@@ -280,8 +286,8 @@ public:
     /// PENDING or RETRYING -> DEAD. As it was before; none when there is no such letter. What is finished, or being
     /// retried at this moment, is left as it is.
     virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
-    /// False when there is no such letter. Its audit stays.
-    virtual Result<bool> remove(std::string_view id, std::string_view actor) = 0;
+    /// Its audit stays.
+    virtual Result<Removal> remove(std::string_view id, std::string_view actor) = 0;
     /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits
     /// for nobody's row lock; answers how many. A record that was deleted comes back when its topic is read again from
     /// before it.

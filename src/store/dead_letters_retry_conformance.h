@@ -194,8 +194,8 @@ TEST_P(DeadLettersRetryConformance, APersonMayGiveUp) {
 
 TEST_P(DeadLettersRetryConformance, WhatIsDeletedLeavesItsTrail) {
     const std::string id = keep(1);
-    EXPECT_TRUE(must(letters_->remove(id, "ann")));
-    EXPECT_FALSE(must(letters_->remove(id, "ann")));
+    EXPECT_EQ(must(letters_->remove(id, "ann")), Removal::removed);
+    EXPECT_EQ(must(letters_->remove(id, "ann")), Removal::unknown);
     EXPECT_FALSE(must(letters_->find(id)).has_value());
     EXPECT_THAT(actions(id), ::testing::ElementsAre("deleted ann PENDING>-"));
     EXPECT_EQ(list({}).total, 0);

@@ -36,4 +36,20 @@ TEST_P(DeadLettersUpkeepConformance, ATableThatIsMissingIsNoLettersFault) {
     EXPECT_NE(error.code, kLetterRefused);
 }
 
+// --- deleting -------------------------------------------------------------------------------------------------------
+
+TEST_P(DeadLettersUpkeepConformance, WhatIsBeingRetriedIsNotDeleted) {
+    const std::string id = keep(1);
+    begin(id);
+    EXPECT_EQ(must(letters_->remove(id, "ann")), Removal::under_way);
+    EXPECT_EQ(found(id).letter.status, LetterStatus::retrying);
+    EXPECT_EQ(end(id, RetryResult::failed, "no"), 1);
+    EXPECT_EQ(must(letters_->remove(id, "ann")), Removal::removed);
+    EXPECT_EQ(actions(id).back(), "deleted ann RETRYING>-");
+    const std::string left = keep(2);
+    begin(left);
+    expire(left);
+    EXPECT_EQ(must(letters_->remove(left, "ann")), Removal::removed) << "nobody is at it any more";
+}
+
 }  // namespace deliverd::store::conformance

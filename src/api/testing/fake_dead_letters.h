@@ -113,12 +113,14 @@ public:
         return before;
     }
 
-    Result<bool> remove(std::string_view id, std::string_view actor) override {
+    Result<store::Removal> remove(std::string_view id, std::string_view actor) override {
         const std::lock_guard lock(mutex_);
         if (auto broken = begin()) return *broken;
-        const auto gone = std::erase_if(letters_, [id](const auto& letter) { return letter.letter.id == id; });
-        if (gone > 0) note(id, "deleted", actor);
-        return gone > 0;
+        if (at(id) == nullptr) return store::Removal::unknown;
+        if (id == held_) return store::Removal::under_way;
+        std::erase_if(letters_, [id](const auto& letter) { return letter.letter.id == id; });
+        note(id, "deleted", actor);
+        return store::Removal::removed;
     }
 
     Result<std::int64_t> store(std::span<const store::NewLetter>) override { return refused(); }

@@ -246,7 +246,15 @@ public:
     Result<std::optional<store::Letter>> mark_dead(std::string_view, std::string_view) override {
         return std::optional<store::Letter>{};
     }
-    Result<bool> remove(std::string_view, std::string_view) override { return false; }
+    Result<store::Removal> remove(std::string_view id, std::string_view) override {
+        return call<store::Removal>("remove", [&]() -> Result<store::Removal> {
+            const Row* found = row(id);
+            if (found == nullptr) return store::Removal::unknown;
+            if (found->owner && found->expires > now_) return store::Removal::under_way;
+            std::erase_if(rows_, [id](const Row& each) { return each.detail.letter.id == id; });
+            return store::Removal::removed;
+        });
+    }
     Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t) override { return 0; }
 
 private:

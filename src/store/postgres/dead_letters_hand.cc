@@ -37,15 +37,16 @@ Result<std::optional<Letter>> PostgresDeadLetters::mark_dead(std::string_view id
     return letter_at(before, 0);
 }
 
-Result<bool> PostgresDeadLetters::remove(std::string_view id, std::string_view actor) {
+Result<Removal> PostgresDeadLetters::remove(std::string_view id, std::string_view actor) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
     const std::string uuid = canonical_uuid(id);
-    if (uuid.empty()) return false;
+    if (uuid.empty()) return Removal::unknown;
     Params params;
     params.literal(uuid).text(actor);
     auto result = run_once(pool_, sql_.remove, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
-    return int64_at(result->get(), 0, 0) == 1;
+    if (int64_at(result->get(), 0, 1) == 1) return Removal::removed;
+    return int64_at(result->get(), 0, 0) == 1 ? Removal::under_way : Removal::unknown;
 }
 
 Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit) {

@@ -149,13 +149,15 @@ insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
 select d.id, 'dead', $2::text, d.status, 'DEAD' from dead d)";
 
 constexpr std::string_view kRemove = R"(
-with gone as (
-    delete from dlq.dlq_messages m where m.id = $1::uuid returning m.id, m.status
+with held as materialized (
+    select m.id from dlq.dlq_messages m where m.id = $1::uuid for update
+), gone as (
+    delete from dlq.dlq_messages m using held h where m.id = h.id and @free returning m.id, m.status
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from)
     select g.id, 'deleted', $2::text, g.status from gone g
 )
-select count(*) from gone)";
+select (select count(*) from held), (select count(*) from gone))";
 
 /// A letter is not younger than its last change, so that the index by age finds what may be old enough.
 constexpr std::string_view kPurge = R"(

@@ -77,7 +77,7 @@ struct DeadLetterStatements {
     Statement end;        // owner, actor, ids, results, details; answers how many applied
     Statement lock;       // id; answers the letter
     Statement mark_dead;  // id, actor
-    Statement remove;     // id, actor; answers 1 where there was one
+    Statement remove;     // id, actor; answers 1 where there is one, and 1 where it was deleted
     Statement purge;      // status, age in seconds, limit, from when on; answers how many, created_at of the last
 
     Statement owned;          // owner, ids; answers id, lane, outbox, row, and where its lane's events are

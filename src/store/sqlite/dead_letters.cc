@@ -224,20 +224,21 @@ Result<std::optional<Letter>> SqliteDeadLetters::mark_dead(std::string_view id, 
     });
 }
 
-Result<bool> SqliteDeadLetters::remove(std::string_view id, std::string_view actor) {
+Result<Removal> SqliteDeadLetters::remove(std::string_view id, std::string_view actor) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
-    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<bool> {
-        auto statement = handle.prepared("delete from dlq_messages where id = ?1 returning id, status");
+    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Removal> {
+        auto stored = stored_letter(handle, canonical_uuid(id));
+        if (!stored) return Failure(std::move(stored.error()));
+        if (!*stored) return Removal::unknown;
+        if ((*stored)->retry_is_live) return Removal::under_way;
+        const Letter& letter = (*stored)->detail.letter;
+        auto statement = handle.prepared("delete from dlq_messages where id = ?1");
         if (!statement) return Failure(std::move(statement.error()));
-        const std::string wanted = canonical_uuid(id);
-        std::optional<std::string> status;
-        auto read = each_row((*statement)->bind(1, std::string_view(wanted)),
-                             [&](const SqliteStatement& row) { status = row.text(1); });
-        if (!read) return Failure(std::move(read.error()));
-        if (!status) return false;
-        auto noted = audit_letter(handle, wanted, {"deleted", actor, std::move(status)});
+        auto done = (*statement)->bind(1, std::string_view(letter.id)).run();
+        if (!done) return Failure(std::move(done.error()));
+        auto noted = audit_letter(handle, letter.id, {"deleted", actor, std::string(to_string(letter.status))});
         if (!noted) return Failure(std::move(noted.error()));
-        return true;
+        return Removal::removed;
     });
 }
 
