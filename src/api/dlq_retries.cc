@@ -31,7 +31,22 @@ http::Response resolved(const std::string& id) {
     return {200, {}, "application/json", object.done()};
 }
 
-http::Response answer_to(const RetryReport& report, const std::string& id, std::string_view request_id) {
+/// As the other requests are answered then, and that nothing went out.
+http::Response answer_unavailable(const RetryReport& report, std::string_view request_id, Log& log) {
+    if (!report.store_error) return dlq_try_later(shown(report.message), request_id);
+    if (report.store_error->error_class == ErrorClass::retryable) {
+        return dlq_try_later("nothing was published: the database is out of reach; ask again", request_id);
+    }
+    if (report.store_error->error_class == ErrorClass::ambiguous) {
+        return dlq_try_later(
+            "nothing was published: the database went away while the retry was recorded. The message may be RETRYING "
+            "until the retry's lease has run out; ask again then",
+            request_id);
+    }
+    return dlq_store_failure(*report.store_error, true, request_id, log);
+}
+
+http::Response answer_to(const RetryReport& report, const std::string& id, std::string_view request_id, Log& log) {
     switch (report.answer) {
         case RetryAnswer::resolved:
             return resolved(id);
@@ -42,6 +57,8 @@ http::Response answer_to(const RetryReport& report, const std::string& id, std::
         case RetryAnswer::not_published:  // the message says whether anything may have been published
         case RetryAnswer::in_doubt:
             return dlq_internal_error(shown(report.message), request_id);
+        case RetryAnswer::unavailable:
+            return answer_unavailable(report, request_id, log);
     }
     return dlq_internal_error("the retry ended in an unknown way", request_id);
 }
@@ -120,15 +137,19 @@ void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::R
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
-    submit(retries_, call, reply,
-           [this, id](const Asked& asked) { return answer_to(actions_.retry(id, asked.actor), id, asked.request_id); });
+    submit(retries_, call, reply, [this, id](const Asked& asked) {
+        return answer_to(actions_.retry(id, asked.actor), id, asked.request_id, log_);
+    });
 }
 
 void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
     submit(redrives_, call, reply, [this, topic](const Asked& asked) {
         const auto report = actions_.retry_all(topic, asked.actor);
-        return report ? answer_to(*report, topic, asked.request_id)
-                      : dlq_store_failure(report.error(), true, asked.request_id, log_);
+        if (report) return answer_to(*report, topic, asked.request_id);
+        if (report.error().code == deadletter::kStopping) {
+            return dlq_try_later(shown(report.error().message), asked.request_id);
+        }
+        return dlq_store_failure(report.error(), true, asked.request_id, log_);
     });
 }
 

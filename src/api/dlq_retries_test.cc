@@ -95,6 +95,30 @@ TEST_F(DlqRetriesTest, WhatWaitsAtAStopIsToldSo) {
     EXPECT_EQ(gate.inside, 1);
 }
 
+TEST_F(DlqRetriesTest, AStoreThatIsAwayIsAnsweredAsElsewhere) {
+    const auto answered = [this](std::optional<Error> error) {
+        DlqRetries retries({},
+                           {[error](std::string_view, std::string_view) {
+                                return deadletter::RetryReport{.answer = deadletter::RetryAnswer::unavailable,
+                                                               .message = "nothing was published: host 10.1.2.3 …",
+                                                               .store_error = error};
+                            },
+                            {}},
+                           log_);
+        return taken(retry(retries));
+    };
+    const auto away = answered(Error{ErrorClass::retryable, "db_unreachable", "host 10.1.2.3 is away"});
+    EXPECT_EQ(away.status, 503);
+    EXPECT_THAT(away.body, HasSubstr("nothing was published: the database is out of reach; ask again"));
+    const auto lost = answered(Error{ErrorClass::ambiguous, "db_unreachable", "lost"});
+    EXPECT_EQ(lost.status, 503);
+    EXPECT_THAT(lost.body, HasSubstr("nothing was published"));
+    EXPECT_THAT(lost.body, HasSubstr("may be RETRYING"));
+    EXPECT_EQ(answered(Error{ErrorClass::permanent, "db_error", "no such table"}).status, 500);
+    EXPECT_THAT(log_.text(), HasSubstr("no such table"));
+    EXPECT_EQ(answered(std::nullopt).status, 503) << "the program ends";
+}
+
 TEST_F(DlqRetriesTest, AnExceptionIsA500AndInTheLog) {
     DlqRetries retries({},
                        {[](std::string_view, std::string_view) -> deadletter::RetryReport {

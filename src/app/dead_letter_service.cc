@@ -35,6 +35,7 @@ std::string_view name_of(deadletter::RetryAnswer answer) {
         case deadletter::RetryAnswer::conflict:
             return "refused";
         case deadletter::RetryAnswer::not_published:
+        case deadletter::RetryAnswer::unavailable:
             return "failed";
         case deadletter::RetryAnswer::in_doubt:
             return "in_doubt";

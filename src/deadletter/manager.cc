@@ -21,6 +21,13 @@ RetryReport nothing_published(const std::string& why) {
     return {.answer = RetryAnswer::not_published, .message = "nothing was published: " + why};
 }
 
+RetryReport unavailable(std::string_view what, const Error& error) {
+    std::string message = "nothing was published: " + std::string(what) + ": " + error.message;
+    if (error.error_class == ErrorClass::ambiguous)
+        message += " (it may be RETRYING until this retry's lease has run out)";
+    return {.answer = RetryAnswer::unavailable, .message = std::move(message), .store_error = error};
+}
+
 /// Whether the letter stands as an end of that kind leaves it.
 bool stands_so(const store::Letter& letter, store::RetryResult result) {
     if (result == store::RetryResult::published) return letter.status == store::LetterStatus::resolved;
@@ -64,9 +71,11 @@ void Manager::stop() {
 
 RetryReport Manager::retry(std::string_view id, std::string_view actor) {
     const StopGate::Pass pass(gate_);
-    if (!pass) return nothing_published("the program is about to end");
+    if (!pass) {
+        return {.answer = RetryAnswer::unavailable, .message = "nothing was published: the program is about to end"};
+    }
     const auto found = letters_.find(id);
-    if (!found) return nothing_published("the message could not be read: " + found.error().message);
+    if (!found) return unavailable("the message could not be read", found.error());
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
     if (const std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern); !reason.empty()) {
@@ -82,7 +91,7 @@ RetryReport Manager::retry(std::string_view id, std::string_view actor) {
     const auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
     if (!claims) {
         // Where it is not certain that it was not begun, the lease runs out by itself.
-        return nothing_published("the retry could not be recorded: " + claims.error().message);
+        return unavailable("the retry could not be recorded", claims.error());
     }
     if (claims->empty()) return nothing_published("the store gave no answer");
     const store::RetryClaim& claim = claims->front();
@@ -154,7 +163,7 @@ RetryReport Manager::record(const store::Letter& letter, const std::string& owne
 
 Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor) {
     const StopGate::Pass pass(gate_);
-    if (!pass) return retryable("stopping", "nothing was published: the program is about to end");
+    if (!pass) return retryable(std::string(kStopping), "nothing was published: the program is about to end");
     return redrive(topic, actor);
 }
 

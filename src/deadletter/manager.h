@@ -39,12 +39,14 @@ enum class RetryAnswer {
     conflict,       // not retryable, refused, or somebody else's retry: `message` says which
     not_published,  // certainly not: it can be retried
     in_doubt,       // may have been published; RETRYING
+    unavailable,    // the store could not be asked, or the program ends: nothing was published
 };
 
 struct RetryReport {
     RetryAnswer answer = RetryAnswer::not_found;
     std::string message;  // one line for people
     std::optional<store::Letter> letter{};
+    std::optional<Error> store_error{};  // unavailable: what the store said; none when the program ends
 };
 
 struct RedriveReport {
@@ -68,6 +70,8 @@ struct ManagerOptions {
     [[nodiscard]] bool stand_alone() const { return dead_letter_pattern.empty(); }
 };
 
+/// The code of retry_all()'s error once stop() was called.
+inline constexpr std::string_view kStopping = "stopping";
 /// So often a step is tried in the store, where a failure says that it may help.
 inline constexpr int kStoreAttempts = 5;
 /// Bytes of the letters a redrive has in memory. A letter that is larger than that by itself goes alone.

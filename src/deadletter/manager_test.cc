@@ -303,7 +303,8 @@ TEST_F(ManagerTest, WhereverTheStoreFailsTheAnswerIsTrue) {
                     EXPECT_TRUE(report.answer == RetryAnswer::resolved || report.answer == RetryAnswer::in_doubt)
                         << where;
                 } else {
-                    EXPECT_TRUE(report.answer == RetryAnswer::not_published || report.answer == RetryAnswer::in_doubt)
+                    EXPECT_TRUE(report.answer == RetryAnswer::not_published || report.answer == RetryAnswer::in_doubt ||
+                                report.answer == RetryAnswer::unavailable)
                         << where;
                 }
                 if (report.answer == RetryAnswer::resolved) {
@@ -315,10 +316,23 @@ TEST_F(ManagerTest, WhereverTheStoreFailsTheAnswerIsTrue) {
     }
 }
 
+TEST_F(ManagerTest, AStoreThatIsAwayBeforeAnythingBeganIsNoFailureOfTheBroker) {
+    const std::string id = letters.add("orders");
+    for (const char* call : {"find", "begin_retry"}) {
+        letters.fault = [call](int, std::string_view name) { return name == call ? Fault::retryable : Fault::none; };
+        const RetryReport report = retry(id);
+        EXPECT_EQ(report.answer, RetryAnswer::unavailable);
+        ASSERT_TRUE(report.store_error);
+        EXPECT_EQ(report.store_error->code, "db_unreachable");
+        EXPECT_EQ(report.message.find("nothing was published: "), 0U);
+    }
+    EXPECT_TRUE(replayer.arrived().empty());
+}
+
 TEST_F(ManagerTest, AfterStopNothingBegins) {
     const std::string id = letters.add("orders");
     manager.stop();
-    EXPECT_EQ(retry(id).answer, RetryAnswer::not_published);
+    EXPECT_EQ(retry(id).answer, RetryAnswer::unavailable);
     EXPECT_FALSE(manager.retry_all("orders", "ops"));
     EXPECT_EQ(manager.resume_abandoned().value(), 0);
     EXPECT_TRUE(letters.calls().empty());

@@ -234,7 +234,7 @@ TEST_F(RedriveTest, StopEndsItAndAnotherProcessFinishesIt) {
     replayer.before = [&] {
         if (++batches != 2) return;
         stopping = std::async(std::launch::async, [&] { manager.stop(); });
-        EXPECT_TRUE(eventually([&] { return manager.retry("unknown", "ops").answer == RetryAnswer::not_published; }))
+        EXPECT_TRUE(eventually([&] { return manager.retry("unknown", "ops").answer == RetryAnswer::unavailable; }))
             << "the door is closed";
     };
     const RedriveReport report = redrive();
