@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <utility>
 
 #include "api/router.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, 10> kNames{"page",        "page_size", "cursor", "status", "source",
                                                   "error_class", "from",      "until",  "text",   "key"};
+constexpr std::array<std::string_view, 3> kPurgeNames{"status", "older_than_seconds", "limit"};
 constexpr std::size_t kMaxShownBytes = 100;
 
 std::string shown(std::string_view text) {
@@ -56,15 +58,89 @@ std::optional<WallTime> time_of(std::string text) {
     return parse_rfc3339(text);
 }
 
-class Reader {
+/// The parameters one by one: each known, once and readable.
+class Parameters {
 public:
-    DlqListing read(std::string_view rest) {
-        listing_.query.limit = kDefaultDlqPageSize;
+    /// `what` has these and no others. `problems` outlives it.
+    Parameters(std::string_view what, std::span<const std::string_view> names, std::vector<Detail>& problems)
+        : what_(what), names_(names), problems_(problems) {}
+
+    template <typename Set>
+    void read(std::string_view rest, const Set& set) {
         while (!rest.empty()) {
             const std::string_view pair = rest.substr(0, rest.find('&'));
             rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
-            if (!pair.empty()) take(pair);
+            if (pair.empty()) continue;
+            const std::string_view written = pair.substr(0, pair.find('='));
+            const auto name = form_decode(written);
+            if (auto value = value_of(pair, written, name)) set(*name, std::move(*value));
         }
+    }
+    void wrong(std::string_view name, std::string message) {
+        problems_.push_back({std::string(name), std::move(message)});
+    }
+    [[nodiscard]] bool has(std::string_view name) const { return std::ranges::find(seen_, name) != seen_.end(); }
+
+    /// From `least` to `most`; else 0, and a problem.
+    std::int64_t number(const std::string& name, std::string_view value, std::int64_t least, std::int64_t most) {
+        const auto number = whole_number(value);
+        if (number && *number >= least && *number <= most) return *number;
+        wrong(name, fmt::format("must be a whole number from {} to {}, not '{}'", least, most, shown(value)));
+        return 0;
+    }
+    std::optional<store::LetterStatus> status(const std::string& name, std::string_view value) {
+        const auto status = store::letter_status(value);
+        if (!status) {
+            wrong(name, fmt::format("must be one of PENDING, RETRYING, RESOLVED, DEAD, not '{}'", shown(value)));
+        }
+        return status;
+    }
+
+private:
+    std::optional<std::string> value_of(std::string_view pair, std::string_view written,
+                                        const std::optional<std::string>& name) {
+        std::string problem;
+        std::optional<std::string> value;
+        if (!name || std::ranges::find(names_, *name) == names_.end()) {
+            unknown(written, name);
+            return std::nullopt;
+        }
+        if (has(*name)) {
+            problem = "stands there twice";
+        } else {
+            seen_.push_back(*name);
+            value = form_decode(written.size() == pair.size() ? "" : pair.substr(written.size() + 1));
+            if (!value) {
+                problem = "has a percent escape that is not UTF-8 text";
+            } else if (value->empty() && *name != "key") {
+                problem = "must not be empty";
+            } else if (characters(*value) > kMaxDlqFilterCharacters) {
+                problem = fmt::format("is longer than {} characters", kMaxDlqFilterCharacters);
+            }
+        }
+        if (problem.empty()) return value;
+        wrong(*name, std::move(problem));
+        return std::nullopt;
+    }
+
+    void unknown(std::string_view written, const std::optional<std::string>& name) {
+        const auto meant = nearest(name ? *name : written, names_);
+        wrong(shown(valid_utf8(name ? *name : written)),
+              meant ? fmt::format("is no parameter of {}; did you mean {}?", what_, *meant)
+                    : fmt::format("is no parameter of {}, which has {}", what_, fmt::join(names_, ", ")));
+    }
+
+    const std::string_view what_;
+    const std::span<const std::string_view> names_;
+    std::vector<Detail>& problems_;
+    std::vector<std::string> seen_;
+};
+
+class Reader {
+public:
+    DlqListing read(std::string_view query) {
+        listing_.query.limit = kDefaultDlqPageSize;
+        parameters_.read(query, [this](const std::string& name, std::string value) { set(name, std::move(value)); });
         if (!listing_.query.after) {
             if (!listing_.page) listing_.page = 1;
             listing_.query.offset = (*listing_.page - 1) * listing_.query.limit;
@@ -73,41 +149,14 @@ public:
     }
 
 private:
-    void wrong(std::string_view name, std::string message) {
-        listing_.problems.push_back({std::string(name), std::move(message)});
-    }
-
-    void take(std::string_view pair) {
-        const std::size_t equals = pair.find('=');
-        const auto name = form_decode(pair.substr(0, equals));
-        if (!name || std::ranges::find(kNames, *name) == kNames.end()) return unknown(pair.substr(0, equals), name);
-        if (std::ranges::find(seen_, *name) != seen_.end()) return wrong(*name, "stands there twice");
-        seen_.push_back(*name);
-        auto value = form_decode(equals == std::string_view::npos ? "" : pair.substr(equals + 1));
-        if (!value) return wrong(*name, "has a percent escape that is not UTF-8 text");
-        if (value->empty() && *name != "key") return wrong(*name, "must not be empty");
-        if (characters(*value) > kMaxDlqFilterCharacters) {
-            return wrong(*name, fmt::format("is longer than {} characters", kMaxDlqFilterCharacters));
-        }
-        set(*name, std::move(*value));
-    }
-
-    void unknown(std::string_view written, const std::optional<std::string>& name) {
-        const auto meant = nearest(name ? *name : written, kNames);
-        wrong(shown(valid_utf8(name ? *name : written)),
-              meant ? fmt::format("is no parameter of this listing; did you mean {}?", *meant)
-                    : fmt::format("is no parameter of this listing, which has {}", fmt::join(kNames, ", ")));
-    }
+    void wrong(std::string_view name, std::string message) { parameters_.wrong(name, std::move(message)); }
 
     void set(const std::string& name, std::string value) {
         store::LetterQuery& query = listing_.query;
         if (name == "page" || name == "page_size") return set_number(name, value);
         if (name == "from" || name == "until") return set_time(name, value);
         if (name == "status") {
-            query.status = store::letter_status(value);
-            if (!query.status) {
-                wrong(name, fmt::format("must be one of PENDING, RETRYING, RESOLVED, DEAD, not '{}'", shown(value)));
-            }
+            query.status = parameters_.status(name, value);
         } else if (name == "cursor") {
             query.after = deadletter::parse_cursor(value);
             if (!query.after) wrong(name, "is not a next_cursor of an earlier answer");
@@ -123,15 +172,12 @@ private:
 
     void set_number(const std::string& name, std::string_view value) {
         const bool is_page = name == "page";
-        const std::int64_t most = is_page ? kMaxDlqPage : kMaxDlqPageSize;
-        const auto number = whole_number(value);
-        if (!number || *number < 1 || *number > most) {
-            return wrong(name, fmt::format("must be a whole number from 1 to {}, not '{}'", most, shown(value)));
-        }
+        const std::int64_t number = parameters_.number(name, value, 1, is_page ? kMaxDlqPage : kMaxDlqPageSize);
+        if (number == 0) return;
         if (is_page) {
-            listing_.page = *number;
+            listing_.page = number;
         } else {
-            listing_.query.limit = static_cast<std::int32_t>(*number);
+            listing_.query.limit = static_cast<std::int32_t>(number);
         }
     }
 
@@ -145,10 +191,28 @@ private:
     }
 
     DlqListing listing_;
-    std::vector<std::string> seen_;
+    Parameters parameters_{"this listing", kNames, listing_.problems};
 };
 
 }  // namespace
+
+DlqPurge read_dlq_purge(std::string_view query) {
+    DlqPurge purge;
+    Parameters parameters("a purge", kPurgeNames, purge.problems);
+    parameters.read(query, [&](const std::string& name, const std::string& value) {
+        if (name == "status") {
+            purge.status = parameters.status(name, value).value_or(store::LetterStatus::pending);
+        } else if (name == "limit") {
+            purge.limit = static_cast<std::int32_t>(parameters.number(name, value, 1, kMaxDlqPurge));
+        } else {
+            purge.age = std::chrono::seconds(parameters.number(name, value, 0, kMaxDlqPurgeSeconds));
+        }
+    });
+    for (const std::string_view name : {kPurgeNames[0], kPurgeNames[1]}) {
+        if (!parameters.has(name)) parameters.wrong(name, "must be given");
+    }
+    return purge;
+}
 
 DlqListing read_dlq_listing(std::string_view query) {
     return Reader().read(query);

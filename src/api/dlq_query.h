@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/api.h"
+#include "base/clock.h"
 #include "store/dead_letters.h"
 
 namespace deliverd::api {
@@ -22,6 +23,20 @@ struct DlqListing {
     std::optional<std::int64_t> page{};  // none: a cursor leads on. Beside a cursor it is only repeated in the answer
     std::vector<Detail> problems{};      // one an unknown, repeated or wrong parameter; then the rest is not to be used
 };
+
+inline constexpr std::int64_t kMaxDlqPurgeSeconds = 315'360'000;  // ten years
+inline constexpr std::int32_t kDefaultDlqPurge = 1000;
+inline constexpr std::int32_t kMaxDlqPurge = 10'000;
+
+struct DlqPurge {
+    store::LetterStatus status{};
+    Duration age{};
+    std::int32_t limit = kDefaultDlqPurge;
+    std::vector<Detail> problems{};  // as above
+};
+
+/// status and older_than_seconds, which must be there, and limit.
+[[nodiscard]] DlqPurge read_dlq_purge(std::string_view query);
 
 /// page, page_size, cursor, status, source, error_class, from, until, text, key. A + is a space, but in a time, where
 /// people forget to escape it.

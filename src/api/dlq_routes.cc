@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ constexpr std::size_t kMaxTopicBytes = 255;  // Kafka's names have 249 at most
 constexpr std::string_view kPath = "/api/v1/dlq";
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownBytes = 256;
+constexpr std::int32_t kPurgePiece = 500;  // letters deleted in one transaction
 
 http::Response json(std::string body) {
     return {200, {}, "application/json", std::move(body)};
@@ -40,11 +42,7 @@ public:
 
     [[nodiscard]] http::Response list(const Call& call) const {
         DlqListing listing = read_dlq_listing(call.request.query);
-        if (!listing.problems.empty()) {
-            const Detail& first = listing.problems.front();
-            return dlq_validation_error(fmt::format("{} {}", first.field, first.message), call.request_id,
-                                        listing.problems);
-        }
+        if (!listing.problems.empty()) return invalid(listing.problems, call);
         listing.query.topic = call.path_values.front();
         auto page = letters_->list(listing.query);
         if (!page) return failure(page.error(), call);
@@ -92,7 +90,33 @@ public:
         return json(object.done());
     }
 
+    [[nodiscard]] http::Response purge(const Call& call) const {
+        const DlqPurge asked = read_dlq_purge(call.request.query);
+        if (!asked.problems.empty()) return invalid(asked.problems, call);
+        std::int64_t purged = 0;
+        bool more = true;
+        int empty = 0;  // the first may only say that the end was reached, not that nothing was left before it
+        while (more && purged < asked.limit) {
+            const auto piece = static_cast<std::int32_t>(std::min<std::int64_t>(kPurgePiece, asked.limit - purged));
+            const auto gone = letters_->purge(asked.status, asked.age, piece, call.caller.name);
+            if (!gone) return failure(gone.error(), call, purged == 0);
+            purged += *gone;
+            empty = *gone == 0 ? empty + 1 : 0;
+            more = empty < 2;
+        }
+        JsonObject object;
+        object.number("purged", purged);
+        object.boolean("more", more);
+        object.text("message", fmt::format("{} {} messages deleted", purged, store::to_string(asked.status)));
+        return json(object.done());
+    }
+
 private:
+    [[nodiscard]] static http::Response invalid(const std::vector<Detail>& problems, const Call& call) {
+        const Detail& first = problems.front();
+        return dlq_validation_error(fmt::format("{} {}", first.field, first.message), call.request_id, problems);
+    }
+
     [[nodiscard]] http::Response failure(const Error& error, const Call& call, bool changes = false) const {
         return dlq_store_failure(error, changes, call.request_id, *log_);
     }
@@ -162,6 +186,8 @@ std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, 
     routes.push_back({"GET", std::string(kPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
     routes.push_back({"GET", fmt::format("{}/{{topic}}", kPath), Role::viewer,
                       [desk](const Call& call) { return desk.list(call); }});
+    routes.push_back(
+        {"DELETE", std::string(kPath), Role::admin, [desk](const Call& call) { return desk.purge(call); }});
     routes.push_back(by_id("GET", "", Role::viewer, desk, &Desk::show));
     routes.push_back(by_id("GET", "/raw", Role::viewer, desk, &Desk::raw));
     routes.push_back(by_id("GET", "/audit", Role::viewer, desk, &Desk::audit));

@@ -6,6 +6,7 @@
 //   GET    /api/v1/dlq/messages/{id}            one letter; …/raw its bytes, …/audit what was done to it
 //   POST   /api/v1/dlq/messages/{id}/retry      and …/dead
 //   DELETE /api/v1/dlq/messages/{id}
+//   DELETE /api/v1/dlq?status=…&older_than_seconds=…  the old ones of a state, so many at most
 //
 // A topic called "messages" collides with none of them: its list is two segments short of a letter's path, and
 // "retry-all" is no uuid.
@@ -23,8 +24,8 @@
 namespace deliverd::api {
 
 /// Looking needs viewer, retrying and marking as dead operator, deleting admin. Retries are answered by a thread of
-/// `retries`, all others block for one or two calls of the store. All three outlive the handler made of the routes.
-/// `pattern`: of the topics that are for dead letters, where nothing is sent back to.
+/// `retries`, all others block for one or two calls of the store, a purge for some more. All three outlive the handler
+/// made of the routes. `pattern`: of the topics that are for dead letters, where nothing is sent back to.
 [[nodiscard]] std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log,
                                             std::string pattern = std::string(deadletter::kDeadLetterPattern));
 

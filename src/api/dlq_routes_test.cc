@@ -209,6 +209,7 @@ TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
                                                                   {"GET", letter + "/raw"},
                                                                   {"GET", letter + "/audit"},
                                                                   {"POST", letter + "/dead"},
+                                                                  {"DELETE", "?status=DEAD&older_than_seconds=0"},
                                                                   {"DELETE", letter}};
     for (const auto& [method, path] : all) {
         letters_.fail_with(Error{ErrorClass::retryable, "db_unreachable", "host 10.1.2.3 is away"});
@@ -223,6 +224,44 @@ TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
         EXPECT_EQ(refused.body.find("no such table"), std::string::npos);
     }
     EXPECT_THAT(log_.text(), HasSubstr("req-77 db_denied no such table"));
+}
+
+TEST_F(DlqRoutesTest, OldOnesAreDeletedByStateAndAgeInPieces) {
+    const auto answer = call("DELETE", "?status=PENDING&older_than_seconds=3600&limit=700");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const auto told = body(answer);
+    EXPECT_EQ(told.at("purged").as_int64(), 1);
+    EXPECT_FALSE(told.at("more").as_bool());
+    EXPECT_EQ(told.at("message").as_string(), "1 PENDING messages deleted");
+    ASSERT_FALSE(letters_.purges.empty());
+    for (const auto& purge : letters_.purges) {
+        EXPECT_EQ(purge.status, store::LetterStatus::pending);
+        EXPECT_EQ(purge.age, std::chrono::hours(1));
+        EXPECT_LE(purge.limit, 500);
+    }
+    EXPECT_EQ(body(get(std::string("/messages/") + kLetterId + "/audit")).at("audit").at(0).at("action").as_string(),
+              "purged");
+}
+
+TEST_F(DlqRoutesTest, APurgeSaysWhenThereIsMore) {
+    EXPECT_TRUE(body(call("DELETE", "?status=PENDING&older_than_seconds=0&limit=1")).at("more").as_bool())
+        << "it does not look further than it may delete";
+    EXPECT_FALSE(body(call("DELETE", "?status=PENDING&older_than_seconds=0&limit=1")).at("more").as_bool());
+}
+
+TEST_F(DlqRoutesTest, APurgeMustSayOfWhat) {
+    const auto refusal = [this](const std::string& query) {
+        const auto answer = call("DELETE", query);
+        EXPECT_EQ(answer.status, 400) << query;
+        return error_of(answer);
+    };
+    EXPECT_EQ(refusal(""), "400 SYS_DLQ_VALIDATION_ERROR: status must be given");
+    EXPECT_EQ(refusal("?status=DEAD"), "400 SYS_DLQ_VALIDATION_ERROR: older_than_seconds must be given");
+    EXPECT_THAT(refusal("?status=dead&older_than_seconds=1"), HasSubstr("status must be one of PENDING"));
+    EXPECT_THAT(refusal("?status=DEAD&older_than_seconds=-1"), HasSubstr("must be a whole number from 0 to 315360000"));
+    EXPECT_THAT(refusal("?status=DEAD&older_than_seconds=1&limit=10001"), HasSubstr("limit must be a whole number"));
+    EXPECT_THAT(refusal("?status=DEAD&older_than=1"), HasSubstr("did you mean older_than_seconds?"));
+    EXPECT_TRUE(letters_.purges.empty());
 }
 
 TEST_F(DlqRoutesTest, EachRoleMayDoItsPart) {
@@ -252,6 +291,8 @@ TEST_F(DlqRoutesTest, EachRoleMayDoItsPart) {
     EXPECT_EQ(retried_, "t by otto");
     EXPECT_EQ(as("o", "POST", letter + "/dead"), 200);
     EXPECT_EQ(as("o", "DELETE", letter), 403);
+    EXPECT_EQ(as("o", "DELETE", "?status=RESOLVED&older_than_seconds=0"), 403);
+    EXPECT_EQ(as("a", "DELETE", "?status=RESOLVED&older_than_seconds=0"), 200);
     EXPECT_EQ(as("a", "DELETE", letter), 200);
     const auto audit = letters_.audit(kLetterId, 10);
     ASSERT_TRUE(audit);

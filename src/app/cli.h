@@ -43,6 +43,7 @@ enum class Action {
     dlq_retry_all,
     dlq_dead,
     dlq_delete,
+    dlq_purge,
     dlq_stats,
     spool_add,
     spool_list,
@@ -107,6 +108,7 @@ struct DlqArguments {
     std::optional<std::string> from;
     std::optional<std::string> until;
     std::int32_t limit = 20;
+    double older_than_seconds = 0;
     bool raw = false;
     bool audit = false;
 };

@@ -17,6 +17,8 @@ constexpr const char* kAbout =
     "  deliverd dlq show ID                     this one in full\n"
     "  deliverd dlq retry ID                    send it back; `retry-all TOPIC` all of them";
 
+constexpr double kMostPurgeSeconds = 10.0 * 365 * 86400;
+
 void add_filters(CLI::App* app, DlqArguments& dlq) {
     app->add_option("--topic", dlq.topic, "the dead-letter topic, the original one, or a lane's name");
     app->add_option("--status", dlq.status, "PENDING, RETRYING, RESOLVED or DEAD");
@@ -78,6 +80,13 @@ void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) 
     app = add(parent, Action::dlq_delete, "delete", "Delete one; its audit stays",
               "  deliverd dlq delete 550e8400-e29b-41d4-a716-446655440000", "an object: success, message");
     with_id(app, dlq);
+
+    app = add(parent, Action::dlq_purge, "purge", "Delete the old ones of a state; prints how many",
+              "  deliverd dlq purge --status RESOLVED --older-than 7d\n"
+              "In small transactions: it can be interrupted, and holds nobody up. Each has a line in the audit.",
+              "an object: purged");
+    app->add_option("--status", dlq.status, "PENDING, RETRYING, RESOLVED or DEAD")->required();
+    seconds(app, "--older-than", dlq.older_than_seconds, kMostPurgeSeconds, "not changed for so long")->required();
 
     add(parent, Action::dlq_stats, "stats", "How many, by topic and state", "  deliverd dlq stats --json",
         "an array of objects");

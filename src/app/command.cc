@@ -67,6 +67,7 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::dlq_retry_all:
         case Action::dlq_dead:
         case Action::dlq_delete:
+        case Action::dlq_purge:
         case Action::dlq_stats:
             return run_dlq(context, loaded.config, arguments);
         case Action::bench:

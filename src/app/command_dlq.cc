@@ -17,6 +17,7 @@ namespace {
 constexpr std::int32_t kPage = 100;  // letters read at once: their payloads may be large
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownError = 60;
+constexpr std::int32_t kPurgePiece = 500;  // deleted in one transaction
 
 Failure wrong(std::string_view flag, std::string_view must, const std::string& value) {
     return permanent("bad_argument", fmt::format("{} must be {}, not \"{}\"", flag, must, one_line(value)));
@@ -70,6 +71,8 @@ public:
                 return stats();
             case Action::dlq_retry_all:
                 return retry_all();
+            case Action::dlq_purge:
+                return purge();
             default:
                 break;
         }
@@ -240,6 +243,28 @@ private:
             context_.out << fmt::format(R"({{"success":true,"message":"message {} deleted"}})", id) << "\n";
         } else {
             context_.out << fmt::format("message {} deleted\n", id);
+        }
+        return kDone;
+    }
+
+    int purge() {
+        const auto query = query_of(arguments_);
+        if (!query) return complain(context_, query.error());
+        const auto age = from_seconds(arguments_.older_than_seconds);
+        std::int64_t purged = 0;
+        int empty = 0;  // the first may only say that the end was reached, not that nothing was left before it
+        while (empty < 2) {
+            const auto gone = letters_.purge(*query->status, age, kPurgePiece, cli_actor());
+            if (!gone) {
+                return complain(context_, kFailed, fmt::format("{} deleted, then: {}", purged, gone.error().message));
+            }
+            purged += *gone;
+            empty = *gone == 0 ? empty + 1 : 0;
+        }
+        if (json_) {
+            context_.out << fmt::format(R"({{"purged":{}}})", purged) << "\n";
+        } else {
+            context_.out << purged << "\n";
         }
         return kDone;
     }

@@ -89,6 +89,24 @@ protected:
     std::int64_t next_offset_ = 0;
 };
 
+TEST_F(DlqCommandTest, PurgesWhatIsOldOfAState) {
+    const auto ids = store(3);
+    EXPECT_EQ(run({"dead", ids[0]}), 0) << err_;
+    EXPECT_EQ(run({"purge", "--status", "DEAD", "--older-than", "1h"}), 0) << err_;
+    EXPECT_EQ(out_, "0\n");
+    store::sqlite::run_sql(folder_ / "test.db", "update dlq_messages set updated_at = '2026-01-01T00:00:00.000Z'");
+    EXPECT_EQ(run({"purge", "--status", "DEAD", "--older-than", "1h"}), 0) << err_;
+    EXPECT_EQ(out_, "1\n");
+    EXPECT_EQ(run({"purge", "--status", "PENDING", "--older-than", "1h", "--json"}), 0) << err_;
+    EXPECT_EQ(json().at("purged").as_int64(), 2);
+    EXPECT_EQ(run({"show", "--audit", ids[0]}), 0) << err_;
+    EXPECT_EQ(json().at("audit").at(1).at("action").as_string(), "purged");
+    EXPECT_NE(run({"purge", "--status", "GONE", "--older-than", "1h"}), 0);
+    EXPECT_THAT(err_, HasSubstr("one of PENDING, RETRYING, RESOLVED, DEAD"));
+    EXPECT_NE(run({"purge", "--older-than", "1h"}), 0);
+    EXPECT_NE(run({"purge", "--status", "DEAD"}), 0);
+}
+
 TEST_F(DlqCommandTest, AnEmptyTableIsNoError) {
     EXPECT_EQ(run({"list"}), 1) << "no database is an error: the path may be mistyped";
     EXPECT_THAT(err_, HasSubstr("there is no SQLite database"));

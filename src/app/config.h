@@ -90,6 +90,7 @@ struct DeadLettersConfig {
     std::optional<Duration> keep_resolved;  // none: for ever
     std::optional<Duration> keep_dead;
     std::optional<Duration> keep_pending;  // PENDING and RETRYING
+    std::optional<Duration> keep_audit;    // and finished retries of topics
 };
 
 struct SpoolConfig {

@@ -23,6 +23,7 @@ public:
         config.keep_resolved = values_.seconds_or_never("dead_letters.keep_resolved");
         config.keep_dead = values_.seconds_or_never("dead_letters.keep_dead");
         config.keep_pending = values_.seconds_or_never("dead_letters.keep_pending");
+        config.keep_audit = values_.seconds_or_never("dead_letters.keep_audit");
         if (config.retry_lease <= kLongestPublishTimeouts * config.replay_timeout) {
             problem("dead_letters.retry_lease_seconds",
                     fmt::format("dead_letters.retry_lease_seconds must be more than {} times "

@@ -60,11 +60,14 @@ TEST(DeadLettersConfig, HowLongLettersAreKept) {
     EXPECT_EQ(usual.keep_resolved, std::chrono::hours(30 * 24));
     EXPECT_FALSE(usual.keep_dead);
     EXPECT_FALSE(usual.keep_pending);
+    EXPECT_EQ(usual.keep_audit, std::chrono::hours(365 * 24));
     const DeadLettersConfig own =
-        load("dead_letters: { keep_resolved: never, keep_dead: 90d, keep_pending: 12h }").config.dead_letters;
+        load("dead_letters: { keep_resolved: never, keep_dead: 90d, keep_pending: 12h, keep_audit: 2d }")
+            .config.dead_letters;
     EXPECT_FALSE(own.keep_resolved);
     EXPECT_EQ(own.keep_dead, std::chrono::hours(90 * 24));
     EXPECT_EQ(own.keep_pending, std::chrono::hours(12));
+    EXPECT_EQ(own.keep_audit, std::chrono::hours(48));
     EXPECT_THAT(load("dead_letters: { keep_dead: forever }").problems,
                 ElementsAre(HasSubstr("or \"never\", not \"forever\"")));
 }

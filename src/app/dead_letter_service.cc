@@ -14,6 +14,7 @@ namespace deliverd::app {
 namespace {
 
 constexpr Duration kResumeInterval = std::chrono::seconds(30);
+constexpr std::string_view kRetentionActor = "retention";  // in the audit
 
 using store::LetterStatus;
 
@@ -144,7 +145,13 @@ std::vector<lane::Chore> DeadLetterService::chores() {
         if (!kept.age) continue;
         chores.push_back({kept.name, upkeep_.dead_letters_interval, upkeep_.batch_size,
                           [this, status = kept.status, age = *kept.age](std::int32_t piece) {
-                              return unit_->letters().purge(status, age, piece);
+                              return unit_->letters().purge(status, age, piece, kRetentionActor);
+                          }});
+    }
+    if (config_.keep_audit) {
+        chores.push_back({"purge_letters_audit", upkeep_.dead_letters_interval, upkeep_.batch_size,
+                          [this, age = *config_.keep_audit](std::int32_t piece) {
+                              return unit_->letters().purge_history(age, piece);
                           }});
     }
     return chores;

@@ -151,6 +151,13 @@ constexpr auto kSettings = std::to_array<Setting>({
      .most = kLongest,
      .choices = "never",
      .unit = "s"},
+    {.path = "dead_letters.keep_audit",
+     .type = seconds,
+     .fallback = "365d",
+     .doc = "How long is kept what was done to dead letters, also to those that are gone.",
+     .most = kLongest,
+     .choices = "never",
+     .unit = "s"},
 
     {"orders.ledger_ttl_hours", number, "48", "How long the ledger keeps a broker's answer for callers who ask again.",
      0.0001, 24 * 3650},

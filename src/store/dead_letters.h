@@ -13,8 +13,8 @@
 //     database's clock. What was begun is on the disk before begin_retry() answers. One whose lease has run out before
 //     it ended is unfinished: nobody knows whether it was published. Whoever retries the letter then, alone or with its
 //     topic, goes on with the same retry: it does not count once more, so that it may also be the last one;
-//   - every change by a person or by a retry is in dlq_audit, in the same transaction (but for a redrive's beginnings,
-//     see next_of_redrive());
+//   - every change by a person, a retry or the retention is in dlq_audit, in the same transaction (but for a redrive's
+//     beginnings, see next_of_redrive()), and stays there until purge_history();
 //   - counts are exact, and cost the same however many letters there are.
 //
 // Threads, blocking and failure: as in store/outbox.h.
@@ -107,8 +107,9 @@ struct LetterDetail {
 
 struct LetterAudit {
     WallTime at{};
-    std::string
-        action;  // ingested | retry_begun | published | retry_failed | retry_in_doubt | returned | dead | deleted
+    /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | deleted |
+    /// purged. That a letter came has no line: it says itself when.
+    std::string action;
     std::string actor;
     std::optional<std::string> status_from;
     std::optional<std::string> status_to;
@@ -289,9 +290,14 @@ public:
     /// Its audit stays.
     virtual Result<Removal> remove(std::string_view id, std::string_view actor) = 0;
     /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits
-    /// for nobody's row lock; answers how many. A record that was deleted comes back when its topic is read again from
-    /// before it.
-    virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit) = 0;
+    /// for nobody's row lock; answers how many. Each has a line in the audit. A record that was deleted comes back when
+    /// its topic is read again from before it. Fewer than `limit` only says that those are all behind where the call
+    /// before it with the same arguments ended; 0 twice in a row, that there are none.
+    virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit,
+                                       std::string_view actor) = 0;
+    /// Deletes lines of the audit and finished redrives that are older than `age`, the oldest first and at most `limit`
+    /// of both together; answers how many. A redrive of a topic that had nothing is not kept at all.
+    virtual Result<std::int64_t> purge_history(Duration age, std::int32_t limit) = 0;
 };
 
 }  // namespace deliverd::store

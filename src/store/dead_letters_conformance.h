@@ -23,6 +23,7 @@ struct DeadLettersKind {
     std::string messages;
     std::string counts;
     std::string audit;
+    std::string redrives{};
     friend void PrintTo(const DeadLettersKind& kind, std::ostream* out) { *out << kind.store.name; }
 };
 

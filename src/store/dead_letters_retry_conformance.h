@@ -214,19 +214,19 @@ TEST_P(DeadLettersRetryConformance, PurgesWhatIsOldOfAStatus) {
     // Old, but changed a moment ago.
     set(ids[5], "updated_at = " + store_->time_expression(0));
     const auto age = std::chrono::seconds(500);
-    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2)), 2);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2, "upkeep")), 2);
     EXPECT_FALSE(must(letters_->find(ids[0])).has_value());
-    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2)), 2);
-    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2)), 1);
-    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2)), 0);
-    EXPECT_EQ(must(letters_->purge(LetterStatus::dead, age, 2)), 0);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2, "upkeep")), 2);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2, "upkeep")), 1);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::resolved, age, 2, "upkeep")), 0);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::dead, age, 2, "upkeep")), 0);
     EXPECT_EQ(list({}).total, 3);
     EXPECT_EQ(must(letters_->topics()).at(0).resolved, 1);
     begin(ids[6]);
     set(ids[6], "updated_at = " + store_->time_expression(-1000));
-    EXPECT_EQ(must(letters_->purge(LetterStatus::retrying, age, 2)), 0);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::retrying, age, 2, "upkeep")), 0);
     expire(ids[6]);
-    EXPECT_EQ(must(letters_->purge(LetterStatus::retrying, age, 2)), 1);
+    EXPECT_EQ(must(letters_->purge(LetterStatus::retrying, age, 2, "upkeep")), 1);
 }
 
 }  // namespace deliverd::store::conformance

@@ -150,7 +150,29 @@ public:
     Result<store::Redrive> close_redrive(std::string_view, std::string_view) override { return refused(); }
     Result<void> release_redrive(std::string_view, std::string_view) override { return refused(); }
     Result<std::vector<store::Redrive>> abandoned_redrives() override { return refused(); }
-    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t) override { return refused(); }
+    /// Those of the status, whatever their age: `purges` has what was asked for.
+    Result<std::int64_t> purge(store::LetterStatus status, Duration age, std::int32_t limit,
+                               std::string_view actor) override {
+        const std::lock_guard lock(mutex_);
+        if (auto broken = begin()) return *broken;
+        purges.push_back({status, age, limit});
+        std::int64_t gone = 0;
+        std::erase_if(letters_, [&](const auto& letter) {
+            if (letter.letter.status != status || gone == limit) return false;
+            note(letter.letter.id, "purged", actor);
+            ++gone;
+            return true;
+        });
+        return gone;
+    }
+    Result<std::int64_t> purge_history(Duration, std::int32_t) override { return refused(); }
+
+    struct Purge {
+        store::LetterStatus status;
+        Duration age;
+        std::int32_t limit;
+    };
+    std::vector<Purge> purges;
 
 private:
     static Failure refused() { return permanent("bad_argument", "not for the API to call"); }

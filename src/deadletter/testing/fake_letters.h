@@ -255,7 +255,8 @@ public:
             return store::Removal::removed;
         });
     }
-    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t) override { return 0; }
+    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t, std::string_view) override { return 0; }
+    Result<std::int64_t> purge_history(Duration, std::int32_t) override { return 0; }
 
 private:
     struct Open {

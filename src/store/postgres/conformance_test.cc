@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, EventsConformance, ::testing::Values(kEvents)
 INSTANTIATE_TEST_SUITE_P(Postgres, EventShardsConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventReshardingConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEvents));
-const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit"};
+const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit", "deliverd.redrives"};
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersRetryConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersUpkeepConformance, ::testing::Values(kLetters));

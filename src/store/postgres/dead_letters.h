@@ -46,15 +46,20 @@ public:
 
     Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;
     Result<Removal> remove(std::string_view id, std::string_view actor) override;
-    Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit) override;
+    Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit, std::string_view actor) override;
+    Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
 
 private:
     Pool& pool_;
     const DeadLetterStatements sql_;
     const RedriveStatements redrives_;
     std::mutex mutex_;
+    struct Purged {
+        Duration age{};
+        WallTime to{};
+    };
     /// By status: a purge that found its limit is gone on with where it ended, past what it had to leave.
-    std::array<std::optional<WallTime>, 4> purged_to_;
+    std::array<std::optional<Purged>, 4> purged_;
 };
 
 }  // namespace deliverd::store::postgres

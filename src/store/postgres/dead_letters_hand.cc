@@ -49,27 +49,40 @@ Result<Removal> PostgresDeadLetters::remove(std::string_view id, std::string_vie
     return int64_at(result->get(), 0, 0) == 1 ? Removal::under_way : Removal::unknown;
 }
 
-Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit) {
+Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit,
+                                                std::string_view actor) {
     if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
     const auto place = static_cast<std::size_t>(status);
     Params params;
     params.text(to_string(status)).float64(to_seconds(age)).int32(limit);
     {
         const std::lock_guard lock(mutex_);
-        if (purged_to_.at(place)) {
-            params.time(*purged_to_.at(place));
+        if (purged_.at(place) && purged_.at(place)->age == age) {
+            params.time(purged_.at(place)->to);
         } else {
             params.int64(kFromTheBeginning);
         }
     }
+    params.text(actor);
     auto result = run_once(pool_, sql_.purge, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
     const std::int64_t gone = int64_at(result->get(), 0, 0);
     const std::lock_guard lock(mutex_);
-    purged_to_.at(place).reset();
-    if (gone == limit) purged_to_.at(place) = time_at(result->get(), 0, 1);
+    purged_.at(place).reset();
+    if (gone == limit) purged_.at(place) = Purged{age, time_at(result->get(), 0, 1)};
     return gone;
+}
+
+Result<std::int64_t> PostgresDeadLetters::purge_history(Duration age, std::int32_t limit) {
+    if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    Params params;
+    params.float64(to_seconds(age)).int32(limit);
+    auto result = run_once(pool_, sql_.purge_history, params, Effect::write);
+    if (!result) return Failure(std::move(result.error()));
+    return int64_at(result->get(), 0, 0);
 }
 
 }  // namespace deliverd::store::postgres

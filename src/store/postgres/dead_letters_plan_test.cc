@@ -124,6 +124,7 @@ protected:
         expect_by_index(plan(sql_.end, end), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
         Params purge;
         purge.text("RESOLVED").float64(86400.0 * 30).int32(100).int64(std::numeric_limits<std::int64_t>::min());
+        purge.text("upkeep");
         expect_by_index(plan(sql_.purge, purge), {"dlq_messages_created"}, 200, 100 * 60);
         must(store_.database().dead_letters()->open_redrive("big", "o", "ann", std::chrono::seconds(600)));
         store_.execute(

@@ -171,9 +171,33 @@ with old as materialized (
     limit $3::int
     for update skip locked
 ), gone as (
-    delete from dlq.dlq_messages m using old where m.id = any (array[old.id]) returning 1
+    delete from dlq.dlq_messages m using old where m.id = any (array[old.id]) returning m.id
+), trail as (
+    insert into dlq.dlq_audit (message_id, action, actor, status_from)
+    select g.id, 'purged', $5::text, $1::text from gone g
 )
 select (select count(*) from gone), (select max(o.created_at) from old o))";
+
+/// Lines are numbered as they are written, so that the oldest have the lowest numbers and no index by time is needed.
+constexpr std::string_view kPurgeHistory = R"(
+with ended as (
+    delete from deliverd.redrives r
+    where r.topic in (
+        select e.topic from deliverd.redrives e
+        where e.finished and (e.updated_at < now() - $1::float8 * interval '1 second'
+                              or e.up_to_id = '00000000-0000-0000-0000-000000000000')
+        limit $2::int
+        for update skip locked)
+    returning 1
+), old as materialized (
+    select o.id from (select a.id, a.at from dlq.dlq_audit a order by a.id limit $2::int) o
+    where o.at < now() - $1::float8 * interval '1 second'
+    order by o.id
+    limit greatest(0, $2::int - (select count(*) from ended))
+), gone as (
+    delete from dlq.dlq_audit a using old o where a.id = any (array[o.id]) returning 1
+)
+select (select count(*) from ended) + (select count(*) from gone))";
 
 constexpr std::string_view kOwned = R"(
 select m.id::text, m.lane, m.outbox, m.outbox_row_id, t.table_schema, t.table_name, t.id_column, t.id_type,
@@ -266,6 +290,7 @@ DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
     mark_dead = statement("mark_dead", kMarkDead);
     remove = statement("remove", kRemove);
     purge = statement("purge", kPurge);
+    purge_history = statement("purge_history", kPurgeHistory);
     owned = statement("owned", kOwned);
     return_memory = statement("return_memory", kReturnMemory);
     note_returned = statement("note_returned", kNoteReturned);

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, EventTableConformance, ::testing::Values(kEvent
 INSTANTIATE_TEST_SUITE_P(Sqlite, LaneLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, EventLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Sqlite, RedriveConformance, ::testing::Values(kEvents));
-const DeadLettersKind kLetters{kSqlite, "dlq_messages", "dlq_counts", "dlq_audit"};
+const DeadLettersKind kLetters{kSqlite, "dlq_messages", "dlq_counts", "dlq_audit", "deliverd_redrives"};
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersRetryConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersUpkeepConformance, ::testing::Values(kLetters));

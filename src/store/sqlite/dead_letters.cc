@@ -53,7 +53,18 @@ constexpr std::string_view kMarkDead =
 constexpr std::string_view kPurge =
     "delete from dlq_messages where id in (select id from dlq_messages indexed by dlq_messages_purge where status = ?1"
     " and updated_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2)"
-    " and (retry_owner is null or retry_expires_at < " DELIVERD_NOW ") order by updated_at limit ?3)";
+    " and (retry_owner is null or retry_expires_at < " DELIVERD_NOW ") order by updated_at limit ?3) returning id";
+
+/// 1 age as a modifier, 2 how many at most.
+constexpr std::string_view kPurgeRedrives =
+    "delete from deliverd_redrives where topic in (select topic from deliverd_redrives where finished"
+    " and (updated_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1)"
+    " or up_to_id = '00000000-0000-0000-0000-000000000000') limit ?2)";
+
+/// The same. Lines are numbered as they are written: the oldest have the lowest numbers.
+constexpr std::string_view kPurgeAudit =
+    "delete from dlq_audit where id in (select id from dlq_audit order by id limit ?2)"
+    " and at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1)";
 
 #undef DELIVERD_NOW
 
@@ -242,17 +253,41 @@ Result<Removal> SqliteDeadLetters::remove(std::string_view id, std::string_view 
     });
 }
 
-Result<std::int64_t> SqliteDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit) {
+Result<std::int64_t> SqliteDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit,
+                                              std::string_view actor) {
     if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
     return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<std::int64_t> {
         auto statement = handle.prepared(kPurge);
         if (!statement) return Failure(std::move(statement.error()));
         const std::string ago = client::lease_modifier(to_seconds(age));
-        (*statement)->bind(1, to_string(status)).bind(2, std::string_view(ago));
-        auto done = (*statement)->bind(3, std::int64_t{limit}).run();
+        (*statement)->bind(1, to_string(status)).bind(2, std::string_view(ago)).bind(3, std::int64_t{limit});
+        std::vector<std::string> gone;
+        auto done = each_row(**statement, [&](const SqliteStatement& row) { gone.emplace_back(row.text(0)); });
         if (!done) return Failure(std::move(done.error()));
-        return handle.changes();
+        for (const std::string& id : gone) {
+            auto noted = audit_letter(handle, id, {"purged", actor, std::string(to_string(status))});
+            if (!noted) return Failure(std::move(noted.error()));
+        }
+        return static_cast<std::int64_t>(gone.size());
+    });
+}
+
+Result<std::int64_t> SqliteDeadLetters::purge_history(Duration age, std::int32_t limit) {
+    if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
+    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<std::int64_t> {
+        const std::string ago = client::lease_modifier(to_seconds(age));
+        std::int64_t gone = 0;
+        for (const std::string_view sql : {kPurgeRedrives, kPurgeAudit}) {
+            auto statement = handle.prepared(sql);
+            if (!statement) return Failure(std::move(statement.error()));
+            auto done = (*statement)->bind(1, std::string_view(ago)).bind(2, limit - gone).run();
+            if (!done) return Failure(std::move(done.error()));
+            gone += handle.changes();
+        }
+        return gone;
     });
 }
 

@@ -142,7 +142,7 @@ TEST_F(SqliteDeadLettersTest, CountsAreExactAfterEveryChange) {
     each([&] { end(id_of(2), RetryResult::not_tried); });
     each([&] { must(letters_->mark_dead(id_of(3), "ann")); });
     each([&] { must(letters_->remove(id_of(4), "ann")); });
-    each([&] { must(letters_->purge(LetterStatus::dead, Duration::zero(), 10)); });
+    each([&] { must(letters_->purge(LetterStatus::dead, Duration::zero(), 10, "upkeep")); });
     each([&] { store_.execute("update dlq_messages set source_topic = null where source_offset = 5"); });
     each([&] { store_.execute("update dlq_messages set original_topic = 'x', source = 'spool:s'"); });
     each([&] { store_.execute("delete from dlq_messages"); });
