@@ -93,7 +93,7 @@ def test_the_states_are_drawn_as_they_are_told():
     drawn = {(None if source == "[*]" else source, to, action)
              for source, to, actions in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for action in actions.split(", ")}
     assert drawn == told_transitions()
-    assert len(drawn) == 11
+    assert len(drawn) == 12
 
 
 def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
@@ -131,7 +131,8 @@ def test_what_is_refused_says_what_the_table_says(programs, store, tmp_path):
                "the broker put no copy of the message": add_letter(store, payload=None, record_headers=share),
                "is not a name that Kafka allows": add_letter(store, "what is this?"),
                "status=DEAD": add_letter(store, status="DEAD"),
-               "retry_count=3/3": add_letter(store, status="RETRYING", retry_count=3)}
+               "retry_count=3/3": add_letter(store, status="RETRYING", retry_count=3),
+               "its last retry may have been published": add_letter(store, status="RETRYING", retry_count=3, in_doubt=True)}
     for words, letter in refused.items():
         assert f"`{words}" in text, words
         answer = get(f"{service.base}/api/v1/dlq/messages/{letter}/retry", method="POST",
@@ -149,6 +150,7 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
         assert values[setting] == re.search(sentence, text)[1], setting
     assert values["dead_letters.keep_resolved"] == "30d" and "deleted 30 days after" in text
     assert (values["dead_letters.keep_dead"], values["dead_letters.keep_pending"]) == ("never", "never")
+    assert values["dead_letters.keep_audit"] == "365d" and "kept for a year (`dead_letters.keep_audit`)" in text
     assert values["kafka.max_value_bytes"] == str(8 << 20) and "`kafka.max_value_bytes` (8 MiB)" in text
 
 

@@ -62,9 +62,11 @@ DeadLetterService::DeadLetterService(const Config& config, std::unique_ptr<DeadL
       upkeep_(config.upkeep),
       metrics_(metrics),
       log_(log),
+      retry_metrics_(metrics),
       unit_(std::move(unit)),
       source_(std::move(source)),
       retries_({}, actions(), log) {
+    unit_->manager().observe(retry_metrics_);
     open_ingest();
 }
 
@@ -103,27 +105,26 @@ DeadLetterService::~DeadLetterService() {
     stop(Duration::zero());
 }
 
-void DeadLetterService::count_retries(std::string_view result, std::int64_t count) {
+void DeadLetterService::RetryMetrics::on_retry(deadletter::RetryAnswer answer) {
+    count(name_of(answer), 1);
+}
+
+void DeadLetterService::RetryMetrics::on_redrive(std::int64_t published, std::int64_t failed, std::int64_t in_doubt) {
+    count("published", published);
+    count("failed", failed);
+    count("in_doubt", in_doubt);
+}
+
+void DeadLetterService::RetryMetrics::count(std::string_view result, std::int64_t retries) {
     metrics_
         .counter("dlq_retries_total", "Retries of dead letters, by how they ended.", {{"result", std::string(result)}})
-        .add(static_cast<double>(count));
+        .add(static_cast<double>(retries));
 }
 
 api::DlqActions DeadLetterService::actions() {
-    return {[this](std::string_view id, std::string_view actor) {
-                auto report = unit_->manager().retry(id, actor);
-                count_retries(name_of(report.answer), 1);
-                return report;
-            },
-            [this](std::string_view topic, std::string_view actor) {
-                auto report = unit_->manager().retry_all(topic, actor);
-                if (report && !report->under_way_elsewhere) {
-                    count_retries("published", report->redrive.published);
-                    count_retries("failed", report->redrive.failed);
-                    count_retries("in_doubt", report->redrive.in_doubt);
-                }
-                return report;
-            }};
+    return {
+        [this](std::string_view id, std::string_view actor) { return unit_->manager().retry(id, actor); },
+        [this](std::string_view topic, std::string_view actor) { return unit_->manager().retry_all(topic, actor); }};
 }
 
 std::vector<api::Route> DeadLetterService::routes() {

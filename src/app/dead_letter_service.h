@@ -68,15 +68,28 @@ private:
         metrics::Gauge lag_;
     };
 
+    /// What became of retries, asked for over the API or taken up here.
+    class RetryMetrics final : public deadletter::RetryObserver {
+    public:
+        explicit RetryMetrics(metrics::Metrics& metrics) : metrics_(metrics) {}
+        void on_retry(deadletter::RetryAnswer answer) override;
+        void on_redrive(std::int64_t published, std::int64_t failed, std::int64_t in_doubt) override;
+
+    private:
+        void count(std::string_view result, std::int64_t retries);
+
+        metrics::Metrics& metrics_;
+    };
+
     void open_ingest();
     [[nodiscard]] api::DlqActions actions();
     void resume_now_and_then();
-    void count_retries(std::string_view result, std::int64_t count);
 
     const DeadLettersConfig config_;
     const UpkeepConfig upkeep_;
     metrics::Metrics& metrics_;
     Log& log_;
+    RetryMetrics retry_metrics_;
     std::unique_ptr<DeadLetterUnit> unit_;
     const SystemClock clock_;
     SystemRandom random_;                               // the ingest's

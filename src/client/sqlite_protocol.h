@@ -54,7 +54,8 @@ inline constexpr std::string_view kMemoryLetter =
     " iif(instr(last_error, ': ') > 1 and instr(last_error, ' ') > instr(last_error, ': '),"
     " substr(last_error, 1, instr(last_error, ': ') - 1), null), ?2, cast(target_space as blob),"
     " json_quote(payload_md), cast(payload_md as blob) from outbox_memory where outbox_id = ?1 and status = 'dead'"
-    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set status = excluded.status,"
+    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set"
+    " status = iif(dlq_messages.retry_count < dlq_messages.max_retries, excluded.status, 'DEAD'), in_doubt = 0,"
     " error_message = excluded.error_message, error_class = excluded.error_class, producer = excluded.producer,"
     " retry_owner = null, retry_expires_at = null, updated_at = " DELIVERD_NOW;
 

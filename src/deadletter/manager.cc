@@ -28,9 +28,13 @@ RetryReport unavailable(std::string_view what, const Error& error) {
     return {.answer = RetryAnswer::unavailable, .message = std::move(message), .store_error = error};
 }
 
+bool resolves(store::RetryResult result) {
+    return result == store::RetryResult::published || result == store::RetryResult::unpublished;
+}
+
 /// Whether the letter stands as an end of that kind leaves it.
 bool stands_so(const store::Letter& letter, store::RetryResult result) {
-    if (result == store::RetryResult::published) return letter.status == store::LetterStatus::resolved;
+    if (resolves(result)) return letter.status == store::LetterStatus::resolved;
     return letter.status != store::LetterStatus::resolved;
 }
 
@@ -70,6 +74,12 @@ void Manager::stop() {
 }
 
 RetryReport Manager::retry(std::string_view id, std::string_view actor) {
+    RetryReport report = begin(id, actor);
+    if (observer_ != nullptr) observer_->on_retry(report.answer);
+    return report;
+}
+
+RetryReport Manager::begin(std::string_view id, std::string_view actor) {
     const StopGate::Pass pass(gate_);
     if (!pass) {
         return {.answer = RetryAnswer::unavailable, .message = "nothing was published: the program is about to end"};
@@ -105,7 +115,7 @@ RetryReport Manager::send(const store::RetryClaim& claim, const std::string& own
     if (detail.letter.lane_row) return give_back(detail, owner, actor);
     if (!options_.stand_alone()) return publish(detail, owner, actor);
     return record(detail.letter, owner, actor,
-                  {detail.letter.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
+                  {detail.letter.id, store::RetryResult::unpublished, std::string(kStandAlone)});
 }
 
 RetryReport Manager::publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
@@ -150,7 +160,7 @@ RetryReport Manager::record(const store::Letter& letter, const std::string& owne
     const bool seen = after && *after;
     store::Letter now = seen ? (*after)->letter : letter;
     if (ended && *ended > 0) {
-        if (!seen && end.result == store::RetryResult::published) now.status = store::LetterStatus::resolved;
+        if (!seen && resolves(end.result)) now.status = store::LetterStatus::resolved;
         return answer_to(end, std::move(now));
     }
     // A repeat that found nothing to do, after an answer that was lost: the first one did it.
@@ -187,7 +197,14 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
                     .new_id = new_id_,
                     .refused = refused},
                    std::string(topic), owner, std::string(actor));
-    return run.run(std::move(**opened));
+    const store::Redrive before = **opened;
+    RedriveReport report = run.run(std::move(**opened));
+    if (observer_ != nullptr) {
+        const store::Redrive& after = report.redrive;
+        observer_->on_redrive(after.published - before.published, after.failed - before.failed,
+                              after.in_doubt - before.in_doubt);
+    }
+    return report;
 }
 
 bool Manager::of_a_lane(std::string_view topic) const {

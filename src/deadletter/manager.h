@@ -55,6 +55,15 @@ struct RedriveReport {
     std::string problem{};             // it stopped early: why. What is left can be retried
 };
 
+/// Told from whichever thread made the retry.
+class RetryObserver {
+public:
+    virtual ~RetryObserver() = default;
+    virtual void on_retry(RetryAnswer /*answer*/) {}
+    /// Of one run, also of one that took up what another process had begun: what it did itself.
+    virtual void on_redrive(std::int64_t /*published*/, std::int64_t /*failed*/, std::int64_t /*in_doubt*/) {}
+};
+
 struct ManagerOptions {
     std::string dead_letter_pattern = std::string(kDeadLetterPattern);  // as in provenance.h
     Duration retry_lease = std::chrono::seconds(30);                    // longer than publish_at_most
@@ -90,6 +99,9 @@ public:
     Manager(const Manager&) = delete;
     Manager& operator=(const Manager&) = delete;
 
+    /// Before the first call of another; `observer` outlives it.
+    void observe(RetryObserver& observer) { observer_ = &observer; }
+
     /// Blocks for a few calls of the store and one of the replayer.
     RetryReport retry(std::string_view id, std::string_view actor);
 
@@ -107,6 +119,7 @@ public:
     void stop();
 
 private:
+    RetryReport begin(std::string_view id, std::string_view actor);
     RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
     RetryReport publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
     RetryReport give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
@@ -120,6 +133,7 @@ private:
     Replayer* const replayer_;
     Log& log_;
     const std::function<std::string()> new_id_;
+    RetryObserver* observer_ = nullptr;
     StopGate gate_;
 };
 

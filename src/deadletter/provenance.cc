@@ -143,6 +143,14 @@ bool has_family(const Record& record, std::string_view family) {
     });
 }
 
+/// Also of a letter in a listing, which has no headers: who gave it up is what they told.
+bool is_of_family(const store::LetterDetail& detail, std::string_view family) {
+    const std::string_view producer = detail.letter.provenance.producer ? *detail.letter.provenance.producer : "";
+    const bool named =
+        producer.starts_with(family) && (producer.size() == family.size() || producer[family.size()] == ':');
+    return named || has_family(detail.record, family);
+}
+
 std::int64_t replays_of(const Record& record) {
     const RecordHeader* header = last_header(record, kReplaysHeader);
     if (header == nullptr || !header->value) return 0;
@@ -168,7 +176,7 @@ std::string refusal_of_record(const store::LetterDetail& detail, std::string_vie
                "it "
                "back here";
     }
-    if (has_family(detail.record, kReporterFamily)) {
+    if (is_of_family(detail, kReporterFamily)) {
         return "the record is a connector's report about the failure, not the message itself; that one is in '" +
                origin + "', at the partition and offset that the headers name";
     }

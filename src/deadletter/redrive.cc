@@ -163,7 +163,7 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
             } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
                 ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
             } else if (parts_.options.stand_alone()) {
-                ends.push_back({claim.id, store::RetryResult::published, "stand-alone: Kafka is not configured"});
+                ends.push_back({claim.id, store::RetryResult::unpublished, std::string(kStandAlone)});
             } else if (!not_now.empty()) {
                 ends.push_back({claim.id, store::RetryResult::not_tried, not_now});
             } else {
@@ -278,6 +278,7 @@ void RedriveRun::count(store::RetryResult result, std::int64_t letters) {
     const std::lock_guard lock(mutex_);
     switch (result) {
         case store::RetryResult::published:
+        case store::RetryResult::unpublished:
             counts_.published += letters;
             break;
         case store::RetryResult::failed:

@@ -87,6 +87,20 @@ TEST_F(RedriveTest, WhatIsRefusedStaysAsItWas) {
     EXPECT_TRUE(replayer.batches().empty());
 }
 
+TEST_F(RedriveTest, IsToldOfWithWhatTheRunItselfDid) {
+    class Told final : public RetryObserver {
+    public:
+        void on_redrive(std::int64_t published, std::int64_t, std::int64_t) override { runs.push_back(published); }
+        std::vector<std::int64_t> runs;
+    } told;
+    manager.observe(told);
+    add(3);
+    redrive();
+    add(2);
+    redrive();
+    EXPECT_EQ(told.runs, (std::vector<std::int64_t>{3, 2}));
+}
+
 TEST_F(RedriveTest, ReadingAndRecordingGoOnWhilePublishing) {
     add(1'000);
     std::atomic<int> calls{0};

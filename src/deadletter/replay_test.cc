@@ -122,6 +122,16 @@ TEST(Refusal, WhatIsNotWholeOrNotTheMessage) {
     report.record.headers = {{"input_record_topic", "orders"}};
     EXPECT_NE(replay_refusal(report).find("report"), std::string::npos);
 
+    // As a listing has it: without headers.
+    store::LetterDetail listed = letter_to("orders");
+    EXPECT_EQ(replay_refusal(listed), "");
+    for (const char* producer : {"confluent-reporter", "confluent-reporter: sink-1"}) {
+        listed.letter.provenance.producer = producer;
+        EXPECT_NE(replay_refusal(listed).find("report"), std::string::npos) << producer;
+    }
+    listed.letter.provenance.producer = "confluent-reporters";
+    EXPECT_EQ(replay_refusal(listed), "");
+
     store::LetterDetail no_copy = letter_to("orders");
     no_copy.record.headers = {{"__dlq.errors.topic", "orders"}};
     EXPECT_EQ(replay_refusal(no_copy), "") << "with a copy it can be sent";

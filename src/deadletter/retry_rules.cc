@@ -94,6 +94,10 @@ RetryReport answer_to(const store::RetryEnd& end, store::Letter letter) {
             report.answer = RetryAnswer::resolved;
             report.message = "published: " + end.detail;
             break;
+        case store::RetryResult::unpublished:
+            report.answer = RetryAnswer::resolved;
+            report.message = "resolved, " + end.detail;
+            break;
         case store::RetryResult::failed:
             report.message = "not published: " + end.detail;
             report.message += letter.status == store::LetterStatus::dead ? "; that was its last retry, it is DEAD now"
@@ -125,6 +129,7 @@ RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, 
             break;
         case store::RetryResult::failed:
         case store::RetryResult::not_tried:
+        case store::RetryResult::unpublished:
             report.answer = RetryAnswer::not_published;
             report.message = "nothing was published: " + end.detail + ". That could not be recorded: " + why +
                              "; it can be retried once this retry's lease has run out";

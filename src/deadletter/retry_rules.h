@@ -14,6 +14,9 @@ namespace deliverd::deadletter {
 /// What answers to such retries begin with.
 inline constexpr std::string_view kNotRetryable = "message is not retryable: ";
 
+/// What the audit says of a retry where nothing is published.
+inline constexpr std::string_view kStandAlone = "stand-alone: Kafka is not configured, nothing was published";
+
 /// How a retry ends whose publishing ended so.
 [[nodiscard]] store::RetryEnd end_of(std::string id, const Outcome& outcome);
 

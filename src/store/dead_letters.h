@@ -8,7 +8,7 @@
 //     timestamp are unique (the timestamp, because a topic that was deleted and made anew counts from 0 again); bytes
 //     come back as they were given, null and empty apart;
 //   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
-//     after it was sent back makes its letter PENDING again;
+//     after it was sent back makes its letter PENDING again, and DEAD when that was the last of its retries;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
 //     database's clock. What was begun is on the disk before begin_retry() answers. One whose lease has run out before
 //     it ended is unfinished: nobody knows whether it was published. Whoever retries the letter then, alone or with its
@@ -179,11 +179,12 @@ struct RetryRequest {
 };
 
 enum class RetryResult {
-    published,  // -> RESOLVED
-    failed,     // certainly not published: RETRYING, or DEAD when it was the last
-    in_doubt,   // may have been: RETRYING, in_doubt
-    not_tried,  // nothing was even tried (no broker): the count goes back, as if it had not begun. Not to 0 where an
-                // earlier one is in doubt
+    published,    // -> RESOLVED
+    failed,       // certainly not published: RETRYING, or DEAD when it was the last
+    in_doubt,     // may have been: RETRYING, in_doubt
+    not_tried,    // nothing was even tried (no broker): the count goes back, as if it had not begun. Not to 0 where an
+                  // earlier one is in doubt
+    unpublished,  // -> RESOLVED, though nothing was to be published (stand-alone)
 };
 
 struct RetryEnd {

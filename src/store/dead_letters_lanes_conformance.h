@@ -49,6 +49,11 @@ protected:
         store_->execute("update " + GetParam().letters + " set retry_expires_at = " + store_->time_expression(-1) +
                         " where retry_owner is not null");
     }
+    /// As if it had been retried as often as it may be, in doubt at last.
+    void exhaust(const std::string& id) {
+        store_->execute("update " + GetParam().letters + " set retry_count = 3, in_doubt = true where id = '" + id +
+                        "'");
+    }
     /// "from>to" of each line of the audit, with its action.
     std::vector<std::string> trail(const std::string& id) {
         std::vector<std::string> lines;
@@ -170,6 +175,34 @@ TEST_P(LaneLettersConformance, ARowThatDiesAgainKeepsItsLetter) {
     EXPECT_EQ(topics[0].pending, 1);
     EXPECT_EQ(topics[0].resolved, 0);
     EXPECT_EQ(begin(dead.id).verdict, RetryVerdict::begun);
+}
+
+TEST_P(LaneLettersConformance, ARowThatDiesAfterTheLastRetryLeavesADeadLetter) {
+    const Letter dead = dead_memory();
+    begin(dead.id);
+    ASSERT_EQ(give_back(dead.id), "");
+    exhaust(dead.id);
+    ASSERT_TRUE(settle_first(*memories_, SettleKind::dead, "HTTP_410: gone"));
+    EXPECT_EQ(letter(dead.id).status, LetterStatus::dead);
+    EXPECT_FALSE(letter(dead.id).in_doubt) << "how it ended is known now";
+    EXPECT_EQ(begin(dead.id).verdict, RetryVerdict::finished);
+}
+
+TEST_P(LaneLettersConformance, TheSameOfARowThatAWorkerByItselfGivesUp) {
+    const auto stores = must(store_->database().lease("cli:ann"));
+    for (Lease* lease : {lease_.get(), stores.get()}) {
+        const std::int64_t id = enqueue();
+        must(lease->claim_outbox("w", 1, 60));
+        ASSERT_TRUE(must(lease->mark_dead_by_worker(id, "w", "no")));
+        const std::string letter_id = of_topic("memory").front().id;
+        begin(letter_id);
+        ASSERT_EQ(give_back(letter_id), "");
+        exhaust(letter_id);
+        must(lease->claim_outbox("w", 1, 60));
+        ASSERT_TRUE(must(lease->mark_dead_by_worker(id, "w", "no")));
+        EXPECT_EQ(letter(letter_id).status, LetterStatus::dead);
+        EXPECT_FALSE(letter(letter_id).in_doubt);
+    }
 }
 
 TEST_P(LaneLettersConformance, AWorkerByItselfLeavesALetterToo) {

@@ -34,6 +34,16 @@ TEST_P(DeadLettersRetryConformance, ARetryThatWorksResolves) {
     EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);
 }
 
+TEST_P(DeadLettersRetryConformance, WhatResolvesWithoutPublishingIsNotSaidToBePublished) {
+    const std::string id = keep(1);
+    begin(id);
+    EXPECT_EQ(end(id, RetryResult::unpublished, "stand-alone"), 1);
+    EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);
+    EXPECT_EQ(found(id).letter.last_retry_error, std::nullopt);
+    EXPECT_THAT(actions(id), ::testing::ElementsAre("retry_begun ann PENDING>RETRYING",
+                                                    "resolved_unpublished ann RETRYING>RESOLVED"));
+}
+
 TEST_P(DeadLettersRetryConformance, TheLastFailureIsDeath) {
     const std::string id = keep(1);
     for (int n = 1; n <= 3; ++n) {

@@ -110,6 +110,10 @@ TEST_P(EventLettersConformance, AnEventThatDiesAgainKeepsItsLetter) {
     begin(dead.id);
     EXPECT_EQ(give_back(dead.id), "");
     EXPECT_EQ(letter(dead.id).retry_count, 2);
+    exhaust(dead.id);
+    bury(*outbox_, 1);
+    EXPECT_EQ(letter(dead.id).status, LetterStatus::dead) << "after the last of its retries";
+    EXPECT_FALSE(letter(dead.id).in_doubt);
 }
 
 TEST_P(EventLettersConformance, WhatWasSentMeanwhileDoesNotGoBack) {

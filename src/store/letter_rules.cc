@@ -101,9 +101,10 @@ RetryEffect retry_effect(const Letter& letter, RetryResult result) {
     RetryEffect effect{LetterStatus::retrying, letter.retry_count, letter.in_doubt, true, "retry_failed"};
     switch (result) {
         case RetryResult::published:
+        case RetryResult::unpublished:
             effect.status = LetterStatus::resolved;
             effect.in_doubt = false;
-            effect.action = "published";
+            effect.action = result == RetryResult::published ? "published" : "resolved_unpublished";
             break;
         case RetryResult::failed:
             if (letter.retry_count >= letter.max_retries) effect.status = LetterStatus::dead;

@@ -350,6 +350,7 @@ private:
         store::Redrive& counts = redrive != nullptr ? *redrive : nobody;
         switch (end.result) {
             case store::RetryResult::published:
+            case store::RetryResult::unpublished:
                 letter.status = store::LetterStatus::resolved;
                 ++counts.published;
                 return;

@@ -16,7 +16,8 @@ namespace {
 
 // The statements name the results by number.
 static_assert(static_cast<int>(RetryResult::published) == 0 && static_cast<int>(RetryResult::failed) == 1 &&
-              static_cast<int>(RetryResult::in_doubt) == 2 && static_cast<int>(RetryResult::not_tried) == 3);
+              static_cast<int>(RetryResult::in_doubt) == 2 && static_cast<int>(RetryResult::not_tried) == 3 &&
+              static_cast<int>(RetryResult::unpublished) == 4 && kReturned == 5);
 
 /// Of one letter, what begin answered.
 struct Begun {

@@ -99,21 +99,21 @@ select b.id::text, true, false from begun b
 union all
 select h.id::text, false, h.live from held h)";
 
-/// The same as retry_effect() in store/letter_rules.h. 0 published, 1 failed, 2 in doubt, 3 not tried, 4 returned. What
-/// a redrive began counts for it.
+/// The same as retry_effect() in store/letter_rules.h. 0 published, 1 failed, 2 in doubt, 3 not tried, 4 unpublished, 5
+/// returned. What a redrive began counts for it.
 constexpr std::string_view kEnd = R"(
 with ended as (
     update dlq.dlq_messages m
-    set status = case when i.result in (0, 4) then 'RESOLVED'
+    set status = case when i.result in (0, 4, 5) then 'RESOLVED'
                       when i.result = 1 and m.retry_count >= m.max_retries then 'DEAD'
                       when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then 'PENDING'
                       else 'RETRYING' end,
         retry_count = case i.result when 3 then greatest(m.retry_count - 1, m.in_doubt::int) else m.retry_count end,
         last_retry_at = case when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then null else m.last_retry_at end,
-        last_retry_error = case when i.result in (0, 4) then null
+        last_retry_error = case when i.result in (0, 4, 5) then null
                                 when i.result = 3 then m.last_retry_error
                                 else i.detail end,
-        in_doubt = case when i.result in (0, 4) then false else m.in_doubt or i.result = 2 end,
+        in_doubt = case when i.result in (0, 4, 5) then false else m.in_doubt or i.result = 2 end,
         retry_owner = null, retry_expires_at = null, updated_at = now()
     from unnest($3::text[]::uuid[], $4::int[], $5::text[]) as i (id, result, detail)
     where m.id = any (array[i.id]) and m.retry_owner = $1::text
@@ -121,13 +121,13 @@ with ended as (
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
     select e.id,
-           case e.result when 0 then 'published' when 2 then 'retry_in_doubt' when 4 then 'returned'
+           case e.result when 0 then 'published' when 2 then 'retry_in_doubt' when 4 then 'resolved_unpublished' when 5 then 'returned'
                          else 'retry_failed' end,
            $2::text, 'RETRYING', e.status, nullif(e.detail, '')
     from ended e
 ), counted as (
     update deliverd.redrives r
-    set published = r.published + (select count(*) from ended where result in (0, 4)),
+    set published = r.published + (select count(*) from ended where result in (0, 4, 5)),
         failed = r.failed + (select count(*) from ended where result = 1),
         in_doubt = r.in_doubt + (select count(*) from ended where result = 2), updated_at = now()
     where r.owner = $1::text and not r.finished

@@ -59,7 +59,7 @@ enum LetterColumn {
 [[nodiscard]] std::string once_of_topic(std::string_view topic);
 
 /// What a retry's end is called in end's parameters: RetryResult's numbers, and one more.
-inline constexpr std::int32_t kReturned = 4;
+inline constexpr std::int32_t kReturned = 5;
 
 /// m may be retried, but for the count and for who is at it: the same as retry_refusal() and retry_verdict() in
 /// store/letter_rules.h.

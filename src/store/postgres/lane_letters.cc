@@ -11,14 +11,15 @@ using std::string;
 constexpr std::string_view kClass = "left(substring(@ from '^([^ ]+?): '), 512)";
 
 /// `selected` are the columns from `outbox` on, and where they come from. A row that dies again after it was sent back
-/// makes its letter what it was at first, but for the count of its retries.
+/// makes its letter what it was at first, but for the count of its retries; after the last of them it is DEAD.
 string insert_letters(const string& selected) {
     return "insert into dlq.dlq_messages as m (original_topic, source, lane, producer, outbox, outbox_row_id, status,"
            " error_message, error_class, in_doubt, record_key, record_headers, payload, record_value)"
            " select $1::text, 'lane:' || $1::text, $1::text, $2::text, " +
            selected +
            " on conflict (lane, outbox, outbox_row_id) where lane is not null do update"
-           " set status = excluded.status, error_message = excluded.error_message, error_class = excluded.error_class,"
+           " set status = case when m.retry_count < m.max_retries then excluded.status else 'DEAD' end,"
+           " error_message = excluded.error_message, error_class = excluded.error_class,"
            " in_doubt = excluded.in_doubt, producer = excluded.producer, record_key = excluded.record_key,"
            " record_headers = excluded.record_headers, payload = excluded.payload, record_value = "
            "excluded.record_value,"

@@ -132,7 +132,7 @@ Result<std::int64_t> SqliteDeadLetters::end_of_redrive_page(std::string_view top
             if (!ended) return Failure(std::move(ended.error()));
             if (!*ended) continue;
             ++applied;
-            counts.published += end.result == RetryResult::published ? 1 : 0;
+            counts.published += end.result == RetryResult::published || end.result == RetryResult::unpublished ? 1 : 0;
             counts.failed += end.result == RetryResult::failed ? 1 : 0;
             counts.in_doubt += end.result == RetryResult::in_doubt ? 1 : 0;
         }

@@ -23,7 +23,8 @@ constexpr std::string_view kEventLetter =
     " producer, record_headers, payload, record_value, record_key)"
     " values (?1, 'lane:' || ?1, ?1, 'events', ?2, coalesce(nullif(?3, ''), 'unknown error'), nullif(?4, ''), ?5, ?6,"
     " iif(json_valid(?7), ?7, null), ?8, ?9)"
-    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set status = excluded.status,"
+    " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set"
+    " status = iif(dlq_messages.retry_count < dlq_messages.max_retries, excluded.status, 'DEAD'), in_doubt = 0,"
     " error_message = excluded.error_message, error_class = excluded.error_class, producer = excluded.producer,"
     " record_headers = excluded.record_headers, payload = excluded.payload, record_value = excluded.record_value,"
     " record_key = excluded.record_key, retry_owner = null, retry_expires_at = null, updated_at = " DELIVERD_NOW;
