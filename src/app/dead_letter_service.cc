@@ -204,6 +204,7 @@ void DeadLetterService::stop(Duration patience) {
         ending_ = true;
     }
     wake_.notify_all();
+    unit_->close();  // before anything is waited for: retries must not begin meanwhile
     if (ingest_ && !ingest_->stop(patience + kDatabaseStopGrace)) {
         log_.warn("dead letters: the ingest does not end; what it has not stored is read again", {});
     }

@@ -42,7 +42,7 @@ DeadLetterUnit::DeadLetterUnit(const deadletter::ManagerOptions& options, std::u
 
 void DeadLetterUnit::stop(Duration patience) {
     if (patience == Duration::zero()) hurry();
-    manager_.stop();
+    manager_.stop(patience);
     hurry();
 }
 

@@ -32,8 +32,10 @@ public:
     [[nodiscard]] store::DeadLetters& letters() { return *letters_; }
     [[nodiscard]] deadletter::Manager& manager() { return manager_; }
 
-    /// Nothing more is begun; what is being published ends, confirmed or in doubt: at once when `patience` is zero.
-    /// Blocks as long as the manager's stop() may. Idempotent.
+    /// Nothing more is begun from now on. Waits for nobody.
+    void close() { manager_.close(); }
+    /// close(); what is being published ends, confirmed or in doubt: by itself until `patience` has passed, then at
+    /// once. Blocks for `patience` at most; who called the manager may still be in it. Idempotent.
     void stop(Duration patience);
     /// Makes a stop() under way wait for no broker. Safe from any thread.
     void hurry();

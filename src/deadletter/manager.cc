@@ -69,8 +69,14 @@ Manager::~Manager() {
     stop();
 }
 
-void Manager::stop() {
-    if (!gate_.close(options_.retry_lease)) log_.warn("dead letters: a retry has not ended in time");
+void Manager::close() {
+    gate_.close(Duration::zero());
+}
+
+bool Manager::stop(Duration patience) {
+    if (gate_.close(patience)) return true;
+    log_.warn("dead letters: a retry has not ended in time");
+    return false;
 }
 
 RetryReport Manager::retry(std::string_view id, std::string_view actor) {

@@ -114,9 +114,13 @@ public:
     /// Takes up what processes that died left unfinished; answers how many redrives that were. For a chore.
     Result<std::int64_t> resume_abandoned();
 
-    /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for the calls under way,
-    /// `retry_lease` at most. Idempotent.
-    void stop();
+    /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for nobody. Idempotent.
+    void close();
+    /// close(), and waits for the calls under way, `patience` at most; false when some have not ended by then.
+    /// Idempotent.
+    bool stop(Duration patience);
+    /// With the patience after which what is under way is no longer this process's: `retry_lease`.
+    void stop() { stop(options_.retry_lease); }
 
 private:
     RetryReport begin(std::string_view id, std::string_view actor);

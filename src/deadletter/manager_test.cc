@@ -329,6 +329,24 @@ TEST_F(ManagerTest, AStoreThatIsAwayBeforeAnythingBeganIsNoFailureOfTheBroker) {
     EXPECT_TRUE(replayer.arrived().empty());
 }
 
+TEST_F(ManagerTest, AStopWaitsAsLongAsItIsToldToAndNoLonger) {
+    const std::string id = letters.add("orders");
+    std::promise<void> let_go;
+    std::atomic<bool> inside{false};
+    replayer.before = [&] {
+        inside = true;
+        let_go.get_future().wait();
+    };
+    auto retried = std::async(std::launch::async, [&] { return retry(id).answer; });
+    ASSERT_TRUE(eventually([&] { return inside.load(); }));
+    manager.close();
+    EXPECT_EQ(retry(id).answer, RetryAnswer::unavailable);
+    EXPECT_FALSE(manager.stop(std::chrono::milliseconds(1)));
+    let_go.set_value();
+    EXPECT_TRUE(manager.stop(std::chrono::seconds(20)));
+    EXPECT_EQ(retried.get(), RetryAnswer::resolved) << "what was under way was brought to its end";
+}
+
 TEST_F(ManagerTest, AfterStopNothingBegins) {
     const std::string id = letters.add("orders");
     manager.stop();
