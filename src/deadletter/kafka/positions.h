@@ -24,6 +24,7 @@ public:
     struct Partition {
         std::optional<std::int64_t> begin{};      // the first record given since the last commit
         std::optional<std::int64_t> end{};        // after the last record given since the last commit
+        std::optional<std::int64_t> withheld{};   // the first record that came and was not given
         std::optional<std::int64_t> committed{};  // once it is known
     };
 
@@ -40,6 +41,13 @@ public:
         return true;
     }
 
+    /// A record came and is not given: it must come again, and no commit may cover it. Nothing behind it is given
+    /// before forget_given().
+    void withhold(std::string_view topic, std::int32_t partition, std::int64_t offset) {
+        Partition* found = find(topic, partition);
+        if (found != nullptr && !found->withheld) found->withheld = offset;
+    }
+
     /// Where each partition is with uncommitted records: what a commit has to say.
     [[nodiscard]] std::vector<Place> to_commit() const {
         return places([](const Partition& partition) { return partition.end; });
@@ -53,12 +61,13 @@ public:
 
     /// From where each partition has to be read once more so that nothing uncommitted is left out.
     [[nodiscard]] std::vector<Place> to_give_again() const {
-        return places([](const Partition& partition) { return partition.begin; });
+        return places(
+            [](const Partition& partition) { return partition.begin ? partition.begin : partition.withheld; });
     }
     /// It is read once more: what was given of it will be given again.
     void forget_given(std::string_view topic, std::int32_t partition) {
         Partition* found = find(topic, partition);
-        if (found != nullptr) found->begin = found->end = std::nullopt;
+        if (found != nullptr) found->begin = found->end = found->withheld = std::nullopt;
     }
 
     [[nodiscard]] Partition* find(std::string_view topic, std::int32_t partition) {

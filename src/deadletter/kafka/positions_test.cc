@@ -50,6 +50,25 @@ TEST(Positions, ATopicThatWasMadeAnewGoesBack) {
     EXPECT_THAT(positions.to_commit(), UnorderedElementsAre(Place{"a", 0, 1}));
 }
 
+TEST(Positions, WhatIsWithheldIsNotCommittedAndComesAgain) {
+    Positions positions;
+    positions.add("a", 0);
+    positions.add("a", 1);
+    EXPECT_TRUE(positions.give("a", 0, 3));
+    positions.withhold("a", 0, 4);  // on its way when the partition was paused
+    positions.withhold("a", 0, 5);
+    positions.withhold("a", 1, 7);
+    positions.withhold("b", 0, 1);
+    EXPECT_THAT(positions.to_commit(), UnorderedElementsAre(Place{"a", 0, 4})) << "what was given, and no more";
+    EXPECT_THAT(positions.to_give_again(), UnorderedElementsAre(Place{"a", 0, 3}, Place{"a", 1, 7}));
+    positions.commit("a", 0, 4);
+    EXPECT_THAT(positions.to_commit(), IsEmpty());
+    EXPECT_THAT(positions.to_give_again(), UnorderedElementsAre(Place{"a", 0, 4}, Place{"a", 1, 7}));
+    positions.forget_given("a", 0);
+    positions.forget_given("a", 1);
+    EXPECT_THAT(positions.to_give_again(), IsEmpty());
+}
+
 TEST(Positions, WhatIsGivenAgainIsNotCommittedBefore) {
     Positions positions;
     positions.add("a", 0);

@@ -150,9 +150,14 @@ Result<std::vector<Record>> KafkaSource::poll(std::size_t limit, std::size_t max
 
 void KafkaSource::take(const rd_kafka_message_t& message, std::vector<Record>& records, std::size_t& bytes) {
     if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) return complain(message.err, rd_kafka_message_errstr(&message));
+    const char* topic = rd_kafka_topic_name(message.rkt);
+    // On its way already when it was paused: given again later, and not to be committed with what was given.
+    if (paused_ || rewinding_) {
+        positions_.withhold(topic, message.partition, message.offset);
+        return;
+    }
     // Of a partition that went to another member, it is that member's to give.
-    if (!positions_.give(rd_kafka_topic_name(message.rkt), message.partition, message.offset)) return;
-    if (paused_ || rewinding_) return;  // on its way already when it was paused: given again later
+    if (!positions_.give(topic, message.partition, message.offset)) return;
     records.push_back(record_of(message));
     bytes += bytes_of(records.back());
 }
