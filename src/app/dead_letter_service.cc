@@ -82,6 +82,8 @@ void DeadLetterService::open_ingest() {
 DeadLetterService::IngestMetrics::IngestMetrics(metrics::Metrics& metrics)
     : stored_(metrics.counter("dlq_ingested_total", "Dead letters read from Kafka and stored, each once.", {})),
       truncated_(metrics.counter("dlq_truncated_total", "Of those, with a value longer than is kept.", {})),
+      reduced_(metrics.counter("dlq_reduced_total", "Of those, stored without what the database refused.", {})),
+      running_(metrics.gauge("dlq_ingest_running", "0 when reading has ended for good: only a restart helps.", {})),
       paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database is away.", {})),
       lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})) {}
 
@@ -91,6 +93,18 @@ void DeadLetterService::IngestMetrics::on_stored(std::size_t fresh, std::size_t 
 
 void DeadLetterService::IngestMetrics::on_truncated(std::size_t records) {
     truncated_.add(static_cast<double>(records));
+}
+
+void DeadLetterService::IngestMetrics::on_reduced() {
+    reduced_.add(1);
+}
+
+void DeadLetterService::IngestMetrics::on_started() {
+    running_.set(1);
+}
+
+void DeadLetterService::IngestMetrics::on_failed() {
+    running_.set(0);
 }
 
 void DeadLetterService::IngestMetrics::on_paused(bool yes) {
@@ -159,7 +173,10 @@ std::vector<lane::Chore> DeadLetterService::chores() {
 }
 
 void DeadLetterService::start() {
-    if (ingest_) ingest_->start();
+    if (ingest_) {
+        ingest_metrics_->on_started();
+        ingest_->start();
+    }
     resumer_ = std::thread([this] { resume_now_and_then(); });
 }
 

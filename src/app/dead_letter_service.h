@@ -58,12 +58,17 @@ private:
         explicit IngestMetrics(metrics::Metrics& metrics);
         void on_stored(std::size_t fresh, std::size_t duplicates, Duration took) override;
         void on_truncated(std::size_t records) override;
+        void on_reduced() override;
         void on_paused(bool yes) override;
+        void on_failed() override;
+        void on_started();
         void on_lag(std::int64_t records) override;
 
     private:
         metrics::Counter stored_;
         metrics::Counter truncated_;
+        metrics::Counter reduced_;
+        metrics::Gauge running_;
         metrics::Gauge paused_;
         metrics::Gauge lag_;
     };

@@ -83,6 +83,7 @@ bool Ingest::take() {
     if (!records) {
         log_.error("dead letters: the topics cannot be read, and are not read any more",
                    {{"code", records.error().code}, {"error", records.error().message}});
+        observer_.on_failed();
         const std::lock_guard lock(mutex_);
         failure_ = std::move(records.error());
         return false;

@@ -28,6 +28,7 @@ public:
     void on_reduced() override { ++reduced; }
     void on_paused(bool yes) override { yes ? ++pauses : ++resumes; }
     void on_lag(std::int64_t records) override { lag = records; }
+    void on_failed() override { ++failures; }
 
     std::size_t batches = 0;
     std::size_t ingested = 0;
@@ -37,6 +38,7 @@ public:
     int reduced = 0;
     int pauses = 0;
     int resumes = 0;
+    int failures = 0;
     std::int64_t lag = -1;
 };
 
@@ -323,6 +325,7 @@ TEST_F(IngestTest, ASourceThatCannotWorkEndsIt) {
     EXPECT_FALSE(ingest->step());
     ASSERT_TRUE(ingest->failure());
     EXPECT_EQ(ingest->failure()->code, "bad_setting");
+    EXPECT_EQ(counts.failures, 1);
     EXPECT_EQ(log.count(LogLevel::error), 1);
 }
 
