@@ -260,7 +260,7 @@ TEST_F(DlqRoutesTest, APurgeMustSayOfWhat) {
     EXPECT_THAT(refusal("?status=dead&older_than_seconds=1"), HasSubstr("status must be one of PENDING"));
     EXPECT_THAT(refusal("?status=DEAD&older_than_seconds=-1"), HasSubstr("must be a whole number from 0 to 315360000"));
     EXPECT_THAT(refusal("?status=DEAD&older_than_seconds=1&limit=10001"), HasSubstr("limit must be a whole number"));
-    EXPECT_THAT(refusal("?status=DEAD&older_than=1"), HasSubstr("did you mean older_than_seconds?"));
+    EXPECT_THAT(refusal("?status=DEAD&older_than_second=1"), HasSubstr("did you mean older_than_seconds?"));
     EXPECT_TRUE(letters_.purges.empty());
 }
 

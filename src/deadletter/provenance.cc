@@ -145,9 +145,9 @@ bool has_family(const Record& record, std::string_view family) {
 
 /// Also of a letter in a listing, which has no headers: who gave it up is what they told.
 bool is_of_family(const store::LetterDetail& detail, std::string_view family) {
-    const std::string_view producer = detail.letter.provenance.producer ? *detail.letter.provenance.producer : "";
-    const bool named =
-        producer.starts_with(family) && (producer.size() == family.size() || producer[family.size()] == ':');
+    const std::optional<std::string>& producer = detail.letter.provenance.producer;
+    const bool named = producer && producer->starts_with(family) &&
+                       (producer->size() == family.size() || (*producer)[family.size()] == ':');
     return named || has_family(detail.record, family);
 }
 
