@@ -57,7 +57,7 @@ constexpr std::string_view kCandidates =
         "m.created_at, m.id",
         " and (m.created_at, m.id) > (?2, ?3) and (m.created_at, m.id) <= (?4, ?5)"
         " and m.status in ('PENDING', 'RETRYING') and (m.outbox is null or m.outbox <> 'orders') and iif(m.retry_owner is"
-        " null, m.retry_count < m.max_retries and not (m.status = 'RETRYING' and m.last_retry_at >= ?6),"
+        " null, m.retry_count < m.max_retries and not (m.status = 'RETRYING' and ifnull(m.last_retry_at, '') >= ?6),"
         " m.retry_expires_at < " DELIVERD_NOW ") order by m.created_at, m.id limit ?7") ")"
     " order by created_at, id limit ?7";
 
