@@ -3,18 +3,22 @@ and that is counted."""
 
 import collections
 import concurrent.futures
+import json
 import signal
 
+import psycopg
 import pytest
 
-from harness.dlq_service import QUICK_RETRIES, DeadLetterService, add_letters, count_letters, error, fresh_name
+from harness.dlq_service import (LONG_LEASES, DeadLetterService, add_letters, count_letters, end_leases, error,
+                                 fresh_name)
 from harness.waiting import wait_for
 
 LETTERS = 2500
 MANY_LETTERS = 20_000  # enough for a stop to come in between
 PAGE = 100  # of a retry-all
-DEADLINE_SECONDS = 60
-ONLY_RETRIES = QUICK_RETRIES | {"ingest": False}
+DEADLINE_SECONDS = 100
+ONLY_RETRIES = LONG_LEASES | {"ingest": False}
+NOTED = "an earlier retry did not end: it may have been published"
 
 
 @pytest.fixture
@@ -24,8 +28,13 @@ def start(programs, postgres, kafka, tmp_path):
                                            **how)
 
 
+def retry_all_from_the_shell(programs, service, topic):
+    """Unlike `serve`, a command takes nothing up that it was not asked for."""
+    return programs.run("dlq", "retry-all", topic, "--json", "--config", service.config, deadline_seconds=DEADLINE_SECONDS)
+
+
 def redrive(store, topic):
-    return store.query("SELECT *, expires_at < now() AS free FROM deliverd.redrives WHERE topic = ?", topic)[0]
+    return store.query("SELECT * FROM deliverd.redrives WHERE topic = ?", topic)[0]
 
 
 def values(kafka, topic):
@@ -36,13 +45,16 @@ def ids(store, where):
     return {str(row["id"]) for row in store.query(f"SELECT id FROM dlq.dlq_messages WHERE {where}")}
 
 
-def first_not_refused(ask):
-    return wait_for(lambda: (page := ask()).status != 409 and page, DEADLINE_SECONDS, "the dead one's lease to run out")
+def trail(store, letter_id):
+    """(action, detail) of a letter, oldest first."""
+    rows = store.query("SELECT action, detail FROM dlq.dlq_audit WHERE message_id = ? ORDER BY id", letter_id)
+    return [(row["action"], row["detail"]) for row in rows]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("passage", [1, 3])
 @pytest.mark.parametrize("how", ["by itself", "asked again"])
-def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
+def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passage):
     topic = kafka.create_topic(fresh_name("orders"), 2)
     letters = add_letters(postgres, topic, LETTERS)
     victim = start(failpoints=f"redrive.after_publish=crash@{passage}")
@@ -59,7 +71,7 @@ def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
     assert redrive(postgres, topic)["published"] == len(resolved)
 
     if how == "by itself":
-        wait_for(lambda: redrive(postgres, topic)["free"], DEADLINE_SECONDS, "the dead one's lease to run out")
+        end_leases(postgres)
         start()
         wait_for(lambda: redrive(postgres, topic)["finished"], DEADLINE_SECONDS, lambda: redrive(postgres, topic))
         told = redrive(postgres, topic)
@@ -67,10 +79,15 @@ def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
         service = start()
         refusal = error(service.retry_all(topic))
         assert refusal == (409, "SYS_DLQ_CONFLICT", f"a retry of all messages in topic {topic} is under way already")
-        answer = first_not_refused(lambda: service.retry_all(topic))
-        told = answer.json()
-        assert (answer.status, told["retried"]) == (200, LETTERS), answer.text
-        assert service.retry_all(topic).json()["retried"] == 0, "and that was all"
+        service.process.terminate()
+        assert service.process.wait() == 0
+        assert "under way already" in retry_all_from_the_shell(programs, service, topic).error_line(1)
+        assert values(kafka, topic) == before, "while the dead one's lease lasts nobody else publishes"
+        end_leases(postgres)
+        told = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
+        assert told["retried"] == LETTERS, told
+        again = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
+        assert again["retried"] == 0, "and that was all"
     after = values(kafka, topic)
     assert after.keys() == set(letters.values()), "every one is out"
     twice = {value for value, count in after.items() if count > 1}
@@ -78,30 +95,38 @@ def test_retry_all_killed_half_way(start, postgres, kafka, how, passage):
     assert sum(after.values()) == LETTERS + len(out_and_unrecorded)
     assert (told["taken_over"], told["failed"], told["in_doubt"]) == (len(begun), 0, 0)
     assert count_letters(postgres, "status = 'RESOLVED' AND retry_count = 1 AND NOT in_doubt") == LETTERS
-    noted = postgres.query("SELECT DISTINCT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun'"
-                           " AND detail = 'an earlier retry did not end: it may have been published'")
-    assert {str(row["message_id"]) for row in noted} == begun, "the trail says which may be there twice"
+    noted = postgres.query("SELECT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun' AND detail = ?", NOTED)
+    assert sorted(str(row["message_id"]) for row in noted) == sorted(begun), "the trail says which may be there twice"
+    doubtful = next(iter(out_and_unrecorded))
+    assert [line for line in trail(postgres, doubtful) if line[0] == "retry_begun"] \
+        == [("retry_begun", None), ("retry_begun", NOTED)]
+    others = {tuple(action for action, _ in trail(postgres, letter)) for letter in [*resolved][:PAGE]}
+    assert others <= {("retry_begun", "published")}, "the rest was begun and published once"
 
 
-def test_retry_all_stopped_half_way(start, postgres, kafka):
+@pytest.mark.timeout(300)
+def test_retry_all_stopped_half_way(start, programs, postgres, kafka):
     """SIGTERM, not a crash: what is under way is recorded, and nothing is published twice."""
     topic = kafka.create_topic(fresh_name("orders"), 2)
     letters = add_letters(postgres, topic, MANY_LETTERS)
     service = start()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, psycopg.connect(postgres.url) as holder:
         asked = pool.submit(service.retry_all, topic)
         wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
+        holder.execute("LOCK TABLE dlq.dlq_messages IN EXCLUSIVE MODE")  # so that it cannot be over before it is told
         service.process.terminate()
+        service.process.wait_for_stderr("stopping", DEADLINE_SECONDS)
+        holder.rollback()
         answer = asked.result(DEADLINE_SECONDS)
     assert service.process.wait() == 0
     done = count_letters(postgres, "status = 'RESOLVED'")
     assert 0 < done < MANY_LETTERS, "it was stopped half-way"
     assert answer.status == 500 and f"{done} messages retried" in answer.text and "the rest follows" in answer.text
     assert ids(postgres, "retry_owner IS NOT NULL") == set(), "nothing was left begun"
+    assert values(kafka, topic).total() == done, "what was published is recorded"
 
-    service = start()
-    answer = first_not_refused(lambda: service.retry_all(topic))
-    told = answer.json()
+    end_leases(postgres)
+    told = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
     assert (told["retried"], told["taken_over"], told["failed"], told["in_doubt"]) == (MANY_LETTERS, 0, 0, 0)
     assert values(kafka, topic) == collections.Counter(letters.values()), "each once"
 
@@ -119,7 +144,12 @@ def test_one_retry_killed(start, postgres, kafka, point, published):
     shown = service.letter(letter_id)
     assert (shown["status"], shown["retry_count"]) == ("RETRYING", 1), "what was begun was on the disk"
     assert error(service.retry(letter_id)) == (409, "SYS_DLQ_CONFLICT", "another retry of this message is under way")
-    answer = first_not_refused(lambda: service.retry(letter_id))
+    assert values(kafka, topic)[value] == published
+    end_leases(postgres)
+    answer = service.retry(letter_id)
     assert (answer.status, answer.json()["status"]) == (200, "RESOLVED")
     assert values(kafka, topic)[value] == published + 1
     assert service.letter(letter_id)["retry_count"] == 1, "the same retry, gone on with"
+    begun, again, (action, where) = trail(postgres, letter_id)
+    assert (begun, again, action) == (("retry_begun", None), ("retry_begun", NOTED), "published")
+    assert where == f"{topic}[0]@{published}"

@@ -1,6 +1,11 @@
-"""Dead letters as rows, on either store."""
+"""Dead letters as rows, on either store; and the headers that tell of a failure, as the documentation has them."""
 
+import re
 import uuid
+
+from harness.documents import text_of
+
+PAGE = "docs/dead-letters.md"
 
 
 def table(store):
@@ -19,3 +24,9 @@ def add_letter(store, original_topic="orders.events.v1", error_message="processi
 
 def letter(store, letter_id):
     return store.query(f"SELECT * FROM {table(store)} WHERE id = ?", letter_id)[0]
+
+
+def told_headers():
+    """(family, meaning) → the header's names, each in backquotes and with its form, in the order of the table."""
+    rows = re.findall(r"^\| `([\w-]+)` \| ([a-z ]+) \| (`.+) \|$", text_of(PAGE), re.MULTILINE)
+    return {(family, meaning): re.findall(r"`[^`]+`(?: \([^)]+\))?", names) for family, meaning, names in rows}

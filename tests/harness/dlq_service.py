@@ -20,6 +20,8 @@ SUFFIX = ".dlq.v1"
 REPLAYS = "deliverd-replays"
 FLUSH_SECONDS = 60
 QUICK_RETRIES = {"replay_timeout_seconds": 2, "retry_lease_seconds": 6.1}  # the lease: more than three timeouts
+LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # no test lasts so long: see end_leases()
+RETRY_ALL_SECONDS = 100
 
 
 def fresh_name(word):
@@ -93,14 +95,14 @@ class DeadLetterService(Service):
                                    dead_letters=dead_letters or {})
         super().__init__(programs, self.config, port, **how)
 
-    def post(self, path):
-        return get(self.base + DLQ + path, method="POST")
+    def post(self, path, **how):
+        return get(self.base + DLQ + path, method="POST", **how)
 
     def retry(self, letter_id):
         return self.post(f"/messages/{letter_id}/retry")
 
     def retry_all(self, topic):
-        return self.post(f"/{topic}/retry-all")
+        return self.post(f"/{topic}/retry-all", timeout_seconds=RETRY_ALL_SECONDS)
 
     def letter(self, letter_id):
         return self.get(f"{DLQ}/messages/{letter_id}").json()
@@ -132,6 +134,13 @@ def add_letters(store, topic, count):
         " FROM generate_series(1, ?) n RETURNING id, payload",
         topic, json.dumps([{"name": "trace", "value_base64": "dDE="}]), count)
     return {str(row["id"]): str(row["payload"]).encode() for row in rows}
+
+
+def end_leases(store):
+    """In PostgreSQL, as if the time had passed: of letters whose retry is under way, and of retries of whole topics."""
+    past = "now() - interval '1 second'"
+    store.query(f"UPDATE dlq.dlq_messages SET retry_expires_at = {past} WHERE retry_owner IS NOT NULL RETURNING id")
+    store.query(f"UPDATE deliverd.redrives SET expires_at = {past} WHERE NOT finished RETURNING topic")
 
 
 def error(page):

@@ -21,10 +21,10 @@ class Page:
         return json.loads(self.text)
 
 
-def get(url, headers=None, method="GET", body=None):
+def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECONDS):
     request = urllib.request.Request(url, headers=headers or {}, method=method, data=body)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
             return Page(answer.status, dict(answer.headers), answer.read().decode())
     except urllib.error.HTTPError as error:
         return Page(error.code, dict(error.headers), error.read().decode())

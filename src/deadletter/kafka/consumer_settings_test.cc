@@ -25,6 +25,16 @@ std::string refusal(const RecordSourceOptions& options) {
     return checked.error().message;
 }
 
+/// What librdkafka is told for `name`.
+std::string in_force(const RecordSourceOptions& options, const char* name) {
+    const auto conf = make_consumer_conf(options);
+    if (!conf) return conf.error().message;
+    std::array<char, 64> value{};
+    std::size_t size = value.size();
+    EXPECT_EQ(rd_kafka_conf_get(conf->get(), name, value.data(), &size), RD_KAFKA_CONF_OK);
+    return value.data();
+}
+
 TEST(ConsumerSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
     const std::pair<const char*, const char*> cases[] = {
         {"group.id", "kafka.consumer_group"},
@@ -51,12 +61,14 @@ TEST(ConsumerSettings, WhatIsOfProducersIsLookedAtAndLeftOut) {
     EXPECT_EQ(refusal(options_with("compression.type", "zstd")), "");
     EXPECT_THAT(refusal(options_with("linger.ms", "long")), HasSubstr("linger.ms"));
     EXPECT_THAT(refusal(options_with("sasl.user.name", "u")), HasSubstr("did you mean 'sasl.username'?"));
-    const auto conf = make_consumer_conf(options_with("linger.ms", "77"));
-    ASSERT_TRUE(conf);
-    std::array<char, 64> value{};
-    std::size_t size = value.size();
-    ASSERT_EQ(rd_kafka_conf_get(conf->get(), "linger.ms", value.data(), &size), RD_KAFKA_CONF_OK);
-    EXPECT_STREQ(value.data(), "5");
+    EXPECT_EQ(in_force(options_with("linger.ms", "77"), "linger.ms"), "5");
+}
+
+TEST(ConsumerSettings, ANewTopicIsLookedForOftenEnough) {
+    constexpr int kPromisedMs = 10'000;
+    EXPECT_LE(2 * std::stoi(in_force(options_with("client.rack", "r"), "topic.metadata.refresh.interval.ms")),
+              kPromisedMs)
+        << "half of it is left for joining the group anew";
 }
 
 TEST(ConsumerSettings, AValueIsNeverRepeated) {
