@@ -16,7 +16,7 @@ namespace deliverd::api {
 inline constexpr std::int32_t kDefaultDlqPageSize = 20;
 inline constexpr std::int32_t kMaxDlqPageSize = 100;
 inline constexpr std::int64_t kMaxDlqPage = 1'000'000'000;
-inline constexpr std::size_t kMaxDlqFilterCharacters = 256;
+inline constexpr std::size_t kMaxDlqFilterCharacters = 512;  // as long as an error class may be
 
 struct DlqListing {
     store::LetterQuery query;            // without the topic
