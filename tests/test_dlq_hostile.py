@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import random
 import re
 from urllib.parse import quote
 
@@ -29,8 +30,12 @@ BAD_IDS = {"word": "not-a-uuid", "empty braces": "{}", "braces": "{00000000-0000
            "a null byte": "00000000-0000-4000-8000-000000000000\0", "wide digits": "\uff10" * 32} | TEXTS
 # As a client may write a topic.
 ODD_PATHS = ["%", "%zz", "%ff", "%c0%af", "%ed%a0%80", "%00", "a%00b", "%2e%2e%2f", "..%2f..%2fetc", "%250",
-             ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1", "x" * 4000]
+             ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1"]
 ACTIONS = [("GET", ""), ("GET", "/raw"), ("GET", "/audit"), ("POST", "/retry"), ("POST", "/dead"), ("DELETE", "")]
+
+
+def incompressible(length):
+    return random.Random(length).randbytes(length).hex()[:length]
 
 
 class Target:
@@ -88,6 +93,22 @@ def test_topics_that_are_none(target):
         page = target.ask("POST", f"/{written}/retry-all")
         assert page.status in (400, 404) or page.json()["retried"] == 0, (written, page.text)
         assert "X-A" not in page.headers
+
+
+def test_names_longer_than_any(target):
+    """Of digits that no database can squeeze into an index."""
+    for length in (250, 256, 3000, 6000):
+        written = incompressible(length)
+        page = target.ask("GET", f"/{written}")
+        assert (page.status, page.json()["messages"]) == (200, []), page.text
+        page = target.ask("POST", f"/{written}/retry-all")
+        if length > 255:
+            assert error(page)[:2] == INVALID and len(page.text) < 1000, page.text
+        else:
+            assert page.json()["retried"] == 0, page.text
+        for name in ("text", "error_class", "key"):
+            page = target.ask("GET", f"/orders.events.v1?{name}={written}")
+            assert page.status == 200 and page.json()["messages"] == [] or error(page)[:2] == INVALID, page.text
 
 
 def test_topics_with_any_text(target):
@@ -185,3 +206,30 @@ def test_letters_with_any_text_in_every_field(programs, store, kafka, tmp_path):
         assert message.headers() == [("plain", key), (text, key), ("deliverd-replays", b"1")]
     untouched = store.query(f"SELECT status, retry_count FROM {table(store)} WHERE original_topic = 'bystander'")
     assert untouched == [{"status": "PENDING", "retry_count": 0}]
+
+
+def test_letters_with_more_text_than_any_index_takes(programs, store, kafka, tmp_path):
+    """All of it is kept in the record; what is shown and looked for by is cut. And none of it compresses."""
+    name = fresh_name("long")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    text = incompressible(70_000).encode()
+    fields = ("error", "error_class", "stack_trace", "original_topic", "__connect.errors.connector.name",
+              "kafka_dlt-original-offset", "deliverd-replays", text[:9000].decode())
+    key, value = text[:50_000], json.dumps({text.decode(): text.decode()}).encode()
+    record = (key, value, [(field, text) for field in fields])
+    Records(kafka).produce(dead, [record, (b"next", b"1", [])])
+    service = DeadLetterService(programs, tmp_path, store, kafka, name)
+    service.wait_for_letters(store, dead, 2, DEADLINE_SECONDS)
+    letter_id = letters_by_offset(store, dead)[0]
+    assert service.raw(letter_id) == (record, False)
+    shown = service.letter(letter_id)
+    assert shown["original_topic"] == name and shown["payload"] == json.loads(value)
+    for field, most in (("error_message", 8192), ("error_class", 512), ("stack_trace", 65536), ("producer", 255)):
+        assert most // 2 < len(shown[field].encode()) <= most, field
+    found = service.get(f"{DLQ}/{dead}?error_class={quote(shown['error_class'])}").json()["messages"]
+    assert [message["id"] for message in found] == [letter_id]
+    assert "stored without" not in service.process.stderr, "nothing of it was refused by the store"
+    assert service.retry_all(dead).json()["retried"] == 2
+    message, _ = kafka.read_topic(name)
+    assert (message.key(), message.value(), message.headers()) == (key, value, [(fields[-1], text), ("deliverd-replays", b"1")])
