@@ -1,0 +1,75 @@
+"""Dead letters through the doors of a broker that lets not everyone in: SASL and TLS, for reading and for sending back."""
+
+import pytest
+
+from harness.dlq_service import SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset
+from harness.kafka import PASSWORD, USER
+from harness.waiting import wait_for
+
+DEADLINE_SECONDS = 40
+WRONG = "Wr0ngPassw0rd"
+
+
+def sasl(kafka, folder, password):
+    """The password in a file, as Vault's agent would leave it."""
+    (folder / "kafka-password").write_text(password + "\n")
+    return {"brokers": [kafka.sasl_brokers], "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
+            "sasl_username": USER, "sasl_password_file": str(folder / "kafka-password")}
+
+
+def tls(kafka, folder):
+    return {"brokers": [kafka.ssl_brokers], "security_protocol": "SSL", "ssl_ca_file": str(kafka.ca_file)}
+
+
+DOORS = {"SASL": lambda kafka, folder: sasl(kafka, folder, PASSWORD), "TLS": tls}
+LOCKED = {"SASL": (lambda kafka, folder: sasl(kafka, folder, WRONG), "uthentication"),
+          "TLS": (lambda kafka, folder: tls(kafka, folder) | {"ssl_ca_file": "/etc/ssl/certs/ca-certificates.crt"},
+                  "ertificate")}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_there_and_back(programs, store, kafka, tmp_path, door):
+    name = fresh_name("doors")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    records = Records(kafka)
+    records.produce(dead, [(b"k-1", b"\x00\xff", [("trace", b"t")]), (b"k-2", b"2", [])])
+    service = DeadLetterService(programs, tmp_path, store, kafka, name, kafka_settings=DOORS[door](kafka, tmp_path))
+    service.wait_for_letters(store, dead, 2, DEADLINE_SECONDS)
+    letters = letters_by_offset(store, dead)
+    assert service.raw(letters[0]) == ((b"k-1", b"\x00\xff", [("trace", b"t")]), False)
+    assert service.retry(letters[0]).json()["status"] == "RESOLVED"
+    assert programs.run("dlq", "retry-all", dead, "--config", service.config).ok().stdout == "1\n"
+    assert [(message.key(), message.value()) for message in kafka.read_topic(name)] == [(b"k-1", b"\x00\xff"), (b"k-2", b"2")]
+    assert "kafka" in programs.run("doctor", "--config", service.config).stdout.lower()
+    assert PASSWORD not in programs.run("config", "show", "--config", service.config).ok().stdout
+    assert PASSWORD not in service.process.stderr + service.process.stdout
+
+
+@pytest.mark.parametrize("door", LOCKED)
+def test_who_is_not_let_in_is_told_and_nothing_is_lost(programs, postgres, kafka, tmp_path, door):
+    name = fresh_name("locked")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    ((letter_id, value),) = add_letters(postgres, name, 1).items()
+    Records(kafka).produce(dead, [(b"k", b"v", [])])
+    settings, complaint = LOCKED[door]
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name, kafka_settings=settings(kafka, tmp_path),
+                                dead_letters={"replay_timeout_seconds": 2})
+    status, code, message = error(service.retry(letter_id))
+    assert (status, code) == (500, "SYS_DLQ_INTERNAL_ERROR") and "nothing was published" in message, message
+    wait_for(lambda: complaint in service.process.stderr, DEADLINE_SECONDS, lambda: service.process.stderr[-3000:])
+    shown = service.letter(letter_id)
+    assert (shown["status"], shown["retry_count"], shown["retryable"]) == ("PENDING", 0, True)
+    assert letters_by_offset(postgres, dead) == {} and service.get("/readyz").status == 200
+    told = programs.run("doctor", "--config", service.config)
+    assert told.status == 1 and complaint in told.stdout + told.stderr, told
+    for text in (service.process.stderr, told.stdout, told.stderr, message):
+        assert WRONG not in text
+
+    service.process.terminate()
+    assert service.process.wait() == 0
+    service = DeadLetterService(programs, tmp_path, postgres, kafka, name, kafka_settings=DOORS[door](kafka, tmp_path))
+    service.wait_for_letters(postgres, dead, 1, DEADLINE_SECONDS)
+    assert service.retry(letter_id).json()["status"] == "RESOLVED"
+    assert [message.value() for message in kafka.read_topic(name)] == [value]
