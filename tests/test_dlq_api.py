@@ -85,10 +85,12 @@ def test_a_retry_resolves_once(api, store):
 
 
 def test_retry_all_answers_how_many(api, store):
-    for number in range(3):
-        add_letter(store, error_message=f"failure {number}")
+    ids = [add_letter(store, error_message=f"failure {number}") for number in range(3)]
     add_letter(store, status="DEAD", retry_count=3)
     answer = api.ask("POST", ALL, "orders.events.v1").json()
+    for letter_id in ids:
+        lines = api.ask("GET", ONE + "/audit", letter_id).json()["audit"]
+        assert [(line["action"], line["actor"]) for line in lines] == [("retry_begun", "otto"), ("published", "otto")]
     assert (answer["retried"], answer["message"]) == (3, "3 messages retried in topic orders.events.v1")
     assert api.ask("POST", ALL, "orders.events.v1").json()["retried"] == 0
     assert api.ask("POST", ALL, "nobody/knows it").json()["retried"] == 0

@@ -1,9 +1,18 @@
 """Dead letters in a running service: many at one message, a topic that is new, records that are large."""
 
 import concurrent.futures
+import datetime
+import random
 import threading
 
+import pytest
+
+from harness.dead_letters import add_letter, table
 from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset)
+from harness.postgres import free_port
+from harness.service import Service
+from harness.stores import write_config
+from harness.waiting import wait_for
 
 AT_ONCE = 20
 DEADLINE_SECONDS = 40
@@ -76,3 +85,61 @@ def test_large_records(programs, postgres, kafka, tmp_path):
     shown = service.letter(letters[2])
     assert (shown["status"], shown["retry_count"]) == ("PENDING", 0), "refused, not failed"
     assert service.metrics()["dlq_truncated_total"] == 1
+
+
+def test_retry_all_sends_the_oldest_first(programs, store, kafka, tmp_path):
+    """Over its pages too; in the order they were stored, whatever their ids are."""
+    topic = kafka.create_topic(fresh_name("order"))
+    numbers = list(range(250))
+    random.Random(6).shuffle(numbers)
+    for number in numbers:
+        seconds = f"{number // 60:02}:{number % 60:02}"
+        add_letter(store, topic, payload=str(number), created_at=f"2026-02-20T10:{seconds}.000Z")
+    service = DeadLetterService(programs, tmp_path, store, kafka, topic)
+    assert service.retry_all(topic).json()["retried"] == len(numbers)
+    assert [int(message.value()) for message in kafka.read_topic(topic)] == sorted(numbers)
+
+
+def test_the_last_retry_that_fails_is_death(programs, store, kafka, tmp_path):
+    """The broker refuses it each time: certainly not published, and counted."""
+    topic = kafka.create_topic(fresh_name("small"), settings={"max.message.bytes": "2000"})
+    letter_id = add_letter(store, topic, payload='"' + random.Random(6).randbytes(4000).hex() + '"')
+    service = DeadLetterService(programs, tmp_path, store, kafka, topic)
+    for count, status, words in ((1, "RETRYING", "it can be retried"), (2, "RETRYING", "it can be retried"),
+                                 (3, "DEAD", "that was its last retry, it is DEAD now")):
+        answer = error(service.retry(letter_id))
+        assert answer[:2] == (500, "SYS_DLQ_INTERNAL_ERROR") and "not published: " in answer[2] and words in answer[2], answer
+        shown = service.letter(letter_id)
+        assert (shown["status"], shown["retry_count"], shown["in_doubt"]) == (status, count, False)
+        assert shown["last_retry_error"] and shown["last_retry_at"] and shown["retryable"] == (status == "RETRYING")
+    assert error(service.retry(letter_id)) \
+        == (409, "SYS_DLQ_CONFLICT", "message is not retryable: status=DEAD, retry_count=3/3")
+    assert kafka.read_topic(topic) == []
+
+
+@pytest.mark.parametrize("kept, gone", [
+    ({}, ["RESOLVED"]), ({"keep_resolved": "never", "keep_dead": "20d"}, ["DEAD"]),
+    ({"keep_resolved": "50d", "keep_dead": "50d", "keep_pending": "20d"}, ["PENDING", "RETRYING"])],
+    ids=["as delivered", "dead", "open"])
+def test_what_is_old_enough_is_deleted(programs, store, tmp_path, kept, gone):
+    """By its status and the age of its last change, one piece after the other."""
+    now = datetime.datetime.now(datetime.UTC)
+    states = {}
+    for status in ("PENDING", "RETRYING", "RESOLVED", "DEAD"):
+        for days in (0, 10, 40, 40):
+            changed = (now - datetime.timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+            letter_id = add_letter(store, status=status, created_at="2020-01-01T00:00:00.000Z", updated_at=changed)
+            states[letter_id] = (status, days)
+    port = free_port()
+    config = write_config(tmp_path, store, server={"port": port}, dead_letters=kept,
+                          upkeep={"dead_letters_purge_seconds": 1, "batch_size": 1})
+    service = Service(programs, config, port)
+
+    def left():
+        return sorted(states[str(row["id"])] for row in store.query(f"SELECT id FROM {table(store)}"))
+
+    wanted = sorted(state for state in states.values() if state not in [(status, 40) for status in gone])
+    for status in (None, *gone):
+        if status:  # one more round: nothing else goes with it
+            states[add_letter(store, status=status, updated_at="2020-01-01T00:00:00.000Z")] = (status, 2000)
+        wait_for(lambda: left() == wanted, DEADLINE_SECONDS, lambda: f"{left()}: {service.process.stderr[-2000:]}")
