@@ -52,7 +52,7 @@ def trail(store, letter_id):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("passage", [1, 3])
+@pytest.mark.parametrize("passage", [1, 2])
 @pytest.mark.parametrize("how", ["by itself", "asked again"])
 def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passage):
     topic = kafka.create_topic(fresh_name("orders"), 2)
@@ -104,9 +104,9 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     assert sorted(str(row["message_id"]) for row in noted) == sorted(begun), "the trail says which may be there twice"
     doubtful = next(iter(out_and_unrecorded))
     assert [line for line in trail(postgres, doubtful) if line[0] == "retry_begun"] \
-        == [("retry_begun", None), ("retry_begun", NOTED)]
+        == [("retry_begun", NOTED)]
     others = {tuple(action for action, _ in trail(postgres, letter)) for letter in [*resolved][:PAGE]}
-    assert others <= {("retry_begun", "published")}, "the rest was begun and published once"
+    assert others <= {("published",)}, "the rest was published once"
 
 
 @pytest.mark.timeout(300)

@@ -60,13 +60,10 @@ Result<void> write_end(Handle& handle, const Letter& letter, const RetryEffect& 
                          note.empty() ? std::nullopt : std::optional<std::string>(note)});
 }
 
-/// A redrive's letters have this line only where a retry is taken over.
-Result<void> note_begin(Handle& handle, const Letter& before, const RetryStart& start, bool died) {
-    if (start.go_on && !died) return {};
+Result<void> note_begin(Handle& handle, const Letter& before, std::string_view actor, bool died) {
     std::optional<std::string> why;
     if (died) why = "an earlier retry did not end: it may have been published";
-    return audit_letter(handle, before.id,
-                        {"retry_begun", start.request.actor, text_of(before.status), "RETRYING", std::move(why)});
+    return audit_letter(handle, before.id, {"retry_begun", actor, text_of(before.status), "RETRYING", std::move(why)});
 }
 
 /// The letter, when its retry is the owner's.
@@ -93,8 +90,9 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
     if (claim.verdict == RetryVerdict::begun) {
         auto begun = write_begin(handle, detail.letter.id, request, !died, died);
         if (!begun) return Failure(std::move(begun.error()));
-        if (auto noted = note_begin(handle, detail.letter, start, died); !noted) {
-            return Failure(std::move(noted.error()));
+        if (taken_over == nullptr || died) {
+            auto noted = note_begin(handle, detail.letter, request.actor, died);
+            if (!noted) return Failure(std::move(noted.error()));
         }
         stored = stored_letter(handle, detail.letter.id);
         if (!stored) return Failure(std::move(stored.error()));

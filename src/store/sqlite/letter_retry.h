@@ -9,8 +9,9 @@
 
 namespace deliverd::store::sqlite {
 
-/// A retry whose process died is gone on with: it is the same one, and does not count once more. In `taken_over`, if
-/// given: whether it was so.
+/// A retry whose process died is gone on with: it is the same one, and does not count once more.
+/// `taken_over` is a redrive's, which wants to know whether it was so: its letters have a line for their beginning in
+/// the audit only then.
 [[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
                                                 bool* taken_over);
 
