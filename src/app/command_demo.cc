@@ -260,7 +260,8 @@ int run_demo(const Context& context, const DemoArguments& arguments) {
     auto service = start_service(arguments, folder.path(), (*receiver)->address(), log, failures);
     if (!service) return complain(context, service.error());
 
-    context.out << fmt::format("metrics at {0}/metrics, health at {0}/readyz\n", (*service)->address());
+    context.out << fmt::format("metrics at {0}/metrics, health at {0}/readyz, dead letters at {0}/api/v1/dlq\n",
+                               (*service)->address());
     auto orders = OrderTraffic::start((*service)->address(), arguments.rate * kOrdersShare, log);
     if (!orders) return complain(context, orders.error());
     auto event_table = (*service)->database().event_outbox({.lane = "events"});

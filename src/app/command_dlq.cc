@@ -30,6 +30,15 @@ Result<std::optional<WallTime>> time_of(std::string_view flag, const std::option
     return time;
 }
 
+bool is_source(std::string_view text) {
+    return text == "kafka" || text.starts_with("lane:") || text.starts_with("spool:");
+}
+
+bool has_filters(const store::LetterQuery& query) {
+    return query.topic || query.source || query.error_class || query.text || query.key || query.status || query.from ||
+           query.until;
+}
+
 Result<store::LetterQuery> query_of(const DlqArguments& arguments) {
     store::LetterQuery query;
     query.topic = arguments.topic;
@@ -37,6 +46,9 @@ Result<store::LetterQuery> query_of(const DlqArguments& arguments) {
     query.error_class = arguments.error_class;
     query.text = arguments.text;
     query.key = arguments.key;
+    if (query.source && !is_source(*query.source)) {
+        return wrong("--source", "kafka, lane:NAME or spool:NAME", *query.source);
+    }
     if (arguments.status) {
         query.status = store::letter_status(*arguments.status);
         if (!query.status) return wrong("--status", "one of PENDING, RETRYING, RESOLVED, DEAD", *arguments.status);
@@ -97,6 +109,7 @@ private:
         if (!query) return complain(context_, query.error());
         std::int32_t left = arguments_.limit;
         bool first = true;
+        bool more = false;
         while (true) {
             query->limit = std::min(left, kPage);
             const auto page = letters_.list(*query);
@@ -104,13 +117,16 @@ private:
             print(page->letters, first);
             first = first && page->letters.empty();
             left -= static_cast<std::int32_t>(page->letters.size());
-            if (!page->has_next || page->letters.empty() || left <= 0) break;
+            more = page->has_next;
+            if (!more || page->letters.empty() || left <= 0) break;
             query->after = store::LetterCursor{page->letters.back().created_at, page->letters.back().id};
         }
         if (json_) {
             context_.out << (first ? "[]\n" : "]\n");
         } else if (first) {
-            context_.out << "no dead letters\n";
+            context_.out << (has_filters(*query) ? "no dead letters like that\n" : "no dead letters\n");
+        } else if (more) {
+            context_.out << "older ones follow: --limit N shows more\n";
         }
         return kDone;
     }

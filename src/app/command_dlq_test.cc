@@ -137,7 +137,8 @@ TEST_F(DlqCommandTest, ListsNewestFirstInPagesThatNobodySees) {
     EXPECT_EQ(run({"list", "--limit", "150", "--json"}), 0);
     EXPECT_EQ(json().as_array().size(), 150U);
     EXPECT_EQ(run({"list"}), 0);
-    EXPECT_EQ(std::ranges::count(out_, '\n'), 21) << "a head and 20 lines, also where an error has a line break";
+    EXPECT_EQ(std::ranges::count(out_, '\n'), 22)
+        << "a head, 20 lines, also where an error has a line break, and that there are more";
     EXPECT_THAT(out_, HasSubstr("timeout of the database"));
 }
 
@@ -160,6 +161,20 @@ TEST_F(DlqCommandTest, Filters) {
     EXPECT_THAT(err_, HasSubstr("--status must be one of PENDING"));
     EXPECT_EQ(run({"list", "--from", "yesterday"}), 2);
     EXPECT_THAT(err_, HasSubstr("--from must be a time"));
+    EXPECT_EQ(run({"list", "--source", "kafak"}), 2);
+    EXPECT_THAT(err_, HasSubstr("--source must be kafka, lane:NAME or spool:NAME"));
+    EXPECT_EQ(run({"list", "--topic", "mial.dlq.v1"}), 0);
+    EXPECT_EQ(out_, "no dead letters like that\n");
+}
+
+TEST_F(DlqCommandTest, AListThatIsCutSaysSo) {
+    store(3);
+    EXPECT_EQ(run({"list", "--limit", "2"}), 0) << err_;
+    EXPECT_THAT(out_, testing::EndsWith("\nolder ones follow: --limit N shows more\n"));
+    EXPECT_EQ(run({"list", "--limit", "3"}), 0) << err_;
+    EXPECT_THAT(out_, testing::Not(HasSubstr("--limit")));
+    EXPECT_EQ(run({"list", "--limit", "2", "--json"}), 0) << err_;
+    EXPECT_EQ(json().as_array().size(), 2U);
 }
 
 TEST_F(DlqCommandTest, ShowsALetterItsBytesAndItsAudit) {
