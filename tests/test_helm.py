@@ -277,6 +277,21 @@ def test_the_policy_opens_what_the_configuration_names():
     assert render(LEAST).of("NetworkPolicy")["spec"]["ingress"][0]["from"] == [{"podSelector": {}}]
 
 
+def test_kafkas_password_comes_from_vault_too(programs, tmp_path):
+    """The second of the two secrets that the seed's document names."""
+    sasl = {"path": "secret/data/k1s0/system/kafka/sasl", "key": "password", "mountPath": "/vault/secrets/kafka-sasl"}
+    values = with_value(dlq_manager(), "vault.secrets", [*SEED_VALUES["vault"]["secrets"], sasl])
+    for name, value in (("security_protocol", "SASL_SSL"), ("sasl_mechanism", "SCRAM-SHA-512"), ("sasl_username", "dlq"),
+                        ("sasl_password_file", sasl["mountPath"])):
+        values = with_value(values, f"config.kafka.{name}", value)
+    rendered = render(values)
+    annotations = rendered.pod()["metadata"]["annotations"]
+    assert annotations["vault.hashicorp.com/agent-inject-secret-kafka-sasl"] == sasl["path"]
+    assert annotations["vault.hashicorp.com/agent-inject-secret-db-password"] == SEED_VALUES["vault"]["secrets"][0]["path"]
+    assert rendered.config()["kafka"]["sasl_password_file"] == sasl["mountPath"]
+    checked(programs, tmp_path, rendered).ok()
+
+
 def test_vaults_annotations():
     annotations = render(dlq_manager()).pod()["metadata"]["annotations"]
     vault = {name.removeprefix("vault.hashicorp.com/"): value for name, value in annotations.items() if "vault" in name}
