@@ -10,7 +10,7 @@
 // Durability: what add() answered is on the disk. A change of entries goes into a new file that replaces the old one;
 //   a process that dies at any moment leaves either the old file or the new one, and no entry is lost or doubled.
 // Processes: any number may use one file at once. FILE.lock makes appends take turns, FILE.work.lock the runs that
-//   change entries (retry, cleanup, resolve, revive); appends do not wait for those, but for a moment at their end.
+//   change entries (all but add, each, find and due); appends do not wait for those, but for a moment at their end.
 //   Another program that appends must hold flock(2) on FILE.lock.
 // Unreadable lines: a last line without its end, as a crash leaves it, is ended by the next add(). Any other line that
 //   is no entry is left out by each(), and moved to FILE.rejected by the next run that changes entries.
@@ -88,7 +88,9 @@ struct SpoolEntry {
     SpoolFault error;
     SpoolState state = SpoolState::pending;
     std::optional<std::int64_t> resolved_at_ms;
-    std::string json;  // the whole line, with what else is in it
+    std::optional<std::string> dead_letter;   // the receipt it was handed over for, and is exhausted since
+    std::optional<std::string> revived_from;  // the receipt it was put back for
+    std::string json;                         // the whole line, with what else is in it
 };
 
 /// A line that is no entry.
@@ -114,6 +116,7 @@ struct SpoolAnswer {
     bool delivered = false;  // any 2xx
     SpoolFault error{};
     double wait_seconds = 0;  // the receiver asked for that (Retry-After); counts up to an hour
+    bool cut_short = false;   // nobody waited for the answer: no attempt, and the run ends
 };
 
 /// May take as long as it likes; an exception is a failed attempt.
@@ -126,6 +129,7 @@ struct SpoolSummary {
     std::int64_t exhausted = 0;  // that was the last attempt
     std::int64_t recovered = 0;  // attempts of an earlier run that died, recorded now
     std::int64_t rejected = 0;   // lines moved to FILE.rejected
+    std::int64_t unmarked = 0;   // entries of the file that are exhausted now and have no receipt
     bool more_due = false;
 };
 
@@ -146,6 +150,45 @@ struct SpoolCleanup {
 struct SpoolChange {
     std::vector<std::string> job_ids;  // of the entries that changed
     std::int64_t rejected = 0;         // lines moved to FILE.rejected
+};
+
+/// Entries that hand_over() gives at once, and about how many bytes of them.
+inline constexpr std::size_t kSpoolBatch = 500;
+inline constexpr std::size_t kSpoolBatchBytes = std::size_t{4} << 20;
+
+/// Entries that somebody else is to keep from now on, such as a database.
+struct SpoolHandOver {
+    std::function<bool(const SpoolEntry&)> wanted{};  // always the same answer for the same entry
+    /// Keeps them for good before it answers; whatever it answers, they may come again: it keeps each once. Answers the
+    /// numbers of those it refuses for their own sake, which stay as they are. A failure ends the run.
+    std::function<Result<std::vector<std::size_t>>(std::span<const SpoolEntry>)> take{};
+    /// What the entry is known by where it was taken to: stands in it as `deadLetter` from then on, always the same for
+    /// the same entry. Empty: entries that were taken are removed from the file.
+    std::function<std::string(const SpoolEntry&)> receipt{};
+    std::function<bool()> should_stop{};  // asked before each batch
+};
+
+struct SpoolHandedOver {
+    std::int64_t taken = 0;
+    std::int64_t refused = 0;
+    std::int64_t rejected = 0;  // lines moved to FILE.rejected
+};
+
+/// An entry that was handed over, to be sent again.
+struct SpoolReturn {
+    std::string job_id{};
+    std::string receipt{};
+    std::string line{};  // as it was handed over
+    bool add_if_gone = false;
+};
+
+enum class SpoolReturned {
+    revived,   // pending and due at once, with no attempts made
+    before,    // it was put back for that receipt already
+    resolved,  // dealt with meanwhile
+    pending,   // it is to be sent anyway
+    again,     // exhausted once more since, and handed over for another receipt
+    gone,      // not in the file
 };
 
 struct SpoolOptions {
@@ -188,6 +231,14 @@ public:
 
     /// Exhausted entries become pending again, due at once, with no attempts made.
     virtual Result<SpoolChange> revive(std::span<const std::string> job_ids) = 0;
+
+    /// Gives entries away in the file's order, and then removes or marks them, with one replacement of the file. What
+    /// was taken before a failure or a stop is removed or marked; a process that dies before gives it again next time.
+    virtual Result<SpoolHandedOver> hand_over(const SpoolHandOver& order) = 0;
+
+    /// Takes entries back that were handed over; one answer each. Safe to repeat: an entry remembers the receipt it was
+    /// put back for. One that is gone is added anew where that is asked for, and is `revived` then.
+    virtual Result<std::vector<SpoolReturned>> put_back(std::span<const SpoolReturn> entries) = 0;
 };
 
 /// Opens nothing yet. Failure: `bad_argument` for a path or a name that cannot be.

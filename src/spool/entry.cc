@@ -127,6 +127,8 @@ Result<SpoolEntry> parse_entry(std::string_view line) {
     entry.state = *state;
     entry.resolved_at_ms = whole(find_member(*members, "resolvedAt"));
     entry.error = fault_of(find_member(*members, "error"));
+    entry.dead_letter = text("deadLetter");
+    entry.revived_from = text("revivedFrom");
     entry.json = std::string(line);
     return entry;
 }
@@ -146,6 +148,10 @@ void write_entry(SpoolEntry& entry) {
 bool is_due(const SpoolEntry& entry, std::int64_t now_ms) {
     return entry.state == SpoolState::pending && entry.attempts_made < entry.max_attempts &&
            entry.next_retry_ms <= now_ms;
+}
+
+bool is_unmarked(const SpoolEntry& entry) {
+    return entry.state == SpoolState::exhausted && !entry.dead_letter;
 }
 
 bool is_over(const SpoolEntry& entry, std::int64_t now_ms) {
@@ -185,10 +191,19 @@ std::string failed_line(const SpoolEntry& entry, const SpoolFault& fault, std::i
                                   {"state", is_last_attempt(entry) ? R"("exhausted")" : R"("pending")"}});
 }
 
-std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms) {
-    return changed(
-        entry,
-        {{"attemptsMade", "0"}, {"nextRetry", std::to_string(now_ms)}, {"state", R"("pending")"}, {"resolvedAt", ""}});
+std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms, const std::optional<std::string>& receipt) {
+    const std::optional<std::string>& from = receipt ? receipt : entry.dead_letter;
+    NewValues values = {{"attemptsMade", "0"},
+                        {"nextRetry", std::to_string(now_ms)},
+                        {"state", R"("pending")"},
+                        {"resolvedAt", ""},
+                        {"deadLetter", ""}};
+    if (from) values.emplace_back("revivedFrom", quoted(*from));
+    return changed(entry, values);
+}
+
+std::string marked_line(const SpoolEntry& entry, std::string_view receipt) {
+    return changed(entry, {{"deadLetter", quoted(receipt)}});
 }
 
 }  // namespace deliverd::spool

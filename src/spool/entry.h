@@ -34,6 +34,8 @@ void write_entry(SpoolEntry& entry);
 
 /// Pending, attempts left, and its time has come.
 [[nodiscard]] bool is_due(const SpoolEntry& entry, std::int64_t now_ms);
+/// Exhausted, and nobody has taken it over.
+[[nodiscard]] bool is_unmarked(const SpoolEntry& entry);
 /// cleanup() drops it.
 [[nodiscard]] bool is_over(const SpoolEntry& entry, std::int64_t now_ms);
 
@@ -46,7 +48,10 @@ void write_entry(SpoolEntry& entry);
 /// One more attempt failed; `next_retry_ms` is when the next one is due. `exhausted` when there is none.
 [[nodiscard]] std::string failed_line(const SpoolEntry& entry, const SpoolFault& fault, std::int64_t next_retry_ms);
 [[nodiscard]] bool is_last_attempt(const SpoolEntry& entry);
-/// Pending again and due now, with no attempts made.
-[[nodiscard]] std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms);
+/// Pending again and due now, with no attempts made; put back for that receipt, else for the one it has, if any.
+[[nodiscard]] std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms,
+                                       const std::optional<std::string>& receipt = std::nullopt);
+/// Handed over for that receipt.
+[[nodiscard]] std::string marked_line(const SpoolEntry& entry, std::string_view receipt);
 
 }  // namespace deliverd::spool

@@ -27,6 +27,10 @@ public:
     Result<SpoolCleanup> cleanup() override { return spool_.cleanup(); }
     Result<SpoolChange> resolve(std::span<const std::string> job_ids) override { return spool_.resolve(job_ids); }
     Result<SpoolChange> revive(std::span<const std::string> job_ids) override { return spool_.revive(job_ids); }
+    Result<SpoolHandedOver> hand_over(const SpoolHandOver& order) override { return spool_.hand_over(order); }
+    Result<std::vector<SpoolReturned>> put_back(std::span<const SpoolReturn> entries) override {
+        return spool_.put_back(entries);
+    }
 
 private:
     std::unique_ptr<spool::Files> files_;

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <exception>
-#include <filesystem>
 #include <utility>
 
 #include "base/text.h"
@@ -15,21 +13,8 @@ namespace deliverd::spool {
 
 namespace {
 
-constexpr std::int64_t kMsASecond = 1000;
-constexpr double kLongestAskedWaitSeconds = 3600;  // no receiver makes us wait longer than our own longest wait
-
 Failure bad(std::string message) {
     return permanent("bad_argument", std::move(message));
-}
-
-SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
-    try {
-        return sender(post);
-    } catch (const std::exception& thrown) {
-        return {.error = {thrown.what(), "EXCEPTION"}};
-    } catch (...) {
-        return {.error = {"the sender threw something", "EXCEPTION"}};
-    }
 }
 
 }  // namespace
@@ -111,57 +96,6 @@ Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
     return found;
 }
 
-Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
-    find_file();
-    const auto file = open_to_read();
-    if (!file) return Failure(file.error());
-    const auto found = find_due(file->get(), limit);
-    if (!found) return Failure(found.error());
-    std::vector<SpoolEntry> entries;
-    for (const Due& due : found->due) {
-        auto entry = entry_at(file->get(), due.offset);
-        if (!entry) return Failure(entry.error());
-        entries.push_back(std::move(*entry));
-    }
-    return entries;
-}
-
-Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit) {
-    const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, kMaxSpoolRun));
-    const std::int64_t now = now_ms();
-    LineReader reader(files_, file, path_);
-    Found found;
-    while (true) {
-        const auto line = reader.next();
-        if (!line) return Failure(line.error());
-        if (!*line) break;
-        if ((*line)->is_blank()) continue;
-        const auto entry = read_line(**line);
-        if (!entry) ++found.rejects;
-        if (!entry || !is_due(*entry, now)) continue;
-        // A heap with the latest on top: the earliest `most` stay.
-        const Due due{entry->next_retry_ms, (*line)->at.offset};
-        if (found.due.size() == most) {
-            found.more = true;
-            if (most == 0 || found.due.front() < due) continue;
-            std::ranges::pop_heap(found.due);
-            found.due.pop_back();
-        }
-        found.due.push_back(due);
-        std::ranges::push_heap(found.due);
-    }
-    std::ranges::sort(found.due);
-    return found;
-}
-
-Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
-    LineReader reader(files_, file, path_, {.from = {offset, 1}, .chunk = kOneLineChunk});
-    const auto line = reader.next();
-    if (!line) return Failure(line.error());
-    if (!*line) return permanent("io_error", path_ + " became shorter while it was read");
-    return read_line(**line);
-}
-
 Result<SpoolFile::Work> SpoolFile::begin_work() {
     find_file();
     Work work;
@@ -202,6 +136,14 @@ Result<void> SpoolFile::check_links(int file) {
                                          "file is replaced; remove one of the names, or use a symbolic link");
 }
 
+Result<std::int64_t> SpoolFile::settled_end(int file) {
+    const auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody is appending");
+    if (!lock) return Failure(lock.error());
+    struct stat status = {};
+    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", path_, done);
+    return status.st_size;
+}
+
 Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide) {
     return rewrite({files_, path_, work.file.get(), work.lock.get(), options_.lock_wait_seconds, now_ms()}, decide);
 }
@@ -217,138 +159,6 @@ Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
     });
     if (report) files_.remove(journal_path(path_));  // what stays is about a file that is no more: not read
     return report;
-}
-
-Result<void> SpoolFile::attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
-                                SpoolSummary& summary) {
-    const auto entry = entry_at(file, due.offset);
-    if (!entry) return Failure(entry.error());
-    const std::string body = request_body(*entry);
-    const SpoolAnswer answer = ask(sender, {entry->job_id, entry->endpoint, body});
-    const std::int64_t now = now_ms();
-    std::string after;
-    if (answer.delivered) {
-        after = resolved_line(*entry, now);
-    } else {
-        const double asked = std::clamp(answer.wait_seconds, 0.0, kLongestAskedWaitSeconds);
-        const auto wait =
-            std::max(draw_delay_ms(entry->attempts_made + 1, random_), static_cast<std::int64_t>(asked * kMsASecond));
-        after = failed_line(*entry, answer.error, now + wait);
-    }
-    if (auto noted = journal.note(due.offset, after); !noted) return Failure(noted.error());
-    ++summary.total;
-    ++(answer.delivered ? summary.resolved : is_last_attempt(*entry) ? summary.exhausted : summary.failed);
-    return {};
-}
-
-Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetryOptions& options) {
-    auto work = begin_work();
-    if (!work) return Failure(work.error());
-    SpoolSummary summary;
-    summary.recovered = work->recovered;
-    summary.rejected = work->rejected;
-    const auto found = find_due(work->file.get(), options.limit);
-    if (!found) return Failure(found.error());
-    summary.more_due = found->more;
-    std::optional<Error> problem;
-    if (!found->due.empty()) {
-        auto journal = JournalWriter::begin(files_, work->file.get(), path_);
-        if (!journal) return Failure(journal.error());
-        const auto of = static_cast<std::int64_t>(found->due.size());
-        for (const Due& due : found->due) {
-            if (options.should_stop && options.should_stop()) break;
-            const auto done = attempt(work->file.get(), due, sender, *journal, summary);
-            if (!done) {
-                problem = done.error();
-                break;
-            }
-            if (options.progress) options.progress(summary, of);
-        }
-    }
-    if (summary.total > 0 || found->rejects > 0) {
-        auto journal = Journal::read(files_, work->file.get(), path_);
-        if (!journal) return Failure(journal.error());
-        if (journal->size() != summary.total) {
-            return retryable("io_error", journal_path(path_) + " has " + std::to_string(journal->size()) +
-                                             " readable notes of " + std::to_string(summary.total) +
-                                             " attempts; the others will be made again, with the same keys");
-        }
-        const auto recorded = record(*work, std::move(*journal));
-        if (!recorded) return Failure(recorded.error());
-        summary.rejected += recorded->rejected;
-    } else if (!found->due.empty()) {
-        files_.remove(journal_path(path_));
-    }
-    if (problem) return Failure(*problem);
-    return summary;
-}
-
-Result<SpoolCleanup> SpoolFile::cleanup() {
-    auto work = begin_work();
-    if (!work) return Failure(work.error());
-    const std::int64_t now = now_ms();
-    SpoolCleanup cleanup;
-    bool any = false;
-    const auto looked = scan(
-        [&](const SpoolEntry& entry) {
-            any = any || is_over(entry, now);
-            return true;
-        },
-        {});
-    if (!looked) return Failure(looked.error());
-    cleanup.kept = looked->entries;
-    cleanup.rejected = work->rejected;
-    if (!any && looked->rejects == 0) return cleanup;
-    const auto report = replace(*work, [now](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
-        return Decision{is_over(entry, now) ? Fate::drop : Fate::keep};
-    });
-    if (!report) return Failure(report.error());
-    return SpoolCleanup{report->kept, report->removed, work->rejected + report->rejected};
-}
-
-Result<SpoolChange> SpoolFile::change(std::span<const std::string> job_ids,
-                                      const std::function<bool(const SpoolEntry&)>& concerns,
-                                      const std::function<std::string(const SpoolEntry&)>& new_line) {
-    auto work = begin_work();
-    if (!work) return Failure(work.error());
-    std::vector<std::string> wanted(job_ids.begin(), job_ids.end());
-    std::ranges::sort(wanted);
-    const auto changes = [&](const SpoolEntry& entry) {
-        return concerns(entry) && std::ranges::binary_search(wanted, entry.job_id);
-    };
-    bool any = false;
-    const auto looked = scan(
-        [&](const SpoolEntry& entry) {
-            any = changes(entry);
-            return !any;
-        },
-        {});
-    if (!looked) return Failure(looked.error());
-    SpoolChange change;
-    change.rejected = work->rejected;
-    if (!any) return change;
-    const auto report = replace(*work, [&](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
-        if (!changes(entry)) return Decision{};
-        change.job_ids.push_back(entry.job_id);
-        return Decision{Fate::replace, new_line(entry)};
-    });
-    if (!report) return Failure(report.error());
-    change.rejected += report->rejected;
-    return change;
-}
-
-Result<SpoolChange> SpoolFile::resolve(std::span<const std::string> job_ids) {
-    const std::int64_t now = now_ms();
-    return change(
-        job_ids, [](const SpoolEntry& entry) { return entry.state != SpoolState::resolved; },
-        [now](const SpoolEntry& entry) { return resolved_line(entry, now); });
-}
-
-Result<SpoolChange> SpoolFile::revive(std::span<const std::string> job_ids) {
-    const std::int64_t now = now_ms();
-    return change(
-        job_ids, [](const SpoolEntry& entry) { return entry.state == SpoolState::exhausted; },
-        [now](const SpoolEntry& entry) { return revived_line(entry, now); });
 }
 
 }  // namespace deliverd::spool

@@ -37,6 +37,8 @@ public:
     Result<SpoolCleanup> cleanup() override;
     Result<SpoolChange> resolve(std::span<const std::string> job_ids) override;
     Result<SpoolChange> revive(std::span<const std::string> job_ids) override;
+    Result<SpoolHandedOver> hand_over(const SpoolHandOver& order) override;
+    Result<std::vector<SpoolReturned>> put_back(std::span<const SpoolReturn> entries) override;
 
 private:
     /// The file and the right to change its entries.
@@ -55,6 +57,7 @@ private:
     struct Found {
         std::vector<Due> due;  // in the order of sending
         std::int64_t rejects = 0;
+        std::int64_t unmarked = 0;
         bool more = false;
     };
 
@@ -72,13 +75,19 @@ private:
     Result<RewriteReport> replace(const Work& work, const Decide& decide);
     /// Puts what the journal has into the file, with one replacement of it; none where it has nothing.
     Result<RewriteReport> record(Work& work, Journal journal);
-    Result<Found> find_due(int file, std::int64_t limit);
+    /// The end of what is certainly there: nobody was appending, and an append that fails is taken back.
+    Result<std::int64_t> settled_end(int file);
+    /// Up to `end`.
+    Result<Found> find_due(int file, std::int64_t limit, std::int64_t end);
     Result<SpoolEntry> entry_at(int file, std::int64_t offset);
     /// Changes the entries of these ids that `concerns` is true of, with one replacement of the file; answers whose.
     Result<SpoolChange> change(std::span<const std::string> job_ids,
                                const std::function<bool(const SpoolEntry&)>& concerns,
                                const std::function<std::string(const SpoolEntry&)>& new_line);
-    Result<void> attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
+    struct Taken;  // by a hand_over()
+    Result<void> give_all(const Work& work, const SpoolHandOver& order, Taken& taken);
+    /// False: the sender was cut short, and the entry is as it was.
+    Result<bool> attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
                          SpoolSummary& summary);
 
     const SpoolOptions options_;

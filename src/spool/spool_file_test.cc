@@ -286,5 +286,36 @@ RC_GTEST_FIXTURE_PROP(SpoolFileTest, FuzzedFilesLoseNothing, ()) {
     RC_ASSERT(moved == expected_rejected);
 }
 
+/// Bytes that this process has read and written through system calls.
+std::pair<std::int64_t, std::int64_t> bytes_so_far() {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    std::int64_t read = -1;
+    std::int64_t written = -1;
+    file >> name >> read >> name >> written;
+    return {read, written};
+}
+
+TEST_F(SpoolFileTest, AnAppendReadsAndWritesTheSameHoweverLargeTheFileIs) {
+    const auto cost = [&] {
+        const auto before = bytes_so_far();
+        must(spool_->add({.endpoint = "http://e/", .job_id = "hook-1"}));
+        const auto after = bytes_so_far();
+        return std::pair(after.first - before.first, after.second - before.second);
+    };
+    put("\n");
+    const auto small = cost();
+    put("\n");
+    constexpr std::int64_t kGigabyte = 1 << 30;
+    std::filesystem::resize_file(path_, kGigabyte);
+    std::ofstream(path_, std::ios::app) << "\n";
+    const auto large = cost();
+    EXPECT_GT(small.second, 0);
+    // What is read of /proc itself differs by digits.
+    constexpr std::int64_t kDigits = 64;
+    EXPECT_NEAR(static_cast<double>(large.first), static_cast<double>(small.first), kDigits);
+    EXPECT_EQ(large.second, small.second);
+}
+
 }  // namespace
 }  // namespace deliverd::spool

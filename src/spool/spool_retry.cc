@@ -1,0 +1,150 @@
+// SpoolFile: finding and sending what is due.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "spool/entry.h"
+#include "spool/line_reader.h"
+#include "spool/spool_file.h"
+
+namespace deliverd::spool {
+
+namespace {
+
+constexpr std::int64_t kMsASecond = 1000;
+constexpr double kLongestAskedWaitSeconds = 3600;  // no receiver makes us wait longer than our own longest wait
+
+SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
+    try {
+        return sender(post);
+    } catch (const std::exception& thrown) {
+        return {.error = {thrown.what(), "EXCEPTION"}};
+    } catch (...) {
+        return {.error = {"the sender threw something", "EXCEPTION"}};
+    }
+}
+
+}  // namespace
+
+Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
+    find_file();
+    const auto file = open_to_read();
+    if (!file) return Failure(file.error());
+    const auto found = find_due(file->get(), limit, kWholeFile);
+    if (!found) return Failure(found.error());
+    std::vector<SpoolEntry> entries;
+    for (const Due& due : found->due) {
+        auto entry = entry_at(file->get(), due.offset);
+        if (!entry) return Failure(entry.error());
+        entries.push_back(std::move(*entry));
+    }
+    return entries;
+}
+
+Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit, std::int64_t end) {
+    const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, kMaxSpoolRun));
+    const std::int64_t now = now_ms();
+    LineReader reader(files_, file, path_, {.end = end});
+    Found found;
+    while (true) {
+        const auto line = reader.next();
+        if (!line) return Failure(line.error());
+        if (!*line) break;
+        if ((*line)->is_blank()) continue;
+        const auto entry = read_line(**line);
+        if (!entry) ++found.rejects;
+        if (entry && is_unmarked(*entry)) ++found.unmarked;
+        if (!entry || !is_due(*entry, now)) continue;
+        // A heap with the latest on top: the earliest `most` stay.
+        const Due due{entry->next_retry_ms, (*line)->at.offset};
+        if (found.due.size() == most) {
+            found.more = true;
+            if (most == 0 || found.due.front() < due) continue;
+            std::ranges::pop_heap(found.due);
+            found.due.pop_back();
+        }
+        found.due.push_back(due);
+        std::ranges::push_heap(found.due);
+    }
+    std::ranges::sort(found.due);
+    return found;
+}
+
+Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
+    LineReader reader(files_, file, path_, {.from = {offset, 1}, .chunk = kOneLineChunk});
+    const auto line = reader.next();
+    if (!line) return Failure(line.error());
+    if (!*line) return permanent("io_error", path_ + " became shorter while it was read");
+    return read_line(**line);
+}
+
+Result<bool> SpoolFile::attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
+                                SpoolSummary& summary) {
+    const auto entry = entry_at(file, due.offset);
+    if (!entry) return Failure(entry.error());
+    const std::string body = request_body(*entry);
+    const SpoolAnswer answer = ask(sender, {entry->job_id, entry->endpoint, body});
+    if (answer.cut_short) return false;
+    const std::int64_t now = now_ms();
+    std::string after;
+    if (answer.delivered) {
+        after = resolved_line(*entry, now);
+    } else {
+        const double asked = std::clamp(answer.wait_seconds, 0.0, kLongestAskedWaitSeconds);
+        const auto wait =
+            std::max(draw_delay_ms(entry->attempts_made + 1, random_), static_cast<std::int64_t>(asked * kMsASecond));
+        after = failed_line(*entry, answer.error, now + wait);
+    }
+    if (auto noted = journal.note(due.offset, after); !noted) return Failure(noted.error());
+    ++summary.total;
+    ++(answer.delivered ? summary.resolved : is_last_attempt(*entry) ? summary.exhausted : summary.failed);
+    return true;
+}
+
+Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetryOptions& options) {
+    auto work = begin_work();
+    if (!work) return Failure(work.error());
+    SpoolSummary summary;
+    summary.recovered = work->recovered;
+    summary.rejected = work->rejected;
+    const auto end = settled_end(work->file.get());
+    if (!end) return Failure(end.error());
+    const auto found = find_due(work->file.get(), options.limit, *end);
+    if (!found) return Failure(found.error());
+    summary.more_due = found->more;
+    std::optional<Error> problem;
+    if (!found->due.empty()) {
+        auto journal = JournalWriter::begin(files_, work->file.get(), path_);
+        if (!journal) return Failure(journal.error());
+        const auto of = static_cast<std::int64_t>(found->due.size());
+        for (const Due& due : found->due) {
+            if (options.should_stop && options.should_stop()) break;
+            const auto done = attempt(work->file.get(), due, sender, *journal, summary);
+            if (!done) {
+                problem = done.error();
+                break;
+            }
+            if (!*done) break;
+            if (options.progress) options.progress(summary, of);
+        }
+    }
+    if (summary.total > 0 || found->rejects > 0) {
+        auto journal = Journal::read(files_, work->file.get(), path_);
+        if (!journal) return Failure(journal.error());
+        if (journal->size() != summary.total) {
+            return retryable("io_error", journal_path(path_) + " has " + std::to_string(journal->size()) +
+                                             " readable notes of " + std::to_string(summary.total) +
+                                             " attempts; the others will be made again, with the same keys");
+        }
+        const auto recorded = record(*work, std::move(*journal));
+        if (!recorded) return Failure(recorded.error());
+        summary.rejected += recorded->rejected;
+    } else if (!found->due.empty()) {
+        files_.remove(journal_path(path_));
+    }
+    if (problem) return Failure(*problem);
+    summary.unmarked = found->unmarked + summary.exhausted;
+    return summary;
+}
+
+}  // namespace deliverd::spool
