@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -43,6 +44,9 @@ public:
         curl_easy_setopt(handle, CURLOPT_SEEKDATA, static_cast<void*>(this));
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &CurlPoster::on_socket);
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, static_cast<void*>(this));
+        curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &CurlPoster::on_progress);
+        curl_easy_setopt(handle, CURLOPT_XFERINFODATA, static_cast<void*>(this));
+        curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
     }
 
     PostAnswer post(const std::string& url, const std::string& body, const std::string& key) override {
@@ -68,6 +72,8 @@ public:
         return answer(curl_easy_perform(handle));
     }
 
+    void stop() override { stopped_ = true; }
+
 private:
     struct ListDeleter {
         void operator()(curl_slist* list) const { curl_slist_free_all(list); }
@@ -92,6 +98,11 @@ private:
             if (curl_easy_header(easy_.get(), "Retry-After", 0, CURLH_HEADER, -1, &header) == CURLHE_OK) {
                 answer.retry_after = parse_retry_after(header->value, SystemClock().wall_now());
             }
+            return answer;
+        }
+        if (code == CURLE_ABORTED_BY_CALLBACK && stopped_) {
+            answer.code = "STOPPED";
+            answer.problem = "nobody waited for the answer: the program is about to end";
             return answer;
         }
         if (!refused_.empty() && !opened_ && body_sent_ == 0) {
@@ -142,9 +153,14 @@ private:
         return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     }
 
+    static int on_progress(void* self, curl_off_t /*down*/, curl_off_t /*of*/, curl_off_t /*up*/, curl_off_t /*of*/) {
+        return static_cast<CurlPoster*>(self)->stopped_ ? 1 : 0;
+    }
+
     static constexpr std::size_t kMaxProblemBytes = 512;
 
     const HttpPosterOptions options_;
+    std::atomic<bool> stopped_ = false;
     Easy easy_;
     std::unique_ptr<curl_slist, ListDeleter> headers_;
     std::array<char, CURL_ERROR_SIZE> problem_{};

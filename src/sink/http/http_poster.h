@@ -23,13 +23,13 @@ struct HttpPosterOptions {
 
 struct PostAnswer {
     int status = 0;         // 0: no answer
-    std::string code{};     // "503", NETWORK_TIMEOUT, PRIVATE_ADDRESS, BAD_ENDPOINT; empty for a 2xx
+    std::string code{};     // "503", NETWORK_TIMEOUT, PRIVATE_ADDRESS, BAD_ENDPOINT, STOPPED; empty for a 2xx
     std::string problem{};  // one line for people
     std::optional<Duration> retry_after{};
     [[nodiscard]] bool is_success() const { return status >= 200 && status < 300; }
 };
 
-/// One thread at a time. Connections are kept from one post to the next.
+/// One thread at a time, but for stop(). Connections are kept from one post to the next.
 class HttpPoster {
 public:
     virtual ~HttpPoster() = default;
@@ -37,6 +37,9 @@ public:
     /// Sends `body` as application/json, with `key` as Idempotency-Key where it can be a header. Blocks for `timeout`
     /// at most. It goes out once: a kept connection that ends before an answer comes is a failed post.
     virtual PostAnswer post(const std::string& url, const std::string& body, const std::string& key) = 0;
+
+    /// Ends a post under way within about a second, and every later one at once: code STOPPED. Thread-safe.
+    virtual void stop() = 0;
 };
 
 /// Failure (permanent, `bad_argument`): a token that cannot be a header.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "http/testing/server_fixture.h"
@@ -190,6 +191,21 @@ TEST_F(HttpPosterTest, AnAnswerThatEndsWithinItsHeaderIsNone) {
     const PostAnswer answer = poster({.allow_private = true})->post(server.url(), "{}", "k");
     EXPECT_EQ(answer.status, 0);
     EXPECT_EQ(answer.code, "NETWORK_ERROR");
+}
+
+TEST_F(HttpPosterTest, AStopEndsThePostUnderWayAndAllLaterOnes) {
+    const auto one = poster({.allow_private = true, .timeout = std::chrono::minutes(10)});
+    std::thread stopper;
+    {
+        // The server's answer waits for the lock that is held here.
+        const std::unique_lock lock(mutex_);
+        stopper = std::thread([&] { one->stop(); });
+        const PostAnswer cut = one->post(url("/"), "{}", "k");
+        EXPECT_EQ(cut.status, 0);
+        EXPECT_EQ(cut.code, "STOPPED");
+    }
+    stopper.join();
+    EXPECT_EQ(one->post(url("/"), "{}", "k").code, "STOPPED");
 }
 
 TEST_F(HttpPosterTest, ATokenThatIsNoHeaderIsRefusedWithoutShowingIt) {
