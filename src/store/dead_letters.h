@@ -1,12 +1,13 @@
 // The port through which dead letters are kept, looked at, and sent back.
 //
-// A dead letter is a message that somebody gave up on: a Kafka consumer that put it into a dead-letter topic, or one of
-// this program's lanes. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which nothing leads on.
+// A dead letter is a message that somebody gave up on: a Kafka consumer that put it into a dead-letter topic, one of
+// this program's lanes, or a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which nothing leads on.
 //
 // Guarantees every implementation gives (store/dead_letters_conformance.h checks them):
 //   - a record is stored once, however often and by however many processes at once: topic, partition, offset and
 //     timestamp are unique (the timestamp, because a topic that was deleted and made anew counts from 0 again); bytes
 //     come back as they were given, null and empty apart;
+//   - so is what a spool gave up on, by an id that follows from it;
 //   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
 //     after it was sent back makes its letter PENDING again, and DEAD when that was the last of its retries;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
@@ -68,12 +69,14 @@ struct Provenance {
     std::optional<std::string> producer{};  // who gave it up: "spring-kafka", "kafka-connect", consumer group, worker
 };
 
-/// A record of a dead-letter topic, to be stored.
+/// A record of a dead-letter topic, or what a spool gave up on, to be stored.
 struct NewLetter {
     Record record;
     Provenance provenance;
     std::optional<std::string> payload{};  // the value, where it is JSON that the database can hold
     bool truncated = false;                // the record's value was longer: these are its first bytes
+    std::string source = "kafka";          // else the record has no topic, partition and offset …
+    std::string id{};                      // … and this is what it is stored once by: a uuid. Empty: one is made
 };
 
 /// A letter without its bytes.

@@ -250,6 +250,35 @@ TEST_P(DeadLettersConformance, TheSeedsColumnsAreEnough) {
     EXPECT_TRUE(detail.record.headers.empty());
 }
 
+TEST_P(DeadLettersConformance, WhatASpoolGaveUpIsStoredOnceByItsId) {
+    NewLetter given;
+    given.id = "0a0b0c0d-0000-8000-a000-000000000001";
+    given.source = "spool:hooks";
+    given.provenance.original_topic = "hooks";
+    given.record.key = "job-1";
+    given.record.value = "line";
+    given.record.timestamp_ms = 1'700'000'000'000;
+    given.record.timestamp_type = RecordTime::created;
+    NewLetter other = given;
+    other.id = "0a0b0c0d-0000-8000-a000-000000000002";
+    const std::array both = {given, other, given};
+    EXPECT_EQ(must(letters_->store(both)), 2);
+    EXPECT_EQ(must(letters_->store(both)), 0);
+    EXPECT_EQ(begin(given.id).verdict, RetryVerdict::begun);
+    EXPECT_EQ(must(letters_->store(both)), 0) << "nor does that change one";
+    const LetterDetail back = found(given.id);
+    EXPECT_EQ(back.letter.status, LetterStatus::retrying);
+    EXPECT_EQ(back.letter.source, "spool:hooks");
+    EXPECT_EQ(back.letter.topic, std::nullopt);
+    EXPECT_EQ(back.letter.partition, std::nullopt);
+    EXPECT_EQ(back.letter.offset, std::nullopt);
+    EXPECT_EQ(back.record.key, "job-1");
+    EXPECT_EQ(back.record.value, "line");
+    EXPECT_EQ(back.record.timestamp_ms, 1'700'000'000'000);
+    EXPECT_EQ(list(of_topic("hooks")).total, 2);
+    EXPECT_EQ(must(letters_->topics()).at(0).source, "spool:hooks");
+}
+
 // --- looking --------------------------------------------------------------------------------------------------------
 
 TEST_P(DeadLettersConformance, ListsNewestFirstByPageAndByCursor) {

@@ -39,12 +39,14 @@ Result<void> check_letter(const NewLetter& letter) {
     const std::optional<std::string> topic = letter.record.topic;
     const std::optional<std::string> original_topic = from.original_topic;
     const std::optional<std::string> error_message = from.error_message;
+    const std::optional<std::string> source = letter.source;
     const std::pair<std::string_view, const std::optional<std::string>*> texts[] = {{"topic", &topic},
                                                                                     {"original_topic", &original_topic},
                                                                                     {"error_message", &error_message},
                                                                                     {"error_class", &from.error_class},
                                                                                     {"stack_trace", &from.stack_trace},
-                                                                                    {"producer", &from.producer}};
+                                                                                    {"producer", &from.producer},
+                                                                                    {"source", &source}};
     for (const auto& [name, text] : texts) {
         if (*text && !is_storable(**text)) {
             return permanent(std::string(kLetterRefused), "record " + where(letter.record) + ": " + std::string(name) +

@@ -58,18 +58,20 @@ View view(const std::optional<std::string>& text) {
 /// The arrays of a statement.
 struct Columns {
     std::vector<std::optional<std::string>> ids, headers;
-    std::vector<View> topics, types, keys, values, payloads, original_topics, messages, classes, traces, producers;
-    std::vector<std::int32_t> partitions, truncated;
-    std::vector<std::int64_t> offsets, times;
-    std::vector<std::optional<std::int32_t>> original_partitions;
-    std::vector<std::optional<std::int64_t>> original_offsets;
+    std::vector<View> topics, types, keys, values, payloads, original_topics, messages, classes, traces, producers,
+        sources;
+    std::vector<std::int32_t> truncated;
+    std::vector<std::int64_t> times;
+    std::vector<std::optional<std::int32_t>> partitions, original_partitions;
+    std::vector<std::optional<std::int64_t>> offsets, original_offsets;
 
     void add(const NewLetter& letter, std::string id) {
         const Record& record = letter.record;
         const Provenance& from = letter.provenance;
-        ids.emplace_back(std::move(id));
+        const bool from_topic = !record.topic.empty();
+        ids.emplace_back(letter.id.empty() ? std::move(id) : letter.id);
         headers.emplace_back(record_headers_json(record.headers));
-        topics.emplace_back(record.topic);
+        topics.push_back(from_topic ? View(record.topic) : std::nullopt);
         types.emplace_back(name_of(record.timestamp_type));
         keys.push_back(view(record.key));
         values.push_back(view(record.value));
@@ -79,9 +81,10 @@ struct Columns {
         classes.push_back(view(from.error_class));
         traces.push_back(view(from.stack_trace));
         producers.push_back(view(from.producer));
-        partitions.push_back(record.partition);
+        sources.emplace_back(letter.source);
+        partitions.push_back(from_topic ? std::optional(record.partition) : std::nullopt);
         truncated.push_back(letter.truncated ? 1 : 0);
-        offsets.push_back(record.offset);
+        offsets.push_back(from_topic ? std::optional(record.offset) : std::nullopt);
         times.push_back(record.timestamp_ms);
         original_partitions.push_back(from.original_partition);
         original_offsets.push_back(from.original_offset);
@@ -92,7 +95,7 @@ struct Columns {
         out.text_array(types).bytes_array(keys).bytes_array(values).text_array(headers).text_array(payloads);
         out.int32_array(truncated).text_array(original_topics).int32_array(original_partitions);
         out.int64_array(original_offsets).text_array(messages).text_array(classes).text_array(traces);
-        out.text_array(producers);
+        out.text_array(producers).text_array(sources);
         return out;
     }
 };

@@ -11,22 +11,22 @@ namespace {
 using std::string;
 
 /// Arrays: ids, topics, partitions, offsets, timestamps, their types, keys, values, headers, payloads, truncated,
-/// original topics, partitions, offsets, error messages, classes, stack traces, producers. No audit line: the row
-/// itself says when it came.
+/// original topics, partitions, offsets, error messages, classes, stack traces, producers, sources. Stored once: by its
+/// place in Kafka, or by its id. No audit line: the row itself says when it came.
 constexpr std::string_view kStore = R"(
 insert into dlq.dlq_messages (id, source_topic, source_partition, source_offset, record_timestamp_ms,
     record_timestamp_type, record_key, record_value, record_headers, payload, truncated, original_topic,
-    original_partition, original_offset, error_message, error_class, stack_trace, producer)
+    original_partition, original_offset, error_message, error_class, stack_trace, producer, source)
 select i.id::uuid, i.topic, i.partition, i."offset", i.timestamp_ms, i.timestamp_type, i.key, i.value, i.headers::jsonb,
     @payload, i.truncated = 1, i.original_topic, i.original_partition, i.original_offset, i.error_message,
-    i.error_class, i.stack_trace, i.producer
+    i.error_class, i.stack_trace, i.producer, i.source
 from unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[],
             $9::text[], $10::text[], $11::int[], $12::text[], $13::int[], $14::bigint[], $15::text[], $16::text[],
-            $17::text[], $18::text[])
+            $17::text[], $18::text[], $19::text[])
     as i (id, topic, partition, "offset", timestamp_ms, timestamp_type, key, value, headers, payload, truncated,
-          original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer)
-on conflict (source_topic, source_partition, source_offset, record_timestamp_ms) where source_topic is not null
-do nothing)";
+          original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer,
+          source)
+on conflict do nothing)";
 
 /// An array of one id: only a look-up answers that, whatever the planner thinks of the table.
 constexpr std::string_view kFind = R"(

@@ -22,10 +22,9 @@ namespace {
 constexpr std::string_view kStore =
     "insert into dlq_messages (id, created_at, updated_at, source_topic, source_partition, source_offset,"
     " record_timestamp_ms, record_timestamp_type, record_key, record_value, record_headers, payload, truncated,"
-    " original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer)"
-    " values (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
-    " on conflict (source_topic, source_partition, source_offset, record_timestamp_ms) where source_topic is not null"
-    " do nothing";
+    " original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer, source)"
+    " values (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+    " on conflict do nothing";
 
 /// 1 letter, 2 how many at most.
 constexpr std::string_view kAudit =
@@ -109,8 +108,12 @@ Result<bool> store_letter(Handle& handle, const NewLetter& letter, std::string_v
     const Provenance& from = letter.provenance;
     const std::string headers = record_headers_json(record.headers);
     SqliteStatement& row = **statement;
-    row.bind(1, id).bind(2, now).bind(3, std::string_view(record.topic)).bind(4, std::int64_t{record.partition});
-    row.bind(5, record.offset).bind(6, record.timestamp_ms).bind(7, name_of(record.timestamp_type));
+    row.bind(1, letter.id.empty() ? id : std::string_view(letter.id)).bind(2, now);
+    row.bind_null(3).bind_null(4).bind_null(5).bind(20, std::string_view(letter.source));
+    if (!record.topic.empty()) {
+        row.bind(3, std::string_view(record.topic)).bind(4, std::int64_t{record.partition}).bind(5, record.offset);
+    }
+    row.bind(6, record.timestamp_ms).bind(7, name_of(record.timestamp_type));
     row.bind_blob(8, record.key).bind_blob(9, record.value).bind(10, std::string_view(headers));
     row.bind(11, letter.payload).bind(12, std::int64_t{letter.truncated ? 1 : 0});
     row.bind(13, std::string_view(from.original_topic)).bind_null(14).bind_null(15);
