@@ -62,8 +62,13 @@ std::function<std::string()> uuid_source() {
 }
 
 Manager::Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
-                 std::function<std::string()> new_id)
-    : options_(std::move(options)), letters_(letters), replayer_(replayer), log_(log), new_id_(std::move(new_id)) {}
+                 std::function<std::string()> new_id, Spools* spools)
+    : options_(std::move(options)),
+      letters_(letters),
+      replayer_(replayer),
+      log_(log),
+      new_id_(std::move(new_id)),
+      spools_(spools) {}
 
 Manager::~Manager() {
     stop();
@@ -94,11 +99,14 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor) {
     if (!found) return unavailable("the message could not be read", found.error());
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
-    if (const std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern); !reason.empty()) {
+    std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern);
+    if (reason.empty()) reason = refusal_here(detail);
+    if (!reason.empty()) {
         return {
             .answer = RetryAnswer::conflict, .message = std::string(kNotRetryable) + reason, .letter = detail.letter};
     }
-    if (!options_.stand_alone() && replayer_ == nullptr && !detail.letter.lane_row) {
+    const bool to_kafka = !detail.letter.lane_row && !is_of_spool(detail.letter);
+    if (!options_.stand_alone() && replayer_ == nullptr && to_kafka) {
         return nothing_published("this process has no connection to Kafka");
     }
 
@@ -119,6 +127,7 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor) {
 RetryReport Manager::send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
     const store::LetterDetail& detail = *claim.letter;
     if (detail.letter.lane_row) return give_back(detail, owner, actor);
+    if (is_of_spool(detail.letter)) return put_back(detail, owner, actor);
     if (!options_.stand_alone()) return publish(detail, owner, actor);
     return record(detail.letter, owner, actor,
                   {detail.letter.id, store::RetryResult::unpublished, std::string(kStandAlone)});
@@ -157,6 +166,27 @@ RetryReport Manager::give_back(const store::LetterDetail& detail, const std::str
             .letter = std::move(letter)};
 }
 
+std::string Manager::refusal_here(const store::LetterDetail& detail) const {
+    if (!is_of_spool(detail.letter)) return {};
+    return spools_ != nullptr ? spools_->refusal(detail.letter) : "this process has no spools";
+}
+
+RetryReport Manager::put_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+    const std::vector<Outcome> outcomes = spools_->put_back(std::span(&detail, 1));
+    failpoint("retry.after_put_back");
+    const Outcome outcome =
+        outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
+    store::RetryEnd end = end_of(detail.letter.id, outcome);
+    if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;  // the entry forbids it
+    RetryReport report = record(detail.letter, owner, actor, end);
+    if (report.answer == RetryAnswer::resolved) report.message = end.detail;
+    if (outcome.kind == OutcomeKind::permanent) {
+        report.answer = RetryAnswer::conflict;
+        report.message = "not put back into its spool: " + end.detail;
+    }
+    return report;
+}
+
 RetryReport Manager::record(const store::Letter& letter, const std::string& owner, std::string_view actor,
                             const store::RetryEnd& end) {
     StoreAttempts attempts(options_.store_retry_wait, gate_);
@@ -193,11 +223,13 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
         return elsewhere;
     }
     const auto refused = [this](const store::LetterDetail& letter) {
-        return replay_refusal(letter, options_.dead_letter_pattern);
+        const std::string refusal = replay_refusal(letter, options_.dead_letter_pattern);
+        return refusal.empty() ? refusal_here(letter) : refusal;
     };
     RedriveRun run({.options = options_,
                     .letters = letters_,
                     .replayer = replayer_,
+                    .spools = spools_,
                     .log = log_,
                     .gate = gate_,
                     .new_id = new_id_,
@@ -213,10 +245,11 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
     return report;
 }
 
-bool Manager::of_a_lane(std::string_view topic) const {
+bool Manager::needs_no_kafka(std::string_view topic) const {
     const auto topics = letters_.topics();
     return topics && std::ranges::any_of(*topics, [&](const store::TopicCounts& counts) {
-               return counts.topic == topic && counts.source.starts_with("lane:");
+               const bool spool = spools_ != nullptr && counts.source.starts_with("spool:");
+               return counts.topic == topic && (spool || counts.source.starts_with("lane:"));
            });
 }
 
@@ -230,7 +263,7 @@ Result<std::int64_t> Manager::resume_abandoned() {
     for (const store::Redrive& left : *abandoned) {
         if (gate_.closed()) break;
         // Without Kafka it could only be ended: it is left to a process that has it.
-        if (options_.stand_alone() && !of_a_lane(left.topic)) continue;
+        if (options_.stand_alone() && !needs_no_kafka(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
         auto report = redrive(left.topic, left.actor);
         if (!report) {

@@ -90,11 +90,12 @@ inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
 [[nodiscard]] std::function<std::string()> uuid_source();
 
 /// Thread-safe. `letters`, `replayer` and `log` outlive it. `replayer` may be null: letters from Kafka then cannot be
-/// sent (unless stand_alone). `new_id` makes the names under which retries are begun, and keys for records without one.
+/// sent (unless stand_alone); so may `spools`, for letters of spools. `new_id` makes the names under which retries are
+/// begun, and keys for records without one.
 class Manager {
 public:
     Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
-            std::function<std::string()> new_id = uuid_source());
+            std::function<std::string()> new_id = uuid_source(), Spools* spools = nullptr);
     ~Manager();  // stop()
     Manager(const Manager&) = delete;
     Manager& operator=(const Manager&) = delete;
@@ -127,16 +128,21 @@ private:
     RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
     RetryReport publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
     RetryReport give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
+    RetryReport put_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
+    /// Why this process cannot send it back, whoever asks; empty when it can.
+    [[nodiscard]] std::string refusal_here(const store::LetterDetail& detail) const;
     RetryReport record(const store::Letter& letter, const std::string& owner, std::string_view actor,
                        const store::RetryEnd& end);
     Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
-    [[nodiscard]] bool of_a_lane(std::string_view topic) const;
+    /// Whether some of its letters can be sent back without Kafka.
+    [[nodiscard]] bool needs_no_kafka(std::string_view topic) const;
 
     const ManagerOptions options_;
     store::DeadLetters& letters_;
     Replayer* const replayer_;
     Log& log_;
     const std::function<std::string()> new_id_;
+    Spools* const spools_;
     RetryObserver* observer_ = nullptr;
     StopGate gate_;
 };

@@ -1,4 +1,4 @@
-// What the dead-letter manager needs of Kafka, and no more.
+// What the dead-letter manager needs of Kafka and of file spools, and no more.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "deliverd/result.h"
 #include "message/message.h"
 #include "message/record.h"
+#include "store/dead_letters.h"
 
 namespace deliverd::deadletter {
 
@@ -54,5 +55,24 @@ public:
     /// Ends what is under way: outcomes of what is not confirmed are ambiguous, or retryable and not_attempted.
     virtual void stop() = 0;
 };
+
+/// Puts what spools gave up on back into their files. Thread-safe.
+class Spools {
+public:
+    virtual ~Spools() = default;
+
+    /// Why this process cannot put the letter back, for people; empty when it can try. Opens no file.
+    [[nodiscard]] virtual std::string refusal(const store::Letter& letter) = 0;
+
+    /// The entries of these letters are pending and due at once. One outcome a letter, in the same order: delivered
+    /// also where that was so already, by an earlier call for the same letter; permanent: its entry forbids it; else
+    /// retryable or ambiguous. Safe to repeat. Blocks for a replacement of the file, and what that may wait for.
+    virtual std::vector<Outcome> put_back(std::span<const store::LetterDetail> letters) = 0;
+};
+
+/// Whether the letter is about an entry of a spool.
+[[nodiscard]] inline bool is_of_spool(const store::Letter& letter) {
+    return letter.source.starts_with("spool:");
+}
 
 }  // namespace deliverd::deadletter

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "deadletter/failure_headers.h"
+#include "deadletter/ports.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -240,12 +241,11 @@ std::string replay_refusal(const store::LetterDetail& letter, std::string_view p
         if (letter.letter.lane_row->outbox != "orders") return {};
         return "a dead order is not sent again: its input was refused; make a new order instead";
     }
-    if (letter.letter.source.starts_with("spool:"))
-        return "an entry of a spool is sent again by `deliverd spool retry`";
     if (letter.letter.truncated) {
         return "only the first " + std::to_string(letter.letter.value_bytes) +
                " bytes of its value were stored: what is left of it must not be sent";
     }
+    if (is_of_spool(letter.letter)) return {};
     if (!pattern.empty()) return refusal_of_record(letter, pattern);
     return letter.letter.topic ? "it was read from Kafka, and without `kafka` in the configuration nothing would be "
                                  "published"

@@ -152,6 +152,7 @@ std::string RedriveRun::not_published_now(const Begun& page) {
 std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     std::vector<store::RetryEnd> ends;
     std::vector<std::string> lane_ids;
+    std::vector<store::LetterDetail> spooled;
     std::vector<std::string> ids;
     std::vector<Record> records;
     for (Begun& page : pages) {
@@ -162,6 +163,8 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
                 lane_ids.push_back(claim.id);
             } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
                 ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
+            } else if (is_of_spool(claim.letter->letter)) {
+                spooled.push_back(std::move(*claim.letter));
             } else if (parts_.options.stand_alone()) {
                 ends.push_back({claim.id, store::RetryResult::unpublished, std::string(kStandAlone)});
             } else if (!not_now.empty()) {
@@ -174,6 +177,7 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
         }
     }
     give_back(lane_ids, ends);
+    put_back(spooled, ends);
     if (records.empty()) return ends;
     const std::vector<Outcome> outcomes = send(records);
     if (broker_is_away(outcomes)) end_early(why_away(outcomes), true);
@@ -209,6 +213,21 @@ void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<stor
     const auto refused = std::ranges::count_if(*problems, [](const std::string& problem) { return !problem.empty(); });
     count(store::RetryResult::failed, refused);
     count(store::RetryResult::published, static_cast<std::int64_t>(problems->size()) - refused);
+}
+
+void RedriveRun::put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends) {
+    if (letters.empty()) return;
+    std::vector<Outcome> outcomes = parts_.spools->put_back(letters);
+    outcomes.resize(letters.size(), {.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"});
+    if (broker_is_away(outcomes)) {
+        end_early("entries could not be put back into their spool: " + end_of({}, outcomes.front()).detail, false);
+    }
+    for (std::size_t i = 0; i < letters.size(); ++i) {
+        store::RetryEnd end = end_of(letters[i].letter.id, outcomes[i]);
+        // The entry forbids it: it may be looked at again, as if it had been left out.
+        if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;
+        ends.push_back(std::move(end));
+    }
 }
 
 // --- recording -----------------------------------------------------------------------------------------------------

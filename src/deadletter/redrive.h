@@ -28,6 +28,7 @@ struct RedriveParts {
     const ManagerOptions& options;
     store::DeadLetters& letters;
     Replayer* replayer;
+    Spools* spools;  // null: `refused` refuses their letters
     Log& log;
     StopGate& gate;
     const std::function<std::string()>& new_id;
@@ -75,6 +76,7 @@ private:
     [[nodiscard]] std::vector<Outcome> send(const std::vector<Record>& records);
     [[nodiscard]] std::string not_published_now(const Begun& page);
     void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
+    void put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends);
     void record_all();
     void record(const std::vector<store::RetryEnd>& ends);
     void check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends);

@@ -140,7 +140,7 @@ TEST(Refusal, WhatIsNotWholeOrNotTheMessage) {
     EXPECT_NE(replay_refusal(no_copy).find("no copy"), std::string::npos);
 }
 
-TEST(Refusal, OrdersAndSpoolsButNotOtherLanes) {
+TEST(Refusal, OrdersButNotOtherLanesNorSpools) {
     store::LetterDetail lane = letter_to("memories");
     lane.letter.topic.reset();
     lane.letter.lane_row = store::LaneRow{"memories", "memory", "7"};
@@ -148,7 +148,11 @@ TEST(Refusal, OrdersAndSpoolsButNotOtherLanes) {
     lane.letter.lane_row->outbox = "orders";
     EXPECT_NE(replay_refusal(lane).find("order"), std::string::npos);
     store::LetterDetail spool = letter_to("hooks");
+    spool.letter.topic.reset();
     spool.letter.source = "spool:hooks";
+    EXPECT_EQ(replay_refusal(spool), "");
+    EXPECT_EQ(replay_refusal(spool, ""), "") << "also without Kafka";
+    spool.letter.truncated = true;
     EXPECT_NE(replay_refusal(spool), "");
 }
 
