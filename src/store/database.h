@@ -16,6 +16,7 @@
 #include "store/dead_letters.h"
 #include "store/events.h"
 #include "store/finding.h"
+#include "store/imports.h"
 #include "store/orders.h"
 #include "store/outbox.h"
 #include "store/upkeep.h"
@@ -85,6 +86,9 @@ public:
     virtual std::unique_ptr<Upkeep> upkeep() = 0;
 
     virtual std::unique_ptr<DeadLetters> dead_letters() = 0;
+
+    /// Into the table `outbox`.
+    virtual std::unique_ptr<Imports> imports() = 0;
 
     /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this

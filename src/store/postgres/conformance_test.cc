@@ -8,6 +8,7 @@
 #include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
 #include "store/events_table_conformance.h"
+#include "store/imports_conformance.h"
 #include "store/lease_conformance.h"
 #include "store/orders_conformance.h"
 #include "store/orders_holding_conformance.h"
@@ -39,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersUpkeepConformance, ::testing::Valu
 INSTANTIATE_TEST_SUITE_P(Postgres, LaneLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, RedriveConformance, ::testing::Values(kEvents));
+INSTANTIATE_TEST_SUITE_P(Postgres, ImportsConformance, ::testing::Values(kPostgres));
 INSTANTIATE_TEST_SUITE_P(Postgres, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kPostgres, "deliverd.leases", "deliverd.chores"}));
 INSTANTIATE_TEST_SUITE_P(Postgres, LeaseConformance,

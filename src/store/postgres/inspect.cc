@@ -42,6 +42,7 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
         "  ('deliverd', 'shards', '{select,insert,update,delete}'), ('deliverd', 'relays', "
         "'{select,insert,update,delete}'),"
         "  ('deliverd', 'event_failures', '{select,insert,update,delete}'),"
+        "  ('deliverd', 'imports', '{select,insert,delete}'),"
         "  ('deliverd', 'redrives', '{select,insert,update,delete}'), ('deliverd', 'event_tables', "
         "'{select,insert,update}'),"
         "  ('dlq', 'dlq_messages', '{select,insert,update,delete}'), ('dlq', 'dlq_counts', '{select}'),"

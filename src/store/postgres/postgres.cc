@@ -6,6 +6,7 @@
 #include "store/postgres/dead_letters.h"
 #include "store/postgres/event_outbox.h"
 #include "store/postgres/event_session.h"
+#include "store/postgres/imports.h"
 #include "store/postgres/lease_session.h"
 #include "store/postgres/migrator.h"
 #include "store/postgres/orders.h"
@@ -57,6 +58,10 @@ public:
 
     std::unique_ptr<DeadLetters> dead_letters() override {
         return std::make_unique<postgres::PostgresDeadLetters>(pool_, options_.schema);
+    }
+
+    std::unique_ptr<Imports> imports() override {
+        return std::make_unique<postgres::PostgresImports>(pool_, options_.schema);
     }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {

@@ -8,6 +8,7 @@
 #include "store/events_resharding_conformance.h"
 #include "store/events_shards_conformance.h"
 #include "store/events_table_conformance.h"
+#include "store/imports_conformance.h"
 #include "store/lease_conformance.h"
 #include "store/orders_conformance.h"
 #include "store/orders_holding_conformance.h"
@@ -26,6 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, OutboxConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersOutboxConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, OrdersHoldingConformance, ::testing::Values(kSqlite));
+INSTANTIATE_TEST_SUITE_P(Sqlite, ImportsConformance, ::testing::Values(kSqlite));
 INSTANTIATE_TEST_SUITE_P(Sqlite, UpkeepConformance,
                          ::testing::Values(UpkeepKind{kSqlite, "deliverd_leases", "deliverd_chores"}));
 const EventsKind kEvents{kSqlite,        "deliverd_shards",  "deliverd_relays", "deliverd_event_failures",

@@ -7,6 +7,7 @@
 #include "store/sqlite/event_outbox.h"
 #include "store/sqlite/event_session.h"
 #include "store/sqlite/file.h"
+#include "store/sqlite/imports.h"
 #include "store/sqlite/migrator.h"
 #include "store/sqlite/orders.h"
 #include "store/sqlite/orders_outbox.h"
@@ -83,6 +84,8 @@ public:
     std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) override {
         return std::make_unique<sqlite::SqliteOrdersOutbox>(*file_, options, std::move(lane));
     }
+
+    std::unique_ptr<Imports> imports() override { return std::make_unique<sqlite::SqliteImports>(*file_); }
 
     std::unique_ptr<DeadLetters> dead_letters() override { return std::make_unique<sqlite::SqliteDeadLetters>(*file_); }
 
