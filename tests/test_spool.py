@@ -1,6 +1,9 @@
 """`deliverd spool` as its users see it: on a file, with a receiver that answers, fails and redirects."""
 
+import contextlib
 import json
+import os
+import pty
 import shutil
 import subprocess
 
@@ -8,8 +11,9 @@ import pytest
 
 from harness.documents import exchanges, is_as_shown, type_in
 from harness.postgres import free_port
-from harness.process import build_dir
+from harness.process import build_dir, program
 from harness.receiver import Answer
+from harness.spool import SpoolFile
 from harness.waiting import wait_for
 from harness.web import get
 
@@ -39,32 +43,6 @@ writeToDLQ({ text: 'it\\'s "quoted" \\u{1F600} \\ud800', n: 0.1 }, endpoint, new
 writeToDLQ([1, 2], endpoint, { message: 'late', code: 504 }, 3);
 writeToDLQ('text', endpoint, { message: 'last', code: 'ECONNRESET' }, 4);
 """
-
-
-class SpoolFile:
-    """One spool, its commands, and its lines as JSON."""
-
-    def __init__(self, programs, receiver, path):
-        self._programs, self.endpoint, self.path = programs, f"http://127.0.0.1:{receiver.port}/hooks", path
-
-    def run(self, command, *words, **options):
-        return self._programs.run("spool", command, "--file", self.path, *words, **options)
-
-    def add(self, data, *words):
-        return self.run("add", "--endpoint", self.endpoint, "--data", data, *words).ok().stdout.strip()
-
-    def retry(self, *words, **options):
-        done = self.run("retry", "--allow-private", "--json", *words, **options)
-        return json.loads(done.stdout), done.status
-
-    @property
-    def entries(self):
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
-
-    def make_due(self):
-        """As if the time had come, written by hand: other fields stay."""
-        entries = [entry | {"nextRetry": 1, "mine": {"kept": True}} for entry in self.entries]
-        self.path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
 @pytest.fixture
@@ -183,6 +161,53 @@ def test_errors_are_one_line_and_leave_the_file_alone(spool, tmp_path):
     assert not list(tmp_path.glob("hooks*"))
 
 
+def unprivileged():
+    """Words before a command that take from root the right to write where it may not."""
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+@pytest.mark.parametrize("command", ["retry", "cleanup", "add", "resolve"])
+def test_a_folder_that_cannot_be_written_is_an_error_and_the_file_stays(spool, tmp_path, programs, command):
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    path = folder / "hooks.jsonl"
+    words = [program("deliverd"), "spool", command, "--file", path]
+    spool.append(spool.exhausted("a", state="pending", nextRetry=1, attemptsMade=1), spool.exhausted("b", nextRetry=1))
+    path.write_text(spool.path.read_text())
+    before = path.read_text()
+    path.chmod(0o444)
+    folder.chmod(0o555)
+    more = {"add": ["--endpoint", spool.endpoint, "--data", "{}"], "resolve": ["a"]}.get(command, [])
+    done = subprocess.run([*unprivileged(), *words, *more], capture_output=True, text=True, timeout=60,
+                          env=programs.environment())
+    folder.chmod(0o755)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    (line,) = done.stderr.splitlines()
+    assert "Permission denied" in line and str(path) in line
+    assert path.read_text() == before and [file.name for file in folder.iterdir()] == ["hooks.jsonl"]
+
+
+def test_a_person_who_watches_sees_how_far_a_retry_is(spool, receiver, programs):
+    receiver.answer_with(lambda call: Answer(200 if call.number != 2 else 503, {}))
+    for _ in range(3):
+        spool.add("{}")
+    spool.make_due()
+    screen, terminal = pty.openpty()
+    try:
+        done = subprocess.run([program("deliverd"), "spool", "retry", "--file", spool.path, "--allow-private", "--json"],
+                              stdout=subprocess.PIPE, stderr=terminal, timeout=60, env=programs.environment())
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # the end of a terminal that nobody has open
+            while chunk := os.read(screen, 65536):
+                seen += chunk
+    finally:
+        os.close(screen)
+    assert seen.decode() == ("\r1 of 3: 1 resolved, 0 failed\r2 of 3: 1 resolved, 1 failed\r3 of 3: 2 resolved, 1 failed"
+                             "\r\x1b[K")
+    assert (done.returncode, json.loads(done.stdout)["resolved"]) == (1, 2)
+
+
 def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
     (tmp_path / "build").symlink_to(build_dir())
     for exchange in exchanges("docs/spool.md"):
@@ -222,3 +247,32 @@ def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tm
     assert serve.wait() == 0, serve.stderr
     assert "s3cret" not in serve.stderr
     assert receiver.count() == 1
+
+
+def test_serve_tells_once_of_a_file_it_cannot_change_and_goes_on_when_it_can(spool, receiver, programs, tmp_path):
+    port = free_port()
+    receiver.answer_with(lambda call: Answer(200, {}))
+    other = SpoolFile(programs, receiver, tmp_path / "other.jsonl")
+    due = {"state": "pending", "nextRetry": 1, "attemptsMade": 1}
+    spool.append(spool.exhausted("late", **due))
+    (tmp_path / "link").hardlink_to(spool.path)
+    how = "allow_private: true, retry_seconds: 0.1"
+    (tmp_path / "deliverd.yaml").write_text(f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, {how} }}\n"
+                                            f"  other: {{ path: other.jsonl, {how} }}\n")
+    serve = programs.start("serve")
+    told = "spool: a run failed"
+    serve.wait_for_stderr(told)
+    for round_of_the_other in range(1, 6):
+        other.append(spool.exhausted(f"job-{round_of_the_other}", **due))
+        wait_for(lambda: receiver.count() == round_of_the_other, 20, lambda: serve.stderr)
+    (line,) = [json.loads(line) for line in serve.stderr.splitlines() if told in line]
+    assert (line["level"], line["spool"], line["code"]) == ("error", "hooks", "spool_linked")
+    assert "hard link" in line["error"]
+    (tmp_path / "link").unlink()
+    wait_for(lambda: spool.states() == {"late": "resolved"}, 20, lambda: serve.stderr)
+    retried = [json.loads(line) for line in serve.stderr.splitlines() if "spool: retried" in line]
+    assert {"spool": "hooks", "total": 1, "resolved": 1, "failed": 0, "exhausted": 0, "rejected": 0}.items() \
+        <= next(line for line in retried if line["spool"] == "hooks").items()
+    serve.terminate()
+    assert serve.wait() == 0
+    assert serve.stderr.count(told) == 1

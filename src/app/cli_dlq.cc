@@ -8,7 +8,8 @@ namespace {
 
 constexpr const char* kAbout =
     "A dead letter is what somebody gave up on: a consumer that put it into a dead-letter topic (read by `deliverd\n"
-    "serve`), or one of this program's lanes. It is PENDING until somebody deals with it; a retry sends it back to "
+    "serve`), one of this program's lanes, or a spool. It is PENDING until somebody deals with it; a retry sends it "
+    "back to "
     "where\n"
     "it came from and makes it RESOLVED. After three retries that failed, or by hand, it is DEAD.\n"
     "These commands work on the database, and publish to the brokers of the configuration.\n"
@@ -20,7 +21,7 @@ constexpr const char* kAbout =
 constexpr double kMostPurgeSeconds = 10.0 * 365 * 86400;
 
 void add_filters(CLI::App* app, DlqArguments& dlq) {
-    app->add_option("--topic", dlq.topic, "the dead-letter topic, the original one, or a lane's name");
+    app->add_option("--topic", dlq.topic, "the dead-letter topic, the original one, or the name of a lane or a spool");
     app->add_option("--status", dlq.status, "PENDING, RETRYING, RESOLVED or DEAD");
     app->add_option("--source", dlq.source, "kafka, lane:NAME or spool:NAME");
     app->add_option("--error-class", dlq.error_class, "the exception's class, exactly")->type_name("CLASS");
@@ -58,7 +59,8 @@ void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) 
 
     app = add(parent, Action::dlq_retry, "retry", "Send one back to where it came from",
               "  deliverd dlq retry 550e8400-e29b-41d4-a716-446655440000\n"
-              "To its original topic, confirmed by the broker, or back into its lane. Exit 1 when it was not, and the\n"
+              "To its original topic, confirmed by the broker, or back into its lane or spool. Exit 1 when it was not, "
+              "and the\n"
               "line says whether it may have been published nevertheless.",
               "an object: id, status, message");
     with_id(app, dlq);
@@ -69,7 +71,7 @@ void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) 
         "Those that cannot be retried are left out. What is interrupted goes on where it was: by `deliverd serve`,\n"
         "or when the command is given again.",
         "an object: topic, retried, failed, in_doubt, taken_over");
-    app->add_option("topic", dlq.topic, "the dead-letter topic, the original one, or a lane's name")
+    app->add_option("topic", dlq.topic, "the dead-letter topic, the original one, or the name of a lane or a spool")
         ->required()
         ->type_name("TOPIC");
 

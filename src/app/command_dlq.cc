@@ -5,6 +5,7 @@
 #include "app/command.h"
 #include "app/dead_letter_unit.h"
 #include "app/parts.h"
+#include "app/spool_returns.h"
 #include "base/json_object.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -332,7 +333,8 @@ int run_dlq(const Context& context, const Config& config, const Arguments& argum
     const bool publishes = arguments.action == Action::dlq_retry || arguments.action == Action::dlq_retry_all;
     DeadLettersConfig wanted = config.dead_letters;
     if (!publishes) wanted.kafka.brokers.clear();
-    auto unit = DeadLetterUnit::make(wanted, **database, *log);
+    SpoolReturns spools(config.spools);
+    auto unit = DeadLetterUnit::make(wanted, **database, &spools, *log);
     if (!unit) return complain(context, unit.error());
     return DlqCommand(context, config, arguments, **database, **unit).run(arguments.action);
 }

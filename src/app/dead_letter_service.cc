@@ -47,8 +47,9 @@ std::string_view name_of(deadletter::RetryAnswer answer) {
 }  // namespace
 
 Result<std::unique_ptr<DeadLetterService>> DeadLetterService::make(const Config& config, store::Database& database,
+                                                                   deadletter::Spools& spools,
                                                                    metrics::Metrics& metrics, Log& log) {
-    auto unit = DeadLetterUnit::make(config.dead_letters, database, log);
+    auto unit = DeadLetterUnit::make(config.dead_letters, database, &spools, log);
     if (!unit) return tl::unexpected(unit.error());
     auto source = open_source(config.dead_letters, log);
     if (!source) return tl::unexpected(source.error());

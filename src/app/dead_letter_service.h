@@ -26,9 +26,11 @@ namespace deliverd::app {
 
 class DeadLetterService {
 public:
-    /// Connects to nothing: brokers that are away are looked for later. `database`, `metrics` and `log` outlive it.
+    /// Connects to nothing: brokers that are away are looked for later. `database`, `spools`, `metrics` and `log`
+    /// outlive it.
     static Result<std::unique_ptr<DeadLetterService>> make(const Config& config, store::Database& database,
-                                                           metrics::Metrics& metrics, Log& log);
+                                                           deadletter::Spools& spools, metrics::Metrics& metrics,
+                                                           Log& log);
 
     DeadLetterService(const Config& config, std::unique_ptr<DeadLetterUnit> unit,
                       std::unique_ptr<deadletter::RecordSource> source, metrics::Metrics& metrics, Log& log);

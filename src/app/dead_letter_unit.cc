@@ -27,18 +27,18 @@ Result<std::unique_ptr<deadletter::Replayer>> open_replayer(const DeadLettersCon
 }
 
 Result<std::unique_ptr<DeadLetterUnit>> DeadLetterUnit::make(const DeadLettersConfig& config, store::Database& database,
-                                                             Log& log) {
+                                                             deadletter::Spools* spools, Log& log) {
     auto replayer = open_replayer(config, log);
     if (!replayer) return tl::unexpected(replayer.error());
     return std::make_unique<DeadLetterUnit>(manager_options(config), database.dead_letters(), std::move(*replayer),
-                                            log);
+                                            spools, log);
 }
 
 DeadLetterUnit::DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,
-                               std::unique_ptr<deadletter::Replayer> replayer, Log& log)
+                               std::unique_ptr<deadletter::Replayer> replayer, deadletter::Spools* spools, Log& log)
     : letters_(std::move(letters)),
       replayer_(std::move(replayer)),
-      manager_(options, *letters_, replayer_.get(), log) {}
+      manager_(options, *letters_, replayer_.get(), log, deadletter::uuid_source(), spools) {}
 
 void DeadLetterUnit::stop(Duration patience) {
     if (patience == Duration::zero()) hurry();

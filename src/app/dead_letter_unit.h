@@ -22,12 +22,12 @@ namespace deliverd::app {
 
 class DeadLetterUnit {
 public:
-    /// `database` and `log` outlive it.
+    /// `database`, `spools` and `log` outlive it.
     static Result<std::unique_ptr<DeadLetterUnit>> make(const DeadLettersConfig& config, store::Database& database,
-                                                        Log& log);
+                                                        deadletter::Spools* spools, Log& log);
 
     DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,
-                   std::unique_ptr<deadletter::Replayer> replayer, Log& log);
+                   std::unique_ptr<deadletter::Replayer> replayer, deadletter::Spools* spools, Log& log);
 
     [[nodiscard]] store::DeadLetters& letters() { return *letters_; }
     [[nodiscard]] deadletter::Manager& manager() { return manager_; }

@@ -41,10 +41,11 @@ Result<void> Service::start_all(const Config& config, lane::Observer* also) {
     SystemRandom random;
     worker_ = make_worker_id(random);
     if (auto added = add_lanes(config, also); !added) return added;
-    auto letters = DeadLetterService::make(config, *database_, metrics_, log_);
+    spool_returns_ = std::make_unique<SpoolReturns>(config.spools);
+    auto letters = DeadLetterService::make(config, *database_, *spool_returns_, metrics_, log_);
     if (!letters) return tl::unexpected(letters.error());
     dead_letters_ = std::move(*letters);
-    auto spools = SpoolService::make(config.spools, metrics_, log_);
+    auto spools = SpoolService::make(config.spools, database_->dead_letters(), *spool_returns_, metrics_, log_);
     if (!spools) return tl::unexpected(spools.error());
     spools_ = std::move(*spools);
     if (auto opened = open_upkeep(config); !opened) return opened;
@@ -166,7 +167,7 @@ void Service::stop(Duration patience) {
         stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
     }
     if (dead_letters_) stoppers.emplace_back([this, patience] { dead_letters_->stop(patience); });
-    if (spools_) stoppers.emplace_back([this] { spools_->stop(); });
+    if (spools_) stoppers.emplace_back([this, patience] { spools_->stop(patience); });
     for (std::thread& stopper : stoppers) stopper.join();
     {
         const std::lock_guard lock(refresh_mutex_);
@@ -183,6 +184,7 @@ void Service::hurry() {
     hurried_ = true;
     for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
     if (dead_letters_) dead_letters_->hurry();
+    if (spools_) spools_->hurry();
     database_->limit_waits(lane::kHurriedGrace);
 }
 

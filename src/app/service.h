@@ -14,6 +14,7 @@
 #include "app/dead_letter_service.h"
 #include "app/lane_metrics.h"
 #include "app/parts.h"
+#include "app/spool_returns.h"
 #include "app/spool_service.h"
 #include "base/log.h"
 #include "http/server.h"
@@ -72,6 +73,7 @@ private:
     std::atomic<std::int64_t> orders_accepted_ = 0;
     std::unique_ptr<store::Orders> orders_;
     std::unique_ptr<orders::Intake> intake_;
+    std::unique_ptr<SpoolReturns> spool_returns_;
     std::unique_ptr<DeadLetterService> dead_letters_;
     std::unique_ptr<SpoolService> spools_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end

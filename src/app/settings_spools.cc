@@ -13,7 +13,8 @@ constexpr double kDay = 86400;
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
 constexpr auto kSettings = std::to_array<Setting>({
     {"spools.*.path", text, "",
-     "Required: the file (docs/spool.md). `serve` retries what is due in it and cleans it up."},
+     "Required: the file (docs/spool.md). `serve` retries what is due in it, keeps what is exhausted as dead letters, "
+     "and cleans it up."},
     {"spools.*.token_env", text, "", "The environment variable with the bearer token; without it none is sent."},
     {"spools.*.allow_private", boolean, "false",
      "Whether endpoints may be loopback, private and link-local addresses."},

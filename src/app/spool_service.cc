@@ -5,8 +5,9 @@
 #include <chrono>
 #include <utility>
 
+#include "app/spool_letters.h"
 #include "app/spool_sender.h"
-#include "sink/http/http_poster.h"
+#include "base/failpoint.h"
 
 namespace deliverd::app {
 
@@ -18,8 +19,10 @@ constexpr double kWorkWaitSeconds = 1;
 }  // namespace
 
 Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<SpoolConfig>& spools,
-                                                         metrics::Metrics& metrics, Log& log) {
-    auto service = std::make_unique<SpoolService>(metrics, log);
+                                                         std::unique_ptr<store::DeadLetters> letters,
+                                                         const SpoolReturns& returns, metrics::Metrics& metrics,
+                                                         Log& log) {
+    auto service = std::make_unique<SpoolService>(std::move(letters), returns, metrics, log);
     for (const SpoolConfig& config : spools) {
         const auto refused = [&](const Error& error) {
             return permanent(error.code, fmt::format("spools.{}: {}", config.name, error.message));
@@ -37,31 +40,41 @@ Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<Spool
         auto unit = std::make_unique<Unit>();
         unit->config = config;
         unit->spool = std::move(*spool);
-        unit->sender = http_sender(std::move(*poster));
+        unit->poster = std::move(*poster);
+        unit->sender = http_sender(unit->poster);
         service->units_.push_back(std::move(unit));
     }
     return service;
 }
 
-SpoolService::SpoolService(metrics::Metrics& metrics, Log& log) : metrics_(metrics), log_(log) {}
+SpoolService::SpoolService(std::unique_ptr<store::DeadLetters> letters, const SpoolReturns& returns,
+                           metrics::Metrics& metrics, Log& log)
+    : letters_(std::move(letters)), returns_(returns), metrics_(metrics), log_(log) {}
 
 SpoolService::~SpoolService() {
-    stop();
+    stop(Duration::zero());
 }
 
 void SpoolService::start() {
+    running_ = static_cast<int>(units_.size());
     for (const auto& unit : units_) unit->thread = std::thread([this, &unit = *unit] { work(unit); });
 }
 
-void SpoolService::stop() {
+void SpoolService::stop(Duration patience) {
     {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         stopping_ = true;
+        wake_.notify_all();
+        wake_.wait_for(lock, patience, [this] { return running_ == 0; });
     }
-    wake_.notify_all();
+    hurry();
     for (const auto& unit : units_) {
         if (unit->thread.joinable()) unit->thread.join();
     }
+}
+
+void SpoolService::hurry() {
+    for (const auto& unit : units_) unit->poster->stop();
 }
 
 bool SpoolService::is_stopping() {
@@ -74,24 +87,35 @@ void SpoolService::work(Unit& unit) {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
         lock.unlock();
-        retry(unit);
-        if (std::chrono::steady_clock::now() >= next_cleanup && !is_stopping()) {
+        // What is not among the dead letters yet must not be dropped.
+        const bool all_kept = retry(unit);
+        if (all_kept && std::chrono::steady_clock::now() >= next_cleanup && !is_stopping()) {
             cleanup(unit);
             next_cleanup = std::chrono::steady_clock::now() + unit.config.cleanup_interval;
         }
         lock.lock();
         wake_.wait_for(lock, unit.config.retry_interval, [this] { return stopping_; });
     }
+    --running_;
+    wake_.notify_all();
 }
 
-void SpoolService::retry(Unit& unit) {
+bool SpoolService::retry(Unit& unit) {
     bool more = true;
+    bool all_kept = false;
     while (more && !is_stopping()) {
+        bool made_way = false;
         SpoolRetryOptions options;
-        options.should_stop = [this] { return is_stopping(); };
+        options.should_stop = [&] {
+            made_way = returns_.waits_for(unit.config.name);
+            return made_way || is_stopping();
+        };
         const auto run = unit.spool->retry(unit.sender, options);
-        if (!run) return tell(unit, run.error());
-        unit.last_problem.clear();
+        if (!run) {
+            tell(unit, unit.run_problem, "spool: a run failed", run.error());
+            return false;
+        }
+        unit.run_problem.clear();
         count(unit, "resolved", run->resolved);
         count(unit, "failed", run->failed);
         count(unit, "exhausted", run->exhausted);
@@ -103,23 +127,67 @@ void SpoolService::retry(Unit& unit) {
                                          {"exhausted", run->exhausted},
                                          {"rejected", run->rejected}});
         }
-        more = run->more_due;
+        all_kept = run->unmarked == 0 || hand_over(unit);
+        more = run->more_due || made_way;
+        if (made_way) make_way(unit);
     }
+    return all_kept;
+}
+
+void SpoolService::make_way(const Unit& unit) {
+    constexpr auto kLook = std::chrono::milliseconds(20);
+    const auto end = std::chrono::steady_clock::now() + from_seconds(kPutBackWaitSeconds);
+    std::unique_lock lock(mutex_);
+    while (!stopping_ && returns_.waits_for(unit.config.name) && std::chrono::steady_clock::now() < end) {
+        wake_.wait_for(lock, kLook, [this] { return stopping_; });
+    }
+}
+
+bool SpoolService::hand_over(Unit& unit) {
+    const std::string file = file_address(unit.config.path);
+    SpoolHandOver order;
+    order.wanted = [](const SpoolEntry& entry) { return entry.state == SpoolState::exhausted && !entry.dead_letter; };
+    order.take = [&](std::span<const SpoolEntry> entries) {
+        auto refused = store_entries(*letters_, unit.config.name, file, entries);
+        failpoint("spool.after_store");
+        return refused;
+    };
+    order.receipt = [&](const SpoolEntry& entry) { return entry_uuid(unit.config.name, entry); };
+    order.should_stop = [this] { return is_stopping(); };
+    const auto done = unit.spool->hand_over(order);
+    if (!done) {
+        tell(unit, unit.letters_problem, "spool: exhausted entries are not among the dead letters yet", done.error());
+        return false;
+    }
+    unit.letters_problem.clear();
+    if (done->refused > 0) {
+        tell(unit, unit.letters_problem, "spool: exhausted entries are not among the dead letters yet",
+             {ErrorClass::permanent, "refused", fmt::format("the database refuses {} entries", done->refused)});
+    }
+    if (done->taken > 0) {
+        log_.info("spool: exhausted entries are among the dead letters",
+                  {{"spool", unit.config.name}, {"entries", done->taken}});
+        metrics_
+            .counter("spool_dead_letters_total", "Exhausted entries of spools that became dead letters.",
+                     {{"spool", unit.config.name}})
+            .add(static_cast<double>(done->taken));
+    }
+    return done->refused == 0;
 }
 
 void SpoolService::cleanup(Unit& unit) {
     const auto done = unit.spool->cleanup();
-    if (!done) return tell(unit, done.error());
+    if (!done) return tell(unit, unit.run_problem, "spool: a run failed", done.error());
     if (done->removed + done->rejected == 0) return;
     log_.info("spool: cleaned up",
               {{"spool", unit.config.name}, {"removed", done->removed}, {"rejected", done->rejected}});
 }
 
-void SpoolService::tell(Unit& unit, const Error& error) {
+void SpoolService::tell(const Unit& unit, std::string& last, const char* event, const Error& error) {
     // Nothing was added yet, or somebody else is at it: nothing was begun.
-    if (error.code == "spool_missing" || error.code == "spool_busy" || error.message == unit.last_problem) return;
-    unit.last_problem = error.message;
-    log_.error("spool: a run failed", {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
+    if (error.code == "spool_missing" || error.code == "spool_busy" || error.message == last) return;
+    last = error.message;
+    log_.error(event, {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
 }
 
 void SpoolService::count(const Unit& unit, const char* result, std::int64_t attempts) {
