@@ -17,7 +17,7 @@ COMMANDS = [(), ("serve",), ("demo",), ("worker",), ("migrate",), ("lease",), ("
             ("config", "check"), ("config", "show"),
             ("dlq",), *[("dlq", name) for name in ("list", "show", "retry", "retry-all", "dead", "delete", "stats")],
             ("outbox",), *[("outbox", name) for name in ("add", "list", "show", "stats", "mark", "retry-count", "cleanup")],
-            ("spool",), *[("spool", name) for name in ("add", "list", "show", "retry", "cleanup", "resolve")]]
+            ("spool",), *[("spool", name) for name in ("add", "list", "show", "retry", "cleanup", "resolve", "import")]]
 
 
 def test_the_readme_from_configuration_to_delivery(programs, empty_database, receiver, kafka, tmp_path):

@@ -48,7 +48,7 @@ public:
         };
         add_outbox_commands(root_, arguments_.outbox, add);
         add_dlq_commands(root_, arguments_.dlq, add);
-        add_spool_commands(root_, arguments_.spool,
+        add_spool_commands(root_, arguments_.spool, arguments_.dry_run, add,
                            [this](App* parent, Action action, const std::string& name, const std::string& about,
                                   const std::string& examples, const char* json) {
                                App* app = command(parent, action, name, about, examples);

@@ -51,6 +51,7 @@ enum class Action {
     spool_retry,
     spool_cleanup,
     spool_resolve,
+    spool_import,
     config_check,
     config_show,
     config_docs,
@@ -129,6 +130,9 @@ struct SpoolArguments {
     bool allow_private = false;
     std::optional<std::string> token_env;
     double timeout_seconds = 10;
+    std::string to;  // import: dead-letters | events
+    std::optional<std::string> import_name;
+    std::string type = "Webhook";  // of the events
 };
 
 struct DemoArguments {

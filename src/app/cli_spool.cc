@@ -20,7 +20,8 @@ constexpr const char* kAbout =
 
 }  // namespace
 
-void add_spool_commands(CLI::App& root, SpoolArguments& spool, const AddPlainCommand& add) {
+void add_spool_commands(CLI::App& root, SpoolArguments& spool, bool& dry_run, const AddCommand& add_with_config,
+                        const AddPlainCommand& add) {
     CLI::App* parent = root.add_subcommand("spool", "A dead-letter queue in one file, without a database");
     parent->footer(kAbout);
     const auto on_file = [&](Action action, const char* name, const char* about, const char* examples,
@@ -84,6 +85,25 @@ void add_spool_commands(CLI::App& root, SpoolArguments& spool, const AddPlainCom
                   "  deliverd spool resolve --file hooks.jsonl JOBID\nExit 1 when one of them is not there.",
                   "an object: resolved");
     app->add_option("jobid", spool.ids, "their jobIds")->required()->type_name("JOBID");
+
+    app = add_with_config(
+        parent, Action::spool_import, "import", "Move a whole file into a database",
+        "  deliverd spool import --file hooks.jsonl --to dead-letters --database sqlite:deliverd.db\n"
+        "  deliverd spool import --file hooks.jsonl --to events --dry-run\n"
+        "Everything that is not resolved is stored first and then taken out of the file: killed at any moment, it\n"
+        "is repeated without storing anything twice. To the dead letters: `dlq retry` puts an entry back into the\n"
+        "spool of that name, where `serve` has one. To the event outbox: a lane of `outbox: events` sends it to its\n"
+        "own sink; the endpoint travels as a header. Exit 1 when the database cannot hold one of them: it stays.",
+        "an object: to, name, imported, refused, kept, rejected");
+    app->add_option("--file", spool.file, "the spool")->required()->type_name("FILE");
+    app->add_option("--to", spool.to, "dead-letters or events")
+        ->required()
+        ->check(CLI::IsMember({"dead-letters", "events"}))
+        ->type_name("PLACE");
+    app->add_option("--name", spool.import_name,
+                    "the spool's name; else the one below `spools` in the configuration that has this file, or hook");
+    app->add_option("--type", spool.type, "the event_type of the events")->default_str(spool.type);
+    app->add_flag("--dry-run", dry_run, "only say what there is to import");
 }
 
 }  // namespace deliverd::app

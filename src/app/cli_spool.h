@@ -10,7 +10,8 @@ using AddPlainCommand =
     std::function<CLI::App*(CLI::App* parent, Action action, const std::string& name, const std::string& about,
                             const std::string& examples, const char* json)>;
 
-/// `spool` outlives `root`: parsing fills it.
-void add_spool_commands(CLI::App& root, SpoolArguments& spool, const AddPlainCommand& add);
+/// `spool` and `dry_run` outlive `root`: parsing fills them. `add_with_config` is for what needs a database.
+void add_spool_commands(CLI::App& root, SpoolArguments& spool, bool& dry_run, const AddCommand& add_with_config,
+                        const AddPlainCommand& add);
 
 }  // namespace deliverd::app

@@ -70,6 +70,8 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::dlq_purge:
         case Action::dlq_stats:
             return run_dlq(context, loaded.config, arguments);
+        case Action::spool_import:
+            return run_spool_import(context, loaded.config, arguments);
         case Action::bench:
             return run_bench(context, loaded, arguments.bench);
         default:
