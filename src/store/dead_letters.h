@@ -76,7 +76,8 @@ struct NewLetter {
     std::optional<std::string> payload{};  // the value, where it is JSON that the database can hold
     bool truncated = false;                // the record's value was longer: these are its first bytes
     std::string source = "kafka";          // else the record has no topic, partition and offset …
-    std::string id{};                      // … and this is what it is stored once by: a uuid. Empty: one is made
+    std::string id{};  // … and this is what it is stored once by: a uuid. Empty: one is made. All letters of a
+                       // call have one, or none has
 };
 
 /// A letter without its bytes.

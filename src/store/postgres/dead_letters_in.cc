@@ -69,7 +69,8 @@ struct Columns {
         const Record& record = letter.record;
         const Provenance& from = letter.provenance;
         const bool from_topic = !record.topic.empty();
-        ids.emplace_back(letter.id.empty() ? std::move(id) : letter.id);
+        if (!letter.id.empty()) id = letter.id;
+        ids.emplace_back(std::move(id));
         headers.emplace_back(record_headers_json(record.headers));
         topics.push_back(from_topic ? View(record.topic) : std::nullopt);
         types.emplace_back(name_of(record.timestamp_type));
@@ -151,10 +152,12 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
         for (const Params& params : all) steps.push_back(Step{&statement, &params});
         return (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
     };
-    auto results = run(sql_.store);
+    const bool by_id = !letters.front().id.empty();
+    auto results = run(by_id ? sql_.store_by_id : sql_.store);
     // What is JSON and what jsonb can hold is not quite the same (huge numbers, half surrogates). A statement that
     // finds out for each payload costs much more, so that it is only tried when there is one.
-    if (!results && refused_data(**connection) && (*connection)->usable()) results = run(sql_.store_any_json);
+    if (!results && refused_data(**connection) && (*connection)->usable())
+        results = run(by_id ? sql_.store_by_id_any_json : sql_.store_any_json);
     if (!results) {
         Error error = std::move(results.error());
         if (refused_data(**connection)) error.code = kLetterRefused;

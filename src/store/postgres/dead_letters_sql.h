@@ -70,8 +70,10 @@ struct DeadLetterStatements {
 
     Statement store;           // StoreParams; how many rows it wrote is in its command tag
     Statement store_any_json;  // the same, with payload null where jsonb refuses it
-    Statement find;            // ids; answers details
-    Statement audit;           // id, limit
+    Statement store_by_id;     // the two for letters that are stored once by their id
+    Statement store_by_id_any_json;
+    Statement find;   // ids; answers details
+    Statement audit;  // id, limit
     Statement topics;
     Statement begin;      // ids, owner, lease in seconds, actor; answers id, begun, else whether one is under way
     Statement end;        // owner, actor, ids, results, details; answers how many applied

@@ -24,7 +24,8 @@ constexpr std::string_view kStore =
     " record_timestamp_ms, record_timestamp_type, record_key, record_value, record_headers, payload, truncated,"
     " original_topic, original_partition, original_offset, error_message, error_class, stack_trace, producer, source)"
     " values (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
-    " on conflict do nothing";
+    " on conflict (source_topic, source_partition, source_offset, record_timestamp_ms) where source_topic is not null"
+    " do nothing on conflict (id) do nothing";
 
 /// 1 letter, 2 how many at most.
 constexpr std::string_view kAudit =
