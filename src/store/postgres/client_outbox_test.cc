@@ -70,9 +70,9 @@ TEST(PostgresClientEvents, WhatTheServerRefusesIsABadArgumentToo) {
 TEST(PostgresClientEvents, ALostConnectionIsAmbiguousForAChange) {
     postgres::PostgresTestStore store(true);
     PostgresCaller caller(store.server().conninfo());
-    const int pid =
-        std::stoi(store.value("select pid from pg_stat_activity where datname = current_database()"
-                              " and pid <> pg_backend_pid() order by backend_start desc limit 1"));
+    const int pid = std::stoi(store.value(
+        "select pid from pg_stat_activity where datname = current_database()"
+        " and backend_type = 'client backend' and pid <> pg_backend_pid() order by backend_start desc limit 1"));
     store.execute("select pg_terminate_backend(" + std::to_string(pid) + ", 10000)");
     const auto added = caller.outbox().add({"a", "T", "{}"});
     ASSERT_FALSE(added);
