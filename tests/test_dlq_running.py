@@ -141,5 +141,6 @@ def test_what_is_old_enough_is_deleted(programs, store, tmp_path, kept, gone):
     wanted = sorted(state for state in states.values() if state not in [(status, 40) for status in gone])
     for status in (None, *gone):
         if status:  # one more round: nothing else goes with it
-            states[add_letter(store, status=status, updated_at="2020-01-01T00:00:00.000Z")] = (status, 2000)
+            old = "2020-01-01T00:00:00.000Z"
+            states[add_letter(store, status=status, created_at=old, updated_at=old)] = (status, 2000)
         wait_for(lambda: left() == wanted, DEADLINE_SECONDS, lambda: f"{left()}: {service.process.stderr[-2000:]}")

@@ -272,9 +272,9 @@ public:
                                                         std::string_view actor, Duration lease) = 0;
     /// The next letters of the redrive, oldest first, no more than `page` has room for: begun as by begin_retry(), and
     /// the redrive's position moved behind them, in one transaction. Those that cannot be retried are left out. Empty:
-    /// that was all. Their payload and stack trace may be missing: a replay needs neither. Only a retry that is taken
-    /// over has a line in the audit for its beginning: of the others the line of their end tells as much.
-    /// Failure `not_owner`, permanent: somebody else has it by now.
+    /// that was all. Missing may be what a replay has no use for: the stack trace, and the payload where there is a
+    /// value. Only a retry that is taken over has a line in the audit for its beginning: of the others the line of
+    /// their end tells as much. Failure `not_owner`, permanent: somebody else has it by now.
     virtual Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
                                                             const RedrivePage& page) = 0;
     /// end_retry() and the redrive's counts, in one transaction.

@@ -212,6 +212,18 @@ TEST_P(RedriveConformance, WhatIsTakenOverMayBeAtItsLimit) {
     EXPECT_EQ(letter(id).status, LetterStatus::resolved);
 }
 
+/// A row with only the seed's columns: its payload is what is sent.
+TEST_P(RedriveConformance, WhatHasNoValueKeepsItsPayload) {
+    store_->execute("insert into " + GetParam().letters +
+                    " (id, original_topic, payload) values"
+                    " ('01980000-0000-7000-8000-000000000001', 'pay', '{\"n\": 1}')");
+    open("o", "pay");
+    const auto claims = next("o", 10, "pay");
+    ASSERT_EQ(claims.size(), 1U);
+    EXPECT_FALSE(claims[0].letter.value().record.value);
+    EXPECT_EQ(claims[0].letter.value().letter.payload, "{\"n\": 1}");
+}
+
 TEST_P(RedriveConformance, APageEndsWhereItsBytesDo) {
     std::vector<NewLetter> letters;
     for (std::int64_t offset = 1; offset <= 5; ++offset) {

@@ -255,8 +255,9 @@ string detail_columns(std::string_view a) {
 
 string replay_columns(std::string_view a) {
     const string row(a);
-    return replaced(replaced(detail_columns(a), row + ".payload::text", "null::text"), row + ".stack_trace",
-                    "null::text");
+    const string payload = row + ".payload::text";
+    const string of_no_record = "case when " + row + ".record_value is null then " + payload + " end";
+    return replaced(replaced(detail_columns(a), payload, of_no_record), row + ".stack_trace", "null::text");
 }
 
 string from_topic(std::string_view topic) {

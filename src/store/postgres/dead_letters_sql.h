@@ -50,8 +50,8 @@ enum LetterColumn {
 /// The columns above of the row `a`, up to kLetterColumns or all.
 [[nodiscard]] std::string letter_columns(std::string_view a);
 [[nodiscard]] std::string detail_columns(std::string_view a);
-/// As detail_columns(), payload and stack trace null: a replay needs neither, and the text of JSON costs more than all
-/// the other columns.
+/// As detail_columns(), the stack trace null, and the payload where there is a value: a replay has no use for them, and
+/// the text of JSON costs more than all the other columns. Without a value the payload is what is sent.
 [[nodiscard]] std::string replay_columns(std::string_view a);
 
 /// The two parts of a topic's letters, none of them in both. `topic` is the parameter.
