@@ -85,9 +85,19 @@ public:
         const std::lock_guard lock(mutex_);
         return std::ranges::count(calls_, name);
     }
-    [[nodiscard]] std::size_t most_begun() const { return most_begun_; }       // at once
-    [[nodiscard]] std::size_t most_bytes() const { return most_bytes_; }       // of values begun, at once
-    [[nodiscard]] std::int32_t largest_page() const { return largest_page_; }  // asked for
+    // Letters begun at once, bytes of their values, and the largest page that was asked for.
+    [[nodiscard]] std::size_t most_begun() const {
+        const std::lock_guard lock(mutex_);
+        return most_begun_;
+    }
+    [[nodiscard]] std::size_t most_bytes() const {
+        const std::lock_guard lock(mutex_);
+        return most_bytes_;
+    }
+    [[nodiscard]] std::int32_t largest_page() const {
+        const std::lock_guard lock(mutex_);
+        return largest_page_;
+    }
     [[nodiscard]] std::vector<store::NewLetter> stored() {
         const std::lock_guard lock(mutex_);
         return stored_;
@@ -388,7 +398,7 @@ private:
         }
     }
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     Duration now_{};
     std::vector<Row> rows_;  // oldest first
     std::map<std::string, Open> redrives_;
