@@ -43,13 +43,6 @@ std::size_t characters(std::string_view utf8) {
         std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-bool is_source(std::string_view text) {
-    if (text == "kafka") return true;
-    return std::ranges::any_of(std::array<std::string_view, 2>{"lane:", "spool:"}, [text](std::string_view prefix) {
-        return text.starts_with(prefix) && text.size() > prefix.size();
-    });
-}
-
 /// A + that nobody escaped has become a space by now.
 std::optional<WallTime> time_of(std::string text) {
     constexpr std::size_t kDateLength = 10;
@@ -161,7 +154,7 @@ private:
             query.after = deadletter::parse_cursor(value);
             if (!query.after) wrong(name, "is not a next_cursor of an earlier answer");
         } else if (name == "source") {
-            if (!is_source(value)) {
+            if (!store::is_letter_source(value)) {
                 wrong(name, fmt::format("must be kafka, lane:NAME or spool:NAME, not '{}'", shown(value)));
             }
             query.source = std::move(value);

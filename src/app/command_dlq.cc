@@ -31,10 +31,6 @@ Result<std::optional<WallTime>> time_of(std::string_view flag, const std::option
     return time;
 }
 
-bool is_source(std::string_view text) {
-    return text == "kafka" || text.starts_with("lane:") || text.starts_with("spool:");
-}
-
 bool has_filters(const store::LetterQuery& query) {
     return query.topic || query.source || query.error_class || query.text || query.key || query.status || query.from ||
            query.until;
@@ -47,7 +43,7 @@ Result<store::LetterQuery> query_of(const DlqArguments& arguments) {
     query.error_class = arguments.error_class;
     query.text = arguments.text;
     query.key = arguments.key;
-    if (query.source && !is_source(*query.source)) {
+    if (query.source && !store::is_letter_source(*query.source)) {
         return wrong("--source", "kafka, lane:NAME or spool:NAME", *query.source);
     }
     if (arguments.status) {

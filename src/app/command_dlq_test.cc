@@ -161,6 +161,7 @@ TEST_F(DlqCommandTest, Filters) {
     EXPECT_THAT(err_, HasSubstr("--status must be one of PENDING"));
     EXPECT_EQ(run({"list", "--from", "yesterday"}), 2);
     EXPECT_THAT(err_, HasSubstr("--from must be a time"));
+    EXPECT_EQ(run({"list", "--source", "lane:"}), 2) << "of which lane?";
     EXPECT_EQ(run({"list", "--source", "kafak"}), 2);
     EXPECT_THAT(err_, HasSubstr("--source must be kafka, lane:NAME or spool:NAME"));
     EXPECT_EQ(run({"list", "--topic", "mial.dlq.v1"}), 0);

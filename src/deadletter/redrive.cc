@@ -17,11 +17,8 @@ constexpr std::string_view kNotOwner = "not_owner";  // of store::DeadLetters::n
 
 std::size_t bytes_of(const store::RetryClaim& claim) {
     if (!claim.letter) return 0;
-    const Record& record = claim.letter->record;
-    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
-    for (const RecordHeader& header : record.headers)
-        bytes += header.name.size() + (header.value ? header.value->size() : 0);
-    return bytes + (claim.letter->letter.payload ? claim.letter->letter.payload->size() : 0);
+    const auto& payload = claim.letter->letter.payload;
+    return content_bytes(claim.letter->record) + (payload ? payload->size() : 0);
 }
 
 std::string why_away(std::span<const Outcome> outcomes) {

@@ -1,6 +1,7 @@
 // A Kafka record as it lay in its topic, byte for byte. Plain values, no I/O.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,5 +27,14 @@ struct Record {
     std::int64_t timestamp_ms = 0;      // Unix time
     RecordTime timestamp_type = RecordTime::none;
 };
+
+/// Of key, value and headers: what a record takes of a limit in bytes.
+[[nodiscard]] inline std::size_t content_bytes(const Record& record) {
+    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
+    for (const RecordHeader& header : record.headers) {
+        bytes += header.name.size() + (header.value ? header.value->size() : 0);
+    }
+    return bytes;
+}
 
 }  // namespace deliverd

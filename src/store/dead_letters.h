@@ -50,6 +50,8 @@ enum class LetterStatus { pending, retrying, resolved, dead };
     return "UNKNOWN";
 }
 [[nodiscard]] std::optional<LetterStatus> letter_status(std::string_view text);
+/// Whether it could be a letter's source: kafka, lane:NAME or spool:NAME.
+[[nodiscard]] bool is_letter_source(std::string_view text);
 
 /// The row of an outbox that a letter is about.
 struct LaneRow {

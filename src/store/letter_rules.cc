@@ -28,6 +28,13 @@ std::optional<LetterStatus> letter_status(std::string_view text) {
     return std::nullopt;
 }
 
+bool is_letter_source(std::string_view text) {
+    const auto names_one = [text](std::string_view prefix) {
+        return text.starts_with(prefix) && text.size() > prefix.size();
+    };
+    return text == "kafka" || names_one("lane:") || names_one("spool:");
+}
+
 std::string_view error_class_of(std::string_view error) {
     const std::size_t end = error.find(": ");
     if (end == std::string_view::npos || error.find(' ') < end) return {};

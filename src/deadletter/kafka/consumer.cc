@@ -60,10 +60,4 @@ Record record_of(const rd_kafka_message_t& message) {
     return record;
 }
 
-std::size_t bytes_of(const Record& record) {
-    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
-    for (const auto& header : record.headers) bytes += header.name.size() + (header.value ? header.value->size() : 0);
-    return bytes;
-}
-
 }  // namespace deliverd::deadletter

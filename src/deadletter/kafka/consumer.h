@@ -36,7 +36,4 @@ using Partitions = std::unique_ptr<rd_kafka_topic_partition_list_t, PartitionsDe
 /// A copy of all there is of a message without an error.
 [[nodiscard]] Record record_of(const rd_kafka_message_t& message);
 
-/// What of its memory is the record's own: key, value and headers.
-[[nodiscard]] std::size_t bytes_of(const Record& record);
-
 }  // namespace deliverd::deadletter

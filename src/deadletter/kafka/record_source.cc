@@ -159,7 +159,7 @@ void KafkaSource::take(const rd_kafka_message_t& message, std::vector<Record>& r
     // Of a partition that went to another member, it is that member's to give.
     if (!positions_.give(topic, message.partition, message.offset)) return;
     records.push_back(record_of(message));
-    bytes += bytes_of(records.back());
+    bytes += content_bytes(records.back());
 }
 
 Result<void> KafkaSource::commit(Duration deadline) {

@@ -58,7 +58,7 @@ public:
         : records_(records), window_(window), outcomes_(records.size()), left_(records.size()) {}
 
     void on_outcome(const Record& record, Outcome outcome) override {
-        window_.leave(bytes_of(record));
+        window_.leave(content_bytes(record));
         if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) outcome = stopping();
         end(static_cast<std::size_t>(&record - records_.data()), std::move(outcome));
     }
@@ -101,7 +101,7 @@ public:
         const auto until = clock_.now() + timeout_;
         std::vector<const Record*> entered;
         for (std::size_t i = 0; i < records.size(); ++i) {
-            const auto bytes = bytes_of(records[i]);
+            const auto bytes = content_bytes(records[i]);
             if (entered.size() == kChunk) hand_over(entered, call);
             if (window_.enter(bytes, Duration::zero())) {
                 entered.push_back(&records[i]);

@@ -29,14 +29,6 @@ Result<Redrive> redrive_now(Handle& handle, std::string_view topic) {
     return std::move((*found)->redrive);
 }
 
-std::int64_t bytes_of(const Record& record) {
-    std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
-    for (const RecordHeader& header : record.headers) {
-        bytes += header.name.size() + (header.value ? header.value->size() : 0);
-    }
-    return static_cast<std::int64_t>(bytes);
-}
-
 /// Begins what can be begun of the candidates, until they have so many bytes; those behind are taken off `letters`.
 Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<LetterCursor>& letters,
                                                  std::int64_t most_bytes, const RetryRequest& request,
@@ -55,7 +47,7 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<Let
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
         counts.taken_over += taken_over ? 1 : 0;
-        if (claim->letter) bytes += bytes_of(claim->letter->record);
+        if (claim->letter) bytes += static_cast<std::int64_t>(content_bytes(claim->letter->record));
         claims.push_back(std::move(*claim));
     }
     return claims;
