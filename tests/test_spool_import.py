@@ -47,6 +47,17 @@ def letters(store):
     return store.query(f"SELECT * FROM {table(store)}")
 
 
+def test_numbers_that_postgresql_writes_out_are_no_payload(imported, spool, store, programs):
+    numbers = "[" + ",".join(["1e131000"] * 9000) + "]"
+    line = json.dumps(spool.exhausted("job-1", "NUMBERS")).replace('"NUMBERS"', numbers)
+    spool.path.write_text(line + "\n", encoding="utf-8")
+    assert json.loads(imported("dead-letters").ok().stdout)["imported"] == 1
+    (row,) = letters(store)
+    assert row["payload"] is None and b"1e131000" in bytes(row["record_value"])
+    (shown,) = json.loads(programs.run("dlq", "list", "--database", store.url, "--json").ok().stdout)
+    assert shown["payload"] is None
+
+
 def test_to_the_dead_letters(imported, spool, store, programs, receiver, tmp_path):
     moved = fill(spool)
     with open(spool.path, "a", encoding="utf-8") as file:

@@ -54,7 +54,7 @@ store::NewLetter letter_of(std::string_view spool, const SpoolEntry& entry, cons
     letter.record.timestamp_ms = entry.timestamp_ms;
     letter.record.timestamp_type = RecordTime::created;
     if (!file.empty()) letter.record.headers.push_back({std::string(kSpoolFileHeader), file});
-    if (!json_problem(entry.payload, JsonKind::any)) letter.payload = entry.payload;
+    if (is_compact_json(entry.payload)) letter.payload = entry.payload;
     store::Provenance& from = letter.provenance;
     from.original_topic = std::string(spool);
     if (!entry.error.message.empty()) {

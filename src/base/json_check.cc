@@ -1,11 +1,26 @@
 #include "base/json_check.h"
 
+#include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
+#include <charconv>
 
 namespace deliverd {
 namespace {
 
 namespace json = boost::json;
+
+/// Larger ones are no numbers to PostgreSQL.
+constexpr std::size_t kMostDigits = 131'072;
+
+/// Its size, whatever its sign.
+std::size_t exponent_of(std::string_view number) {
+    std::size_t at = number.find_first_of("eE");
+    if (at == std::string_view::npos) return 0;
+    at += at + 1 < number.size() && (number[at + 1] == '+' || number[at + 1] == '-') ? 2 : 1;
+    std::size_t exponent = 0;
+    const auto [end, fault] = std::from_chars(number.data() + at, number.data() + number.size(), exponent);
+    return fault == std::errc{} ? std::min(exponent, kMostDigits) : kMostDigits;
+}
 
 /// Hears what the parser finds and keeps nothing but the kind of the outermost value.
 class Listener {
@@ -31,14 +46,24 @@ public:
     bool on_string(json::string_view part, std::size_t /*size*/, json::error_code& error) {
         return begin(false) && text(part, error);
     }
-    bool on_number_part(json::string_view /*part*/, json::error_code& /*error*/) { return true; }
+    bool on_number_part(json::string_view part, json::error_code& /*error*/) {
+        number_ += part;
+        return true;
+    }
     bool on_int64(std::int64_t /*value*/, json::string_view /*text*/, json::error_code& /*error*/) {
+        number_.clear();
         return begin(false);
     }
     bool on_uint64(std::uint64_t /*value*/, json::string_view /*text*/, json::error_code& /*error*/) {
+        number_.clear();
         return begin(false);
     }
-    bool on_double(double /*value*/, json::string_view /*text*/, json::error_code& /*error*/) { return begin(false); }
+    bool on_double(double /*value*/, json::string_view text, json::error_code& /*error*/) {
+        number_ += text;
+        exponents_ += exponent_of(number_);
+        number_.clear();
+        return begin(false);
+    }
     bool on_bool(bool /*value*/, json::error_code& /*error*/) { return begin(false); }
     bool on_null(json::error_code& /*error*/) { return begin(false); }
     bool on_comment_part(json::string_view /*part*/, json::error_code& /*error*/) { return true; }
@@ -46,6 +71,7 @@ public:
 
     [[nodiscard]] bool is_object() const { return is_object_.value_or(false); }
     [[nodiscard]] bool has_nul() const { return has_nul_; }
+    [[nodiscard]] std::size_t exponents() const { return exponents_; }
 
 private:
     bool begin(bool object) {
@@ -61,14 +87,18 @@ private:
 
     std::optional<bool> is_object_;
     bool has_nul_ = false;
+    std::string number_;         // what there is of it
+    std::size_t exponents_ = 0;  // their sizes together
 };
 
-}  // namespace
-
-std::optional<std::string> json_problem(std::string_view text, JsonKind kind) {
+using Parser = json::basic_parser<Listener>;
+constexpr json::parse_options kOptions = [] {
     json::parse_options options;
     options.max_depth = kMaxCheckedJsonDepth;
-    json::basic_parser<Listener> parser(options);
+    return options;
+}();
+
+std::optional<std::string> problem_of(std::string_view text, JsonKind kind, Parser& parser) {
     json::error_code error;
     const std::size_t read = parser.write_some(false, text.data(), text.size(), error);
     const std::string where = " at offset " + std::to_string(read);
@@ -82,6 +112,18 @@ std::optional<std::string> json_problem(std::string_view text, JsonKind kind) {
     if (read != text.size()) return "is not one JSON value: there is more behind it" + where;
     if (kind == JsonKind::object && !parser.handler().is_object()) return std::string("is not a JSON object");
     return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> json_problem(std::string_view text, JsonKind kind) {
+    Parser parser(kOptions);
+    return problem_of(text, kind, parser);
+}
+
+bool is_compact_json(std::string_view text) {
+    Parser parser(kOptions);
+    return !problem_of(text, JsonKind::any, parser) && parser.handler().exponents() <= kMaxSwellingBytes;
 }
 
 }  // namespace deliverd

@@ -18,4 +18,11 @@ enum class JsonKind { any, object };
 /// be of any size.
 [[nodiscard]] std::optional<std::string> json_problem(std::string_view text, JsonKind kind);
 
+/// By so much numbers may make a text longer where they are written without exponents, as PostgreSQL's jsonb does:
+/// 1e9000 is a one and 9,000 zeros there.
+inline constexpr std::size_t kMaxSwellingBytes = 64UL * 1024;
+
+/// JSON of any kind that jsonb shows at about its length.
+[[nodiscard]] bool is_compact_json(std::string_view text);
+
 }  // namespace deliverd

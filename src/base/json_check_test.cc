@@ -43,5 +43,19 @@ TEST(JsonCheck, TheNestingIsBounded) {
     EXPECT_THAT(json_problem(std::string(1'000'000, '['), JsonKind::any), Optional(HasSubstr("deeper than 512")));
 }
 
+TEST(JsonCheck, NumbersThatAreShortOnlyWithTheirExponents) {
+    for (const std::string_view text :
+         {"1", R"({"a":1.5e3,"b":[1E-20,2e+300]})", "1e65536", "-1E-65536", "123456789012345678901234567890",
+          R"({"id":"deadbeef1e999999","1e99999":[true,"0E70000"]})"}) {
+        EXPECT_TRUE(is_compact_json(text)) << text;
+    }
+    std::string many = "[0";
+    for (int i = 0; i < 3; ++i) many += ",1e30000";
+    for (const std::string& text :
+         {std::string("1e65537"), std::string("[1E+9999999]"), many + "]", std::string("{")}) {
+        EXPECT_FALSE(is_compact_json(text)) << text;
+    }
+}
+
 }  // namespace
 }  // namespace deliverd

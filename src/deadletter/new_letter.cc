@@ -23,7 +23,7 @@ store::NewLetter letter_of(Record record, std::size_t max_value_bytes) {
     if (value->size() > max_value_bytes) {
         value->resize(max_value_bytes);
         letter.truncated = true;
-    } else if (!json_problem(*value, JsonKind::any)) {
+    } else if (is_compact_json(*value)) {
         letter.payload = value;
     }
     return letter;
