@@ -2,12 +2,14 @@
 
 import pytest
 
-from harness.dlq_service import SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset
-from harness.kafka import PASSWORD, USER
+from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset,
+                                 stored_records)
+from harness.kafka import PASSWORD, USER, KafkaServer, available_or_skip
 from harness.waiting import wait_for
 
 DEADLINE_SECONDS = 40
 WRONG = "Wr0ngPassw0rd"
+ROTATED = "r0tated-secret"
 
 
 def sasl(kafka, folder, password):
@@ -21,7 +23,12 @@ def tls(kafka, folder):
     return {"brokers": [kafka.ssl_brokers], "security_protocol": "SSL", "ssl_ca_file": str(kafka.ca_file)}
 
 
-DOORS = {"SASL": lambda kafka, folder: sasl(kafka, folder, PASSWORD), "TLS": tls}
+def both(kafka, folder):
+    return sasl(kafka, folder, PASSWORD) | tls(kafka, folder) | {"brokers": [kafka.sasl_ssl_brokers],
+                                                                 "security_protocol": "SASL_SSL"}
+
+
+DOORS = {"SASL": lambda kafka, folder: sasl(kafka, folder, PASSWORD), "TLS": tls, "SASL_SSL": both}
 LOCKED = {"SASL": (lambda kafka, folder: sasl(kafka, folder, WRONG), "uthentication"),
           "TLS": (lambda kafka, folder: tls(kafka, folder) | {"ssl_ca_file": "/etc/ssl/certs/ca-certificates.crt"},
                   "ertificate")}
@@ -44,6 +51,36 @@ def test_there_and_back(programs, store, kafka, tmp_path, door):
     assert "kafka" in programs.run("doctor", "--config", service.config).stdout.lower()
     assert PASSWORD not in programs.run("config", "show", "--config", service.config).ok().stdout
     assert PASSWORD not in service.process.stderr + service.process.stdout
+
+
+def test_a_password_that_is_rotated_needs_no_restart(programs, postgres, tmp_path):
+    """New at the broker, then in its file, by a rename as Vault's agent does it; then every connection breaks."""
+    available_or_skip()
+    with KafkaServer() as kafka:
+        name = fresh_name("rotated")
+        kafka.create_topic(name)
+        dead = kafka.create_topic(name + SUFFIX)
+        records = Records(kafka)
+        records.produce(dead, [(b"k", b"%d" % number, []) for number in range(3)])
+        settings = sasl(kafka, tmp_path, PASSWORD)
+        service = DeadLetterService(programs, tmp_path, postgres, kafka, name, kafka_settings=settings)
+        service.wait_for_letters(postgres, dead, 3, DEADLINE_SECONDS)
+        assert service.retry(letters_by_offset(postgres, dead)[0]).json()["status"] == "RESOLVED"
+
+        kafka.set_password(ROTATED)
+        (tmp_path / "next").write_text(ROTATED + "\n")
+        (tmp_path / "next").rename(settings["sasl_password_file"])
+        kafka.restart()
+        records.produce(dead, [(b"k", b"%d" % number, []) for number in range(3, 5)])
+        service.wait_for_letters(postgres, dead, 5, DEADLINE_SECONDS)
+        letters = letters_by_offset(postgres, dead)
+        wait_for(lambda: service.retry(letters[1]).json().get("status") == "RESOLVED", DEADLINE_SECONDS,
+                 lambda: service.process.stderr[-3000:])
+        assert service.retry_all(dead).json()["retried"] == 3
+        assert sorted(message.value() for message in kafka.read_topic(name)) == [b"0", b"1", b"2", b"3", b"4"]
+        assert stored_records(postgres, dead) == records.sent
+        for secret in (PASSWORD, ROTATED):
+            assert secret not in service.process.stderr + service.process.stdout
 
 
 @pytest.mark.parametrize("door", LOCKED)

@@ -42,7 +42,11 @@ def test_every_door_opens_with_the_right_key_only(kafka):
     tls = {"brokers": kafka.ssl_brokers, "security_protocol": "ssl"}
     assert produce(kafka, "harness.doors", b"tls", ssl_ca_location=str(kafka.ca_file), **tls) == []
     assert len(produce(kafka, "harness.doors", b"strange", **tls)) == 1
-    assert values_in(kafka, "harness.doors") == [b"sasl", b"tls"]
+    both = sasl | {"brokers": kafka.sasl_ssl_brokers, "security_protocol": "sasl_ssl",
+                   "ssl_ca_location": str(kafka.ca_file)}
+    assert produce(kafka, "harness.doors", b"both", sasl_password=PASSWORD, **both) == []
+    assert len(produce(kafka, "harness.doors", b"half", sasl_password="wrong", **both)) == 1
+    assert values_in(kafka, "harness.doors") == [b"sasl", b"tls", b"both"]
 
 
 def test_kcat_reads_it(kafka):

@@ -80,6 +80,7 @@ struct KafkaConfig {
     std::string topic_pattern;  // empty: not configured
     std::size_t max_value_bytes = 0;
     std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets
+    std::string password_file;  // that `sasl.password` among them is from; empty: none
 };
 
 struct DeadLettersConfig {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -47,6 +48,7 @@ private:
         if (kafka.configured) kafka.topic_pattern = values_.text("kafka.dlq_topic_pattern");
         kafka.max_value_bytes = static_cast<std::size_t>(values_.integer("kafka.max_value_bytes"));
         kafka.librdkafka = kafka_client_settings(values_);
+        kafka.password_file = kafka_password_file(values_, kafka.librdkafka);
         for (const char* path : {"kafka.consumer_group", "kafka.dlq_topic_pattern"}) {
             if (values_.text(path).empty()) problem(path, fmt::format("{} must not be empty", path));
         }
@@ -99,12 +101,20 @@ std::vector<std::pair<std::string, std::string>> kafka_client_settings(const Val
     return out;
 }
 
+std::string kafka_password_file(const Values& values,
+                                const std::vector<std::pair<std::string, std::string>>& settings) {
+    const Value* value = values.find("kafka.sasl_password");
+    const auto is_password = [](const auto& setting) { return setting.first == "sasl.password"; };
+    return value != nullptr && std::ranges::count_if(settings, is_password) == 1 ? value->file : std::string();
+}
+
 deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
     deadletter::RecordSourceOptions options;
     options.brokers = kafka.brokers;
     options.group = kafka.consumer_group;
     options.topic_pattern = kafka.topic_pattern;
     options.librdkafka = kafka.librdkafka;
+    options.password_file = kafka.password_file;
     return options;
 }
 
@@ -113,6 +123,7 @@ deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
     options.brokers = config.kafka.brokers;
     options.timeout = config.replay_timeout;
     options.librdkafka = config.kafka.librdkafka;
+    options.password_file = config.kafka.password_file;
     return options;
 }
 

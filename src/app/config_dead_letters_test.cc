@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -92,6 +93,29 @@ TEST(DeadLettersConfig, WhatIsSpokenWithTheBrokersIsForSinksToo) {
     EXPECT_THAT(loaded.config.dead_letters.kafka.librdkafka, spoken);
     EXPECT_THAT(loaded.config.lanes.at(0).sink.kafka.librdkafka, spoken);
     EXPECT_EQ(shown_value("kafka.sasl_password", *loaded.values.find("kafka.sasl_password")), "***");
+}
+
+TEST(DeadLettersConfig, ThePasswordsFileIsKnownToWhateverLogsInWithIt) {
+    const auto path =
+        std::filesystem::temp_directory_path() / ("deliverd_config_password_" + std::to_string(::getpid()));
+    std::ofstream(path) << "s3cret\n";
+    const std::string kafka =
+        "kafka: { brokers: a:1, security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: me, "
+        "sasl_password_file: " +
+        path.string();
+    const std::string lane = "\nlanes: { events: { outbox: events, sink: { type: kafka";
+    const LoadedConfig usual = load(kafka + " }" + lane + " } } }");
+    const LoadedConfig own_lane = load(kafka + " }" + lane + ", librdkafka: { sasl.password: x } } } }");
+    const LoadedConfig own_for_all = load(kafka + ", librdkafka: { sasl.password: x } }" + lane + " } } }");
+    std::filesystem::remove(path);
+    EXPECT_THAT(usual.problems, IsEmpty());
+    EXPECT_EQ(record_source_options(usual.config.dead_letters.kafka).password_file, path);
+    EXPECT_EQ(replayer_options(usual.config.dead_letters).password_file, path);
+    EXPECT_EQ(usual.config.lanes.at(0).sink.kafka.password_file, path);
+    EXPECT_EQ(own_lane.config.dead_letters.kafka.password_file, path);
+    EXPECT_EQ(own_lane.config.lanes.at(0).sink.kafka.password_file, "") << "its own one counts";
+    EXPECT_EQ(own_for_all.config.dead_letters.kafka.password_file, "");
+    EXPECT_EQ(own_for_all.config.lanes.at(0).sink.kafka.password_file, "");
 }
 
 TEST(DeadLettersConfig, SaysWhatCannotWork) {

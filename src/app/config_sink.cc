@@ -175,6 +175,7 @@ private:
         kafka.compression = text("compression");
         kafka.librdkafka = kafka_client_settings(values_);
         for (auto& entry : values_.text_map(path_ + ".librdkafka")) kafka.librdkafka.push_back(std::move(entry));
+        kafka.password_file = kafka_password_file(values_, kafka.librdkafka);
         if (kafka.brokers.empty()) {
             problem(path_, path_ + " needs brokers, such as `brokers: 127.0.0.1:9092`, or kafka.brokers for all");
         } else {

@@ -253,6 +253,9 @@ void Ingest::commit() {
 void Ingest::look_at_lag() {
     if (clock_.now() - looked_at_lag_ < options_.lag_every) return;
     looked_at_lag_ = clock_.now();
+    const bool reachable = source_.reachable();
+    observer_.on_reachable(reachable);
+    if (!reachable) return;
     if (const std::int64_t lag = source_.lag(); lag >= 0) observer_.on_lag(lag);
 }
 

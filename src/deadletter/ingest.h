@@ -39,6 +39,7 @@ public:
     virtual void on_paused(bool /*yes*/) {}  // the store is away, or back
     virtual void on_committed(bool /*ok*/) {}
     virtual void on_lag(std::int64_t /*records*/) {}  // RecordSource::lag(), where it is known
+    virtual void on_reachable(bool /*yes*/) {}        // RecordSource::reachable(), as often as the lag
     virtual void on_failed() {}                       // it has ended by itself: Ingest::failure()
 };
 

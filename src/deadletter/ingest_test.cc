@@ -28,6 +28,7 @@ public:
     void on_reduced() override { ++reduced; }
     void on_paused(bool yes) override { yes ? ++pauses : ++resumes; }
     void on_lag(std::int64_t records) override { lag = records; }
+    void on_reachable(bool yes) override { reachable = yes; }
     void on_failed() override { ++failures; }
 
     std::size_t batches = 0;
@@ -40,6 +41,7 @@ public:
     int resumes = 0;
     int failures = 0;
     std::int64_t lag = -1;
+    std::optional<bool> reachable;
 };
 
 class IngestTest : public testing::Test {
@@ -341,6 +343,17 @@ TEST_F(IngestTest, TellsTheLag) {
     EXPECT_EQ(counts.lag, 0);
 }
 
+TEST_F(IngestTest, TellsWhetherABrokerAnswers) {
+    ingest->step();
+    EXPECT_EQ(counts.reachable, true);
+    fill(5);
+    source.is_reachable = false;
+    clock.move(std::chrono::seconds(6));
+    ingest->step();
+    EXPECT_EQ(counts.reachable, false);
+    EXPECT_EQ(counts.lag, 0) << "what is not known is not told";
+}
+
 TEST_F(IngestTest, TheThreadStopsWhileItWaitsForRecordsAndCommitsWhatIsStored) {
     fill(5);
     source.waits = true;
@@ -378,6 +391,19 @@ TEST(NewLetterTest, JsonOfAnyKindIsAPayload) {
         EXPECT_EQ(letter_of(record, 100).payload, std::nullopt) << text;
         EXPECT_EQ(letter_of(record, 100).record.value, text);
     }
+}
+
+/// 9,000 numbers in 81 kB, which PostgreSQL would write as a gigabyte.
+TEST(NewLetterTest, NumbersThatWouldSwellAreNoPayload) {
+    std::string text = "[0";
+    for (int i = 0; i < 9'000; ++i) text += ",1e131000";
+    text += "]";
+    Record record;
+    record.value = text;
+    const store::NewLetter letter = letter_of(record, 1'000'000);
+    EXPECT_EQ(letter.payload, std::nullopt);
+    EXPECT_EQ(letter.record.value, text);
+    EXPECT_FALSE(letter.truncated);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // What the dead-letter manager needs of Kafka and of file spools, and no more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -40,7 +42,15 @@ public:
 
     /// Records behind the last one committed, over all partitions this member has; for the gauge. Negative: not known.
     [[nodiscard]] virtual std::int64_t lag() = 0;
+
+    /// Whether a broker answers, which it is asked: without one, or where it refuses the login, nothing is read and
+    /// nothing else tells. Blocks for a second at most.
+    [[nodiscard]] virtual bool reachable() = 0;
 };
+
+/// The codes of a Replayer's outcomes that are about the topic, not the record: it is missing, or may not be written
+/// to.
+inline constexpr std::array<std::string_view, 2> kTopicCodes{"UNKNOWN_TOPIC", "NOT_AUTHORIZED"};
 
 /// Publishes records to the topics they came from. Thread-safe.
 class Replayer {

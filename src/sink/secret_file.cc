@@ -52,6 +52,7 @@ Result<std::string> SecretFile::read_anew() const {
     if (size < 0) return unreadable(why);
     text.resize(static_cast<std::size_t>(size));
     if (text.size() > kMaxSecretFileBytes) return unreadable("too long");
+    if (kind_.verbatim) return as_it_stands(std::move(text));
     const auto first = text.find_first_not_of(kWhiteSpace);
     if (first == std::string::npos) return unreadable("empty");
     text = text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
@@ -60,6 +61,14 @@ Result<std::string> SecretFile::read_anew() const {
     }
     const auto is_text = [](char c) { return is_visible(c) || kWhiteSpace.find(c) != std::string_view::npos; };
     if (!std::ranges::all_of(text, is_text)) return unreadable("holds more than visible ASCII");
+    return text;
+}
+
+Result<std::string> SecretFile::as_it_stands(std::string text) const {
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    if (text.empty()) return unreadable("empty");
+    if (text.find('\0') != std::string::npos) return unreadable("holds a zero byte");
     return text;
 }
 

@@ -20,6 +20,7 @@ struct SecretKind {
     std::string_view code;       // of the failure
     std::string_view advice;     // what a person has to put there
     bool several_words = false;  // otherwise white space may only surround it
+    bool verbatim = false;       // any text as it stands, but for a line break at its end
 };
 
 inline constexpr SecretKind kToken{"token file", "TOKEN_UNREADABLE", "put one line with the token there"};
@@ -32,7 +33,7 @@ public:
 
     /// The file's text, without surrounding white space; one stat(2) where the file has not changed. The view is
     /// valid until the next call. Failure: retryable, naming the file, while it cannot be read, is empty, too
-    /// long, or holds anything but visible ASCII. The next call tries again.
+    /// long, or holds anything but visible ASCII (where it is verbatim: a zero byte). The next call tries again.
     [[nodiscard]] Result<std::string_view> read();
 
 private:
@@ -46,6 +47,7 @@ private:
 
     [[nodiscard]] Failure unreadable(std::string_view why) const;
     [[nodiscard]] Result<std::string> read_anew() const;
+    [[nodiscard]] Result<std::string> as_it_stands(std::string text) const;
 
     std::string path_;
     SecretKind kind_;

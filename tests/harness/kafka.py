@@ -1,13 +1,15 @@
 """A Kafka broker of the tests' own: one KRaft node, temporary folder, free ports, ready in a few seconds.
 
-Four doors: PLAINTEXT (`brokers`), SASL/PLAIN without TLS (`sasl_brokers`, USER and PASSWORD), TLS (`ssl_brokers`, its
-authority in `ca_file`) and the controller's own. The jars come from Maven Central, fetched once by `./dev`
+Five doors: PLAINTEXT (`brokers`), SASL without TLS (`sasl_brokers`), TLS (`ssl_brokers`, its authority in `ca_file`),
+both (`sasl_ssl_brokers`) and the controller's own. SASL is PLAIN, with USER and PASSWORD: a librdkafka before 2.6.1, as
+deliverd may be linked to, cannot do SCRAM with Kafka 4. The jars come from Maven Central, fetched once by `./dev`
 (tools/kafka); where that is out of reach, KafkaUnavailable says so and the tests that need a broker are skipped by name.
 
     python -m harness.kafka [NAME=VALUE…]
 
 starts one, prints what with_servers would export, one `NAME=VALUE` a line and `ready`, and obeys `kill9`, `stop`,
-`start`, `pause` and `resume` on standard input, answering `ready` to each; it ends with its input.
+`start`, `pause`, `resume` and `set_password PASSWORD` on standard input, answering `ready` to each; it ends with its
+input.
 """
 
 import contextlib
@@ -30,7 +32,7 @@ START_DEADLINE_SECONDS = 60
 ANSWER_SECONDS = 5
 READ_DEADLINE_SECONDS = 60
 TESTS = Path(__file__).resolve().parent.parent
-USER, PASSWORD = "deliverd", "kafka-secret"  # of the door with SASL
+USER, PASSWORD = "deliverd", "kafka-secret"  # of the doors with SASL
 CLUSTER_ID = "ZGVsaXZlcmQtdGVzdC0wMQ"
 JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -40,7 +42,8 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL,SASLSSL:SASL_SSL,"
+                                      "CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
@@ -57,8 +60,6 @@ SETTINGS = {
     "num.io.threads": "2",
     "auto.create.topics.enable": "false",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config":
-        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
     "ssl.keystore.type": "PEM",
 }
 
@@ -95,10 +96,10 @@ class KafkaServer(PausableServer):
     def __init__(self, settings=None, parent_folder=None):
         check_available()
         super().__init__("deliverd-kafka-", parent_folder)
-        self.port, self.sasl_port, self.ssl_port, controller = (free_port() for _ in range(4))
+        self.port, self.sasl_port, self.ssl_port, self.sasl_ssl_port, controller = (free_port() for _ in range(5))
         with self._setting_up():
             doors = (f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port},"
-                     f"SSL://127.0.0.1:{self.ssl_port}")
+                     f"SSL://127.0.0.1:{self.ssl_port},SASLSSL://127.0.0.1:{self.sasl_ssl_port}")
             own = {
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
                 "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
@@ -106,10 +107,17 @@ class KafkaServer(PausableServer):
                 "log.dirs": str(self.folder / "data"),
                 "ssl.keystore.location": self._make_certificate(),
             }
-            with open(self._properties, "w", encoding="utf-8") as file:
-                for name, value in (SETTINGS | own | (settings or {})).items():
-                    file.write(f"{name}={value}\n")
+            self._settings = SETTINGS | own | (settings or {})
+            self.set_password(PASSWORD)
             self._format()
+
+    def set_password(self, password):
+        """USER's at the doors with SASL, from the next start on."""
+        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{password}";'
+        doors = {f"listener.name.{door}.plain.sasl.jaas.config": login for door in ("sasl", "saslssl")}
+        with open(self._properties, "w", encoding="utf-8") as file:
+            for name, value in (self._settings | doors).items():
+                file.write(f"{name}={value}\n")
 
     @property
     def brokers(self):
@@ -122,6 +130,10 @@ class KafkaServer(PausableServer):
     @property
     def ssl_brokers(self):
         return f"127.0.0.1:{self.ssl_port}"
+
+    @property
+    def sasl_ssl_brokers(self):
+        return f"127.0.0.1:{self.sasl_ssl_port}"
 
     @property
     def ca_file(self):
@@ -237,10 +249,10 @@ def main(arguments):
             print(f"{name}={value}")
         print("ready", flush=True)
         for line in sys.stdin:
-            command = line.strip()
-            if command not in ("kill9", "stop", "start", "pause", "resume"):
+            command, *given = line.split()
+            if command not in ("kill9", "stop", "start", "pause", "resume", "set_password"):
                 raise SystemExit(f"no command '{command}'")
-            getattr(server, command)()
+            getattr(server, command)(*given)
             print("ready", flush=True)
 
 

@@ -13,6 +13,7 @@
 #include "deadletter/kafka/consumer_settings.h"
 #include "deadletter/topic_pattern.h"
 #include "sink/kafka/log_gate.h"
+#include "sink/kafka/login.h"
 
 namespace deliverd::deadletter {
 
@@ -24,7 +25,7 @@ using std::chrono::seconds;
 constexpr Duration kCloseDeadline = seconds(5);
 constexpr Duration kCloseSlice = milliseconds(100);
 constexpr Duration kSeekDeadline = seconds(1);  // nobody outside the process is asked
-constexpr Duration kLagDeadline = seconds(1);   // of each of the two questions lag() may have
+constexpr Duration kLagDeadline = seconds(1);   // of each question of lag() and reachable()
 constexpr Duration kLongestWait = std::chrono::hours(1);
 constexpr std::size_t kMaxLogBytes = 400;
 constexpr int kSyslogWarning = 4;
@@ -44,7 +45,8 @@ public:
           secrets_(options_.librdkafka),
           log_(log),
           lines_(log, "consumer_group", options_.group),
-          loud_(log, "consumer_group", options_.group) {}
+          loud_(log, "consumer_group", options_.group),
+          login_(options_.password_file, options_.librdkafka, log, "consumer_group", options_.group) {}
     ~KafkaSource() override { close(); }
     KafkaSource(const KafkaSource&) = delete;
     KafkaSource& operator=(const KafkaSource&) = delete;
@@ -58,6 +60,7 @@ public:
     void resume() override;
     void wake() override;
     [[nodiscard]] std::int64_t lag() override;
+    [[nodiscard]] bool reachable() override;
 
 private:
     struct KafkaDeleter {
@@ -88,10 +91,11 @@ private:
     void close();
 
     const RecordSourceOptions options_;
-    const sink::Secrets secrets_;
+    sink::Secrets secrets_;
     Log& log_;
     sink::LogGate lines_;
     sink::LogGate loud_;  // what must not be left out for the others
+    sink::Login login_;
 
     Positions positions_;
     bool paused_ = false;
@@ -132,7 +136,9 @@ Result<std::vector<Record>> KafkaSource::poll(std::size_t limit, std::size_t max
     std::vector<Record> records;
     std::size_t bytes = 0;
     const SystemClock clock;
-    const auto until = clock.now() + std::clamp(wait, Duration::zero(), kLongestWait);
+    const auto now = clock.now();
+    if (auto password = login_.look(kafka_.get(), now)) secrets_.add(*std::move(password));
+    const auto until = now + std::clamp(wait, Duration::zero(), kLongestWait);
     while (!ended_ && records.size() < limit && bytes < max_bytes) {
         const bool woken = records.empty() && woken_.exchange(false);
         const auto left = records.empty() && !woken ? until - clock.now() : Duration::zero();
@@ -270,6 +276,14 @@ void KafkaSource::take_log(int level, std::string_view facility, std::string_vie
         return loud_.write(LogLevel::error, facility, shown, kResetEvent);
     }
     lines_.write(level <= kSyslogWarning ? LogLevel::warn : LogLevel::debug, facility, shown);
+}
+
+bool KafkaSource::reachable() {
+    const rd_kafka_metadata_t* metadata = nullptr;
+    const bool answered =
+        rd_kafka_metadata(kafka_.get(), 0, nullptr, &metadata, to_ms(kLagDeadline)) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (metadata != nullptr) rd_kafka_metadata_destroy(metadata);
+    return answered;
 }
 
 std::int64_t KafkaSource::lag() {

@@ -186,6 +186,21 @@ TEST(KafkaSource, LagIsWhatIsNotCommittedYet) {
     until_lag(*source, 12);  // and once more, before anything was committed by this one
 }
 
+TEST(KafkaSource, IsReachableWhileABrokerAnswers) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    RecordingLog log;
+    sink::OwnBroker kafka;
+    RecordSourceOptions options;
+    options.brokers = kafka.brokers();
+    const auto made = make_record_source(options, log);
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_TRUE((*made)->reachable());
+    kafka.command("pause");
+    EXPECT_FALSE((*made)->reachable());
+    kafka.command("resume");
+    poll_until(**made, [](const auto&) {}, [&] { return (*made)->reachable(); });
+}
+
 TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {
     DELIVERD_NEEDS_REAL_KAFKA();
     RecordingLog log;

@@ -19,6 +19,7 @@ namespace {
 
 // What a broker gave, a broker is asked to take: it decides what is too large, not librdkafka's 1 MB.
 constexpr std::string_view kMaxRecordBytes = "67108864";
+static_assert(kTopicCodes[0] == sink::kUnknownTopic && kTopicCodes[1] == sink::kNotAuthorized);
 constexpr std::size_t kChunk = 500;  // records handed over at once
 
 sink::KafkaSinkOptions producer_options(const ReplayerOptions& options) {
@@ -29,6 +30,7 @@ sink::KafkaSinkOptions producer_options(const ReplayerOptions& options) {
     out.client_id = options.client_id;
     out.librdkafka.emplace_back("message.max.bytes", kMaxRecordBytes);
     out.librdkafka.insert(out.librdkafka.end(), options.librdkafka.begin(), options.librdkafka.end());
+    out.password_file = options.password_file;
     out.null_keys = true;
     out.log_name = "replay of dead letters";
     return out;

@@ -31,6 +31,9 @@ struct ReplayerOptions {
     /// murmur2_random and `message.max.bytes` 64 MiB are two; those of consumers are left out. Values may be secrets:
     /// never logged.
     std::vector<std::pair<std::string, std::string>> librdkafka{};
+    /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, for the next login.
+    /// Empty: it came from none.
+    std::string password_file{};
 };
 
 /// What make_replayer() refuses, for a configuration's check: as check_kafka_options().

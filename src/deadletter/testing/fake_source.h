@@ -34,6 +34,7 @@ public:
     std::vector<Record> topic;  // all there is, in order
     std::function<void()> on_poll = [] {};
     bool commit_fails = false;
+    bool is_reachable = true;
     bool cannot_work = false;
     bool waits = false;  // poll() really waits, until wake(): for a thread
 
@@ -82,6 +83,7 @@ public:
         wake_ = true;
         woken_.notify_all();
     }
+    [[nodiscard]] bool reachable() override { return is_reachable; }
     [[nodiscard]] std::int64_t lag() override { return static_cast<std::int64_t>(topic.size() - committed_); }
 
 private:

@@ -172,6 +172,14 @@ Secrets::Secrets(const KafkaSettings& settings) {
             kSecretParts, [&name = name](std::string_view part) { return name.find(part) != std::string::npos; });
         if (secret && !value.empty()) values_.push_back(value);
     }
+    given_ = values_.size();
+}
+
+void Secrets::add(std::string value) {
+    if (value.empty()) return;
+    if (values_.size() - given_ >= kMaxAddedSecrets)
+        values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(given_));
+    values_.push_back(std::move(value));
 }
 
 std::string Secrets::hidden(std::string_view text, std::size_t max_bytes) const {

@@ -48,15 +48,20 @@ struct RefusedSetting {
 /// new_client() without any broker, and gone again.
 [[nodiscard]] Result<void> try_client(rd_kafka_type_t type, Conf conf, const KafkaSettings& given);
 
+inline constexpr std::size_t kMaxAddedSecrets = 8;
+
 /// What must never be shown: the values of settings that are secrets.
 class Secrets {
 public:
     explicit Secrets(const KafkaSettings& settings);
+    /// One that took another's place. Of these only the last kMaxAddedSecrets are known.
+    void add(std::string value);
     /// One line of at most `max_bytes`, with *** in place of every secret.
     [[nodiscard]] std::string hidden(std::string_view text, std::size_t max_bytes) const;
 
 private:
     std::vector<std::string> values_;
+    std::size_t given_ = 0;  // so many of them are from the settings
 };
 
 }  // namespace deliverd::sink

@@ -1,6 +1,10 @@
 // SASL and TLS, right and wrong, against the doors of a real broker.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "base/testing/recording_log.h"
 #include "sink/kafka/kafka_sink.h"
@@ -12,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AnyOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -56,6 +61,42 @@ TEST(KafkaSecurity, Sasl) {
     const auto plain = none->check(20s);
     ASSERT_FALSE(plain);
     EXPECT_THAT(plain.error().message, AnyOf(HasSubstr("SASL"), HasSubstr("security.protocol")));
+}
+
+TEST(KafkaSecurity, APasswordThatChangedIsReadFromItsFileForTheNextLogin) {
+    DELIVERD_NEEDS_REAL_KAFKA();
+    const auto path = std::filesystem::temp_directory_path() / ("deliverd_sink_password_" + std::to_string(::getpid()));
+    const auto write = [&](std::string_view password) { std::ofstream(path, std::ios::trunc) << password << "\n"; };
+    OwnBroker kafka;
+    const auto topic = fresh_topic();
+    create_topic(kafka.brokers(), topic, 1);
+    write("kafka-secret");
+    auto options = sasl("kafka-secret");
+    options.timeout = 4s;
+    options.password_file = path;
+    RecordingLog log;
+    const auto sink = sink_to(kafka.sasl_brokers(), log, options);
+    ASSERT_EQ(send_to_broker(*sink, test_event(1, topic, "1")).kind, OutcomeKind::delivered);
+
+    kafka.command("set_password sec0nd-word");
+    kafka.command("stop");
+    kafka.command("start");
+    Outcome refused;
+    const auto end = std::chrono::steady_clock::now() + kBrokerPatience;
+    while (refused.detail.find("uthentication") == std::string::npos && std::chrono::steady_clock::now() < end) {
+        refused = send_to_broker(*sink, test_event(2, topic, "2"));
+    }
+    EXPECT_THAT(refused.detail, HasSubstr("uthentication"));
+    EXPECT_TRUE(refused.not_attempted);
+    write("sec0nd-word");
+    EXPECT_EQ(send_until(*sink, test_event(2, topic, "2"), "").kind, OutcomeKind::delivered);
+    EXPECT_TRUE(sink->check(20s)) << "a client that is made now";
+    std::filesystem::remove(path);
+
+    std::vector<std::string> arrived;
+    for (const auto& record : read_topic(kafka.brokers(), topic)) arrived.push_back(*record.value);
+    EXPECT_THAT(arrived, ElementsAre("1", "2"));
+    for (const char* word : {"kafka-secret", "sec0nd-word"}) EXPECT_THAT(log.text(), Not(HasSubstr(word)));
 }
 
 TEST(KafkaSecurity, Tls) {

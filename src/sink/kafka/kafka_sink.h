@@ -36,6 +36,9 @@ struct KafkaSinkOptions {
     /// librdkafka's own settings (SASL, TLS, …), over the above and over the sink's other defaults, of which
     /// `partitioner` murmur2 (as Java's producers) is one. Values may be secrets: never logged.
     std::vector<std::pair<std::string, std::string>> librdkafka;
+    /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, for the next login. Empty:
+    /// it came from none.
+    std::string password_file{};
     bool null_keys = false;          // messages may have no key at all: those go to any partition (murmur2_random)
     std::string log_name = "kafka";  // what log lines call it
 };

@@ -14,7 +14,7 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr int kIdlePollMs = 1000;         // woken earlier by every event
+constexpr int kIdlePollMs = 1000;         // woken earlier by every event; the password's file is looked at so often
 constexpr std::size_t kMaxTopics = 1024;  // handles kept; then all are let go and made again as needed
 constexpr std::size_t kMaxLogBytes = 400;
 constexpr Duration kLongestWait = std::chrono::hours(1);
@@ -43,11 +43,12 @@ Result<std::unique_ptr<Producer>> Producer::start(const KafkaSinkOptions& option
 
 Producer::Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report,
                    OnTrouble on_trouble)
-    : secrets_(options.librdkafka),
-      attributes_(options.attributes),
+    : attributes_(options.attributes),
       on_report_(std::move(on_report)),
       on_trouble_(std::move(on_trouble)),
+      secrets_(options.librdkafka),
       log_(log, "sink", options.log_name),
+      login_(options.password_file, options.librdkafka, log, "sink", options.log_name),
       kafka_(kafka),
       queue_(rd_kafka_queue_get_main(kafka)) {
     rd_kafka_set_log_queue(kafka, nullptr);  // its log comes as events
@@ -140,6 +141,7 @@ std::string Producer::trouble() const {
 
 void Producer::run() {
     while (!ending_) {
+        if (auto password = login_.look(kafka_.get(), clock_.now())) secrets_.add(*std::move(password));
         rd_kafka_event_t* event = rd_kafka_queue_poll(queue_.get(), kIdlePollMs);
         if (event == nullptr) continue;
         take(event);

@@ -17,6 +17,7 @@
 #include "message/record.h"
 #include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/log_gate.h"
+#include "sink/kafka/login.h"
 #include "sink/kafka/settings.h"
 
 namespace deliverd::sink {
@@ -94,11 +95,15 @@ private:
                                                 void* opaque);
     [[nodiscard]] rd_kafka_topic_t* topic_of(const std::string& name);
 
-    const Secrets secrets_;
     const EventAttributesOptions attributes_;
     const OnReport on_report_;
     const OnTrouble on_trouble_;
+    const SystemClock clock_;
+
+    // The thread's own.
+    Secrets secrets_;
     LogGate log_;
+    Login login_;
 
     std::atomic<bool> reachable_ = true;  // until a broker says otherwise
     std::atomic<bool> fatal_ = false;

@@ -119,7 +119,9 @@ public:
 
     [[nodiscard]] const std::string& brokers() const { return brokers_; }
 
-    /// kill9, stop, start, pause or resume; returns when it is done.
+    [[nodiscard]] const std::string& sasl_brokers() const { return sasl_brokers_; }
+
+    /// kill9, stop, start, pause, resume or `set_password PASSWORD`, from the next start on; returns when it is done.
     void command(const std::string& name) {
         std::fprintf(to_, "%s\n", name.c_str());
         std::fflush(to_);
@@ -129,6 +131,7 @@ public:
 private:
     void wait_until_ready() {
         constexpr std::string_view kBrokers = "DELIVERD_TEST_KAFKA_BROKERS=";
+        constexpr std::string_view kSaslBrokers = "DELIVERD_TEST_KAFKA_SASL_BROKERS=";
         std::string line;
         for (int c = std::fgetc(from_); c != EOF; c = std::fgetc(from_)) {
             if (c != '\n') {
@@ -137,6 +140,7 @@ private:
             }
             if (line == "ready") return;
             if (line.starts_with(kBrokers)) brokers_ = line.substr(kBrokers.size());
+            if (line.starts_with(kSaslBrokers)) sasl_brokers_ = line.substr(kSaslBrokers.size());
             line.clear();
         }
         throw std::runtime_error("the broker's harness ended; its standard error says why");
@@ -146,6 +150,7 @@ private:
     std::FILE* from_ = nullptr;
     pid_t process_ = 0;
     std::string brokers_;
+    std::string sasl_brokers_;
 };
 
 }  // namespace deliverd::sink

@@ -1,0 +1,58 @@
+#include "sink/kafka/login.h"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+namespace deliverd::sink {
+
+namespace {
+
+constexpr std::string_view kUsername = "sasl.username";
+constexpr std::string_view kPassword = "sasl.password";
+constexpr SecretKind kPasswordKind{.file = "Kafka's password file",
+                                   .code = "PASSWORD_UNREADABLE",
+                                   .advice = "put one line with the password there",
+                                   .verbatim = true};
+
+/// The one that counts: the last.
+std::string value_of(std::string_view name, const KafkaSettings& given) {
+    for (const auto& [one, value] : std::views::reverse(given)) {
+        if (one == name) return value;
+    }
+    return {};
+}
+
+}  // namespace
+
+Login::Login(std::string file, const KafkaSettings& given, Log& log, std::string field, std::string name)
+    : log_(log, std::move(field), std::move(name)),
+      username_(value_of(kUsername, given)),
+      password_(value_of(kPassword, given)),
+      has_file_(!file.empty() && !username_.empty()),
+      file_(std::move(file), kPasswordKind) {}
+
+std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
+    if (!has_file_ || now < look_at_) return std::nullopt;
+    look_at_ = now + kPasswordLookInterval;
+    const auto read = file_.read();
+    if (!read) {
+        if (!std::exchange(unreadable_, true)) {
+            log_.write(LogLevel::warn, kPassword, read.error().message, "the former password of Kafka stays in force");
+        }
+        return std::nullopt;
+    }
+    unreadable_ = false;
+    if (*read == password_) return std::nullopt;
+    std::string fresh(*read);
+    if (rd_kafka_error_t* error = rd_kafka_sasl_set_credentials(kafka, username_.c_str(), fresh.c_str())) {
+        log_.write(LogLevel::error, kPassword, rd_kafka_error_name(error), "librdkafka refuses a new password");
+        rd_kafka_error_destroy(error);
+        return std::nullopt;
+    }
+    password_ = fresh;
+    log_.write(LogLevel::info, kPassword, "its file has changed", "Kafka has a new password from the next login on");
+    return fresh;
+}
+
+}  // namespace deliverd::sink
