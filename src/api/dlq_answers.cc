@@ -37,6 +37,12 @@ http::Response dlq_try_later(std::string_view message, std::string_view request_
 }
 
 http::Response dlq_store_failure(const Error& error, bool changes, std::string_view request_id, Log& log) {
+    if (error.error_class == ErrorClass::retryable && error.code == "db_timeout") {
+        log.warn("dead letters: the database took too long", {{"request_id", request_id}, {"error", error.message}});
+        return dlq_try_later(changes ? "the database took too long; nothing was changed, ask again"
+                                     : "the database took too long: ask for less (a topic, a time range)",
+                             request_id);
+    }
     if (error.error_class == ErrorClass::retryable) {
         return dlq_try_later(changes ? "the database is out of reach; nothing was changed, ask again"
                                      : "the database is out of reach; ask again",

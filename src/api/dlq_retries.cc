@@ -9,6 +9,7 @@
 #include "api/dlq_answers.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "deadletter/retry_rules.h"
 
 namespace deliverd::api {
 
@@ -21,6 +22,11 @@ constexpr std::size_t kMaxShownBytes = 512;
 
 std::string shown(std::string_view text) {
     return shorten(one_line(text), kMaxShownBytes);
+}
+
+/// What deadletter::how_it_ended() says has several parts, each no longer than that.
+std::string shortened(std::string_view text) {
+    return shorten(one_line(text), 2 * kMaxShownBytes);
 }
 
 http::Response resolved(const std::string& id) {
@@ -71,17 +77,21 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
                             request_id);
     }
     if (!report.problem.empty()) {
-        return dlq_internal_error(fmt::format("{} messages retried in topic {}, then it ended early: {}; what is left "
-                                              "can be retried",
-                                              redrive.published, shown(topic), shown(report.problem)),
+        return dlq_internal_error(fmt::format("{} messages retried in topic {}, not all: {}", redrive.published,
+                                              shown(topic), shortened(how_it_ended(report))),
                                   request_id);
+    }
+    std::string message = fmt::format("{} messages retried in topic {}", redrive.published, topic);
+    if (report.not_tried > 0) {
+        message += fmt::format("; {} were not tried: {}", report.not_tried, shown(report.not_tried_reason));
     }
     JsonObject object;
     object.number("retried", redrive.published);
-    object.text("message", fmt::format("{} messages retried in topic {}", redrive.published, topic));
+    object.text("message", message);
     object.number("failed", redrive.failed);
     object.number("in_doubt", redrive.in_doubt);
     object.number("taken_over", redrive.taken_over);
+    object.number("not_tried", report.not_tried);
     return {200, {}, "application/json", object.done()};
 }
 
@@ -95,7 +105,7 @@ struct DlqRetries::Asked {
 
     Asked(std::string id, std::string who, http::Reply to)
         : request_id(std::move(id)), actor(std::move(who)), reply(std::move(to)) {}
-    ~Asked() { reply(dlq_try_later("the service is stopping; nothing was retried", request_id)); }
+    ~Asked() { reply(dlq_try_later("the service is stopping; nothing was done", request_id)); }
     Asked(const Asked&) = delete;
     Asked& operator=(const Asked&) = delete;
 };
@@ -104,7 +114,8 @@ DlqRetries::DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log
     : actions_(std::move(actions)),
       log_(log),
       retries_(options.retry_threads, options.max_waiting_retries),
-      redrives_(options.redrive_threads, options.max_waiting_redrives) {}
+      redrives_(options.redrive_threads, options.max_waiting_redrives),
+      listings_(options.listing_threads, options.max_waiting_listings) {}
 
 DlqRetries::~DlqRetries() {
     stop();
@@ -114,9 +125,10 @@ void DlqRetries::stop() {
     stopping_ = true;
     retries_.stop();
     redrives_.stop();
+    listings_.stop();
 }
 
-void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply,
+void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
                         std::function<http::Response(const Asked&)> work) {
     auto asked = std::make_shared<Asked>(call.request_id, call.caller.name, reply);
     http::HandlerPool::Task task = [this, asked, work = std::move(work)] {
@@ -128,22 +140,22 @@ void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::R
             fault = error.what();
         } catch (...) {  // `fault` says so
         }
-        log_.error("dead letters: a retry failed", {{"request_id", asked->request_id}, {"error", fault}});
-        asked->reply(
-            dlq_internal_error("the retry failed; the log has the cause under this request id", asked->request_id));
+        log_.error("dead letters: a request failed", {{"request_id", asked->request_id}, {"error", fault}});
+        asked->reply(dlq_internal_error("it failed; the log has the cause under this request id", asked->request_id));
     };
     if (stopping_ || pool.try_submit(task)) return;
-    asked->reply(dlq_try_later("too many retries wait already; nothing was retried, ask again", asked->request_id));
+    asked->reply(
+        dlq_try_later(fmt::format("too many {} wait already; nothing was done, ask again", what), asked->request_id));
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
-    submit(retries_, call, reply, [this, id](const Asked& asked) {
+    submit(retries_, call, reply, "retries", [this, id](const Asked& asked) {
         return answer_to(actions_.retry(id, asked.actor), id, asked.request_id, log_);
     });
 }
 
 void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
-    submit(redrives_, call, reply, [this, topic](const Asked& asked) {
+    submit(redrives_, call, reply, "retries", [this, topic](const Asked& asked) {
         const auto report = actions_.retry_all(topic, asked.actor);
         if (report) return answer_to(*report, topic, asked.request_id);
         if (report.error().code == deadletter::kStopping) {
@@ -151,6 +163,11 @@ void DlqRetries::retry_all(const std::string& topic, const Call& call, const htt
         }
         return dlq_store_failure(report.error(), true, asked.request_id, log_);
     });
+}
+
+void DlqRetries::list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing) {
+    submit(listings_, call, reply, "listings",
+           [call, listing = std::move(listing)](const Asked&) { return listing(call); });
 }
 
 }  // namespace deliverd::api

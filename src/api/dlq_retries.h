@@ -1,5 +1,5 @@
-// Retries of dead letters on threads of their own: they wait for a broker, and a retry-all for minutes, which would
-// leave nobody to answer the other requests.
+// Retries and listings of dead letters on threads of their own: they wait for a broker, a retry-all for minutes, or
+// look through a whole table, which would leave nobody to answer the other requests.
 #pragma once
 
 #include <atomic>
@@ -28,6 +28,8 @@ struct DlqRetriesOptions {
     std::size_t max_waiting_retries = 256;  // further ones get 503
     std::size_t redrive_threads = 2;
     std::size_t max_waiting_redrives = 8;
+    std::size_t listing_threads = 3;
+    std::size_t max_waiting_listings = 64;
 };
 
 class DlqRetries {
@@ -41,6 +43,7 @@ public:
     /// Return at once; the reply comes from a thread of this object. Thread-safe.
     void retry(const std::string& id, const Call& call, const http::Reply& reply);
     void retry_all(const std::string& topic, const Call& call, const http::Reply& reply);
+    void list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing);
 
     /// Answers 503 to those that wait, and joins the threads: blocks until what is under way has ended (stop the
     /// manager first). Idempotent; from one thread at a time.
@@ -48,7 +51,7 @@ public:
 
 private:
     struct Asked;
-    void submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply,
+    void submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
                 std::function<http::Response(const Asked&)> work);
 
     const DlqActions actions_;
@@ -56,6 +59,7 @@ private:
     std::atomic<bool> stopping_ = false;
     http::HandlerPool retries_;
     http::HandlerPool redrives_;
+    http::HandlerPool listings_;
 };
 
 }  // namespace deliverd::api

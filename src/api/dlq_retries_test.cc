@@ -67,7 +67,7 @@ TEST_F(DlqRetriesTest, MoreThanMayWaitGet503) {
     auto waiting = retry(retries);
     const auto refused = taken(retry(retries));
     EXPECT_EQ(refused.status, 503);
-    EXPECT_THAT(refused.body, HasSubstr("nothing was retried"));
+    EXPECT_THAT(refused.body, HasSubstr("nothing was done"));
     gate.opened.set_value();
     EXPECT_EQ(taken(std::move(working)).status, 200);
     EXPECT_EQ(taken(std::move(waiting)).status, 200);
@@ -83,7 +83,7 @@ TEST_F(DlqRetriesTest, WhatWaitsAtAStopIsToldSo) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     bool told = false;
     while (!told && std::chrono::steady_clock::now() < end) {
-        told = taken(retry(retries)).body.find("the service is stopping; nothing was retried") != std::string::npos;
+        told = taken(retry(retries)).body.find("the service is stopping; nothing was done") != std::string::npos;
     }
     EXPECT_TRUE(told);
     gate.opened.set_value();
@@ -91,7 +91,7 @@ TEST_F(DlqRetriesTest, WhatWaitsAtAStopIsToldSo) {
     EXPECT_EQ(taken(std::move(working)).status, 200);
     const auto dropped = taken(std::move(waiting));
     EXPECT_EQ(dropped.status, 503);
-    EXPECT_THAT(dropped.body, HasSubstr("the service is stopping; nothing was retried"));
+    EXPECT_THAT(dropped.body, HasSubstr("the service is stopping; nothing was done"));
     EXPECT_EQ(gate.inside, 1);
 }
 

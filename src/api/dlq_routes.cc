@@ -173,6 +173,10 @@ void retry(DlqRetries& retries, const Call& call, const http::Reply& reply) {
 
 void retry_all(DlqRetries& retries, const Call& call, const http::Reply& reply) {
     const std::string& topic = call.path_values.front();
+    if (!call.request.query.empty()) {
+        return reply(dlq_validation_error(
+            "retry-all takes no parameters: it sends back all of a topic; nothing was retried", call.request_id));
+    }
     if (topic.size() <= kMaxTopicBytes) return retries.retry_all(topic, call, reply);
     reply(dlq_validation_error(fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes),
                                call.request_id));
@@ -184,8 +188,13 @@ std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, 
     const Desk desk(letters, log, std::move(pattern));
     std::vector<Route> routes;
     routes.push_back({"GET", std::string(kPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
-    routes.push_back({"GET", fmt::format("{}/{{topic}}", kPath), Role::viewer,
-                      [desk](const Call& call) { return desk.list(call); }});
+    routes.push_back({"GET",
+                      fmt::format("{}/{{topic}}", kPath),
+                      Role::viewer,
+                      {},
+                      [&retries, desk](const Call& call, const http::Reply& reply) {
+                          retries.list(call, reply, [desk](const Call& asked) { return desk.list(asked); });
+                      }});
     routes.push_back(
         {"DELETE", std::string(kPath), Role::admin, [desk](const Call& call) { return desk.purge(call); }});
     routes.push_back(by_id("GET", "", Role::viewer, desk, &Desk::show));

@@ -188,8 +188,27 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryOfAllHasItsAnswer) {
     report.problem = "no broker can be reached";
     redrive_report_ = report;
     EXPECT_EQ(error_of(post("/t/retry-all")),
-              "500 SYS_DLQ_INTERNAL_ERROR: 12 messages retried in topic t, then it ended early: no broker can be "
-              "reached; what is left can be retried");
+              "500 SYS_DLQ_INTERNAL_ERROR: 12 messages retried in topic t, not all: no broker can be reached");
+    report.redrive.finished = true;
+    report.redrive.in_doubt = 3;
+    report.redrive.failed = 2;
+    redrive_report_ = report;
+    EXPECT_EQ(
+        error_of(post("/t/retry-all")),
+        "500 SYS_DLQ_INTERNAL_ERROR: 12 messages retried in topic t, not all: no broker can be reached; 3 may have "
+        "been published though nobody confirmed it: they are RETRYING with in_doubt, and another retry could "
+        "publish them a second time; 2 failed; what is left can be retried");
+    report.problem.clear();
+    report.not_tried = 4;
+    report.not_tried_reason = "its original topic is itself for dead letters";
+    redrive_report_ = report;
+    const auto not_all = boost::json::parse(post("/t/retry-all").body).as_object();
+    EXPECT_EQ(not_all.at("not_tried"), 4);
+    EXPECT_EQ(not_all.at("message"),
+              "12 messages retried in topic t; 4 were not tried: its original topic is itself for dead letters");
+    EXPECT_EQ(error_of(post("/t/retry-all?error_class=E")),
+              "400 SYS_DLQ_VALIDATION_ERROR: retry-all takes no parameters: it sends back all of a topic; nothing was "
+              "retried");
     report.under_way_elsewhere = true;
     redrive_report_ = report;
     EXPECT_EQ(error_of(post("/t/retry-all")),
@@ -216,6 +235,8 @@ TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
         const auto away = call(method, path);
         EXPECT_THAT(error_of(away), StartsWith("503 SYS_DLQ_INTERNAL_ERROR: the database is out of reach")) << path;
         EXPECT_EQ(header(away, "Retry-After"), "1");
+        letters_.fail_with(Error{ErrorClass::retryable, "db_timeout", "canceled"});
+        EXPECT_THAT(error_of(call(method, path)), StartsWith("503 SYS_DLQ_INTERNAL_ERROR: the database took too long"));
         letters_.fail_with(Error{ErrorClass::ambiguous, "db_lost", "gone in the commit"});
         EXPECT_THAT(error_of(call(method, path)), HasSubstr("it may have been done"));
         letters_.fail_with(Error{ErrorClass::permanent, "db_denied", "no such table"});

@@ -6,10 +6,12 @@
 #include "app/dead_letter_unit.h"
 #include "app/parts.h"
 #include "app/spool_returns.h"
+#include "app/stop_signals.h"
 #include "base/json_object.h"
 #include "base/text.h"
 #include "base/uuid.h"
 #include "deadletter/letter_json.h"
+#include "deadletter/retry_rules.h"
 
 namespace deliverd::app {
 
@@ -211,13 +213,17 @@ private:
             object.number("failed", redrive.failed);
             object.number("in_doubt", redrive.in_doubt);
             object.number("taken_over", redrive.taken_over);
+            object.number("not_tried", report->not_tried);
             context_.out << object.done() << "\n";
         } else {
             context_.out << redrive.published << "\n";
         }
         if (!report->problem.empty()) {
-            return complain(context_, kFailed,
-                            fmt::format("it ended early: {}; what is left can be retried", report->problem));
+            return complain(context_, kFailed, fmt::format("not all: {}", deadletter::how_it_ended(*report)));
+        }
+        if (report->not_tried > 0) {
+            context_.err << fmt::format("{} were not tried: {}\n", report->not_tried,
+                                        one_line(report->not_tried_reason));
         }
         if (redrive.failed + redrive.in_doubt == 0) return kDone;
         return complain(
@@ -330,9 +336,19 @@ int run_dlq(const Context& context, const Config& config, const Arguments& argum
     DeadLettersConfig wanted = config.dead_letters;
     if (!publishes) wanted.kafka.brokers.clear();
     SpoolReturns spools(config.spools);
-    auto unit = DeadLetterUnit::make(wanted, **database, &spools, *log);
+    std::optional<StopSignals> signals;
+    if (arguments.action == Action::dlq_retry_all) signals.emplace();
+    auto unit = DeadLetterUnit::make(wanted, **database, &spools, *log, WhenStopped::end_redrives);
     if (!unit) return complain(context, unit.error());
-    return DlqCommand(context, config, arguments, **database, **unit).run(arguments.action);
+    if (signals) {
+        signals->on_signal(1, [&manager = (*unit)->manager(), &context] {
+            context.err << "stopping: what is under way is brought to its end\n" << std::flush;
+            manager.close();
+        });
+    }
+    const int status = DlqCommand(context, config, arguments, **database, **unit).run(arguments.action);
+    if (signals) signals->clear_actions();
+    return status;
 }
 
 }  // namespace deliverd::app

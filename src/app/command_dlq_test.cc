@@ -220,7 +220,8 @@ TEST_F(DlqCommandTest, RetryAllPrintsHowMany) {
     EXPECT_EQ(run({"retry-all", "mail"}), 0) << err_;
     EXPECT_EQ(out_, "2\n");
     EXPECT_EQ(run({"retry-all", "orders", "--json"}), 0);
-    EXPECT_EQ(out_, "{\"topic\":\"orders\",\"retried\":3,\"failed\":0,\"in_doubt\":0,\"taken_over\":0}\n");
+    EXPECT_EQ(out_,
+              "{\"topic\":\"orders\",\"retried\":3,\"failed\":0,\"in_doubt\":0,\"taken_over\":0,\"not_tried\":0}\n");
     EXPECT_EQ(run({"stats", "--json"}), 0);
     EXPECT_EQ(json().at(0).at("topic").as_string(), "mail");
     EXPECT_EQ(json().at(1).at("resolved"), 3);

@@ -86,7 +86,8 @@ DeadLetterService::IngestMetrics::IngestMetrics(metrics::Metrics& metrics)
       reduced_(metrics.counter("dlq_reduced_total", "Of those, stored without what the database refused.", {})),
       running_(metrics.gauge("dlq_ingest_running", "0 when reading has ended for good: only a restart helps.", {})),
       paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database is away.", {})),
-      lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})) {}
+      lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})),
+      connected_(metrics.gauge("dlq_ingest_connected", "1 while a broker answers this process.", {})) {}
 
 void DeadLetterService::IngestMetrics::on_stored(std::size_t fresh, std::size_t /*duplicates*/, Duration /*took*/) {
     stored_.add(static_cast<double>(fresh));
@@ -116,8 +117,17 @@ void DeadLetterService::IngestMetrics::on_lag(std::int64_t records) {
     lag_.set(static_cast<double>(records));
 }
 
+void DeadLetterService::IngestMetrics::on_reachable(bool yes) {
+    connected_.set(yes ? 1 : 0);
+}
+
 DeadLetterService::~DeadLetterService() {
     stop(Duration::zero());
+}
+
+DeadLetterService::RetryMetrics::RetryMetrics(metrics::Metrics& metrics) : metrics_(metrics) {
+    // There from the beginning: of a series that begins with its first failure nobody can see the increase.
+    for (const std::string_view result : {"published", "refused", "failed", "in_doubt"}) count(result, 0);
 }
 
 void DeadLetterService::RetryMetrics::on_retry(deadletter::RetryAnswer answer) {

@@ -65,6 +65,7 @@ private:
         void on_failed() override;
         void on_started();
         void on_lag(std::int64_t records) override;
+        void on_reachable(bool yes) override;
 
     private:
         metrics::Counter stored_;
@@ -73,12 +74,13 @@ private:
         metrics::Gauge running_;
         metrics::Gauge paused_;
         metrics::Gauge lag_;
+        metrics::Gauge connected_;
     };
 
     /// What became of retries, asked for over the API or taken up here.
     class RetryMetrics final : public deadletter::RetryObserver {
     public:
-        explicit RetryMetrics(metrics::Metrics& metrics) : metrics_(metrics) {}
+        explicit RetryMetrics(metrics::Metrics& metrics);
         void on_retry(deadletter::RetryAnswer answer) override;
         void on_redrive(std::int64_t published, std::int64_t failed, std::int64_t in_doubt) override;
 

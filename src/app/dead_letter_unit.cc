@@ -27,11 +27,13 @@ Result<std::unique_ptr<deadletter::Replayer>> open_replayer(const DeadLettersCon
 }
 
 Result<std::unique_ptr<DeadLetterUnit>> DeadLetterUnit::make(const DeadLettersConfig& config, store::Database& database,
-                                                             deadletter::Spools* spools, Log& log) {
+                                                             deadletter::Spools* spools, Log& log,
+                                                             WhenStopped when_stopped) {
     auto replayer = open_replayer(config, log);
     if (!replayer) return tl::unexpected(replayer.error());
-    return std::make_unique<DeadLetterUnit>(manager_options(config), database.dead_letters(), std::move(*replayer),
-                                            spools, log);
+    deadletter::ManagerOptions options = manager_options(config);
+    options.close_ends_redrives = when_stopped == WhenStopped::end_redrives;
+    return std::make_unique<DeadLetterUnit>(options, database.dead_letters(), std::move(*replayer), spools, log);
 }
 
 DeadLetterUnit::DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,

@@ -20,11 +20,15 @@ namespace deliverd::app {
 /// Publishes to the configured brokers; null where there are none. Connects by itself, also later.
 [[nodiscard]] Result<std::unique_ptr<deadletter::Replayer>> open_replayer(const DeadLettersConfig& config, Log& log);
 
+/// What becomes of a retry of a whole topic that close() interrupts: another process resumes it, or it is over.
+enum class WhenStopped { leave_redrives, end_redrives };
+
 class DeadLetterUnit {
 public:
     /// `database`, `spools` and `log` outlive it.
     static Result<std::unique_ptr<DeadLetterUnit>> make(const DeadLettersConfig& config, store::Database& database,
-                                                        deadletter::Spools* spools, Log& log);
+                                                        deadletter::Spools* spools, Log& log,
+                                                        WhenStopped when_stopped = WhenStopped::leave_redrives);
 
     DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,
                    std::unique_ptr<deadletter::Replayer> replayer, deadletter::Spools* spools, Log& log);

@@ -84,6 +84,7 @@ void add_letter(JsonObject& object, const LetterDetail& detail, std::string_view
     const std::string reason = not_retryable_reason(detail, pattern);
     object.boolean("retryable", reason.empty());
     object.text("not_retryable_reason", reason.empty() ? std::nullopt : std::optional(reason));
+    object.boolean("payload_left_out", letter.payload_left_out);
 }
 
 std::string header_json(const RecordHeader& header) {

@@ -66,7 +66,19 @@ TEST(LetterJson, TheSeedsFieldsStandFirstInItsOrder) {
                             "created_at", "updated_at", "last_retry_at", "source", "topic", "partition", "offset",
                             "error_class", "original_partition", "original_offset", "producer", "lane", "outbox",
                             "outbox_row_id", "value_bytes", "truncated", "in_doubt", "last_retry_error", "retryable",
-                            "not_retryable_reason", "key", "stack_trace"));
+                            "not_retryable_reason", "payload_left_out", "key", "stack_trace"));
+}
+
+TEST(LetterJson, APageSaysWhichPayloadItLeftOut) {
+    store::LetterPage page{.letters = {letter().letter, letter().letter}};
+    page.letters[1].payload.reset();
+    page.letters[1].payload_left_out = true;
+    const auto text = parsed(page_json(std::move(page), 1, 20));
+    const auto& messages = text.at("messages").as_array();
+    EXPECT_TRUE(messages[0].at("payload").is_object());
+    EXPECT_FALSE(messages[0].at("payload_left_out").as_bool());
+    EXPECT_TRUE(messages[1].at("payload").is_null());
+    EXPECT_TRUE(messages[1].at("payload_left_out").as_bool());
 }
 
 TEST(LetterJson, ShowsWhatIsKnownOfAFailure) {
@@ -89,7 +101,7 @@ TEST(LetterJson, ShowsWhatIsKnownOfAFailure) {
                                 R"("original_offset":9007199254740993,"producer":"spring-kafka")"));
     EXPECT_THAT(text, HasSubstr("\"stack_trace\":\"at A\\n\\tat B \xEF\xBF\xBD\""));
     EXPECT_THAT(text, HasSubstr(R"("in_doubt":true,"last_retry_error":"no answer","retryable":true,)"
-                                R"("not_retryable_reason":null,"key":"k-1")"));
+                                R"("not_retryable_reason":null,"payload_left_out":false,"key":"k-1")"));
 }
 
 TEST(LetterJson, SaysWhyALetterIsNotRetryable) {

@@ -112,6 +112,7 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor) {
 
     const std::string owner = new_id_();
     const std::array<std::string, 1> ids = {detail.letter.id};
+    const Instant begun_at = options_.clock->now();  // the lease does not begin before
     const auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
     if (!claims) {
         // Where it is not certain that it was not begun, the lease runs out by itself.
@@ -121,28 +122,33 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor) {
     const store::RetryClaim& claim = claims->front();
     if (claim.verdict != store::RetryVerdict::begun || !claim.letter) return answer_to(claim);
     failpoint("retry.after_begin");
+    if (options_.clock->now() - begun_at + options_.publish_at_most >= options_.retry_lease) {
+        const store::RetryEnd late{claim.id, store::RetryResult::not_tried, std::string(kTooLate)};
+        return record(claim, owner, actor, late);
+    }
     return send(claim, owner, actor);
 }
 
 RetryReport Manager::send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
     const store::LetterDetail& detail = *claim.letter;
-    if (detail.letter.lane_row) return give_back(detail, owner, actor);
-    if (is_of_spool(detail.letter)) return put_back(detail, owner, actor);
-    if (!options_.stand_alone()) return publish(detail, owner, actor);
-    return record(detail.letter, owner, actor,
-                  {detail.letter.id, store::RetryResult::unpublished, std::string(kStandAlone)});
+    if (detail.letter.lane_row) return give_back(claim, owner, actor);
+    if (is_of_spool(detail.letter)) return put_back(claim, owner, actor);
+    if (!options_.stand_alone()) return publish(claim, owner, actor);
+    return record(claim, owner, actor, {detail.letter.id, store::RetryResult::unpublished, std::string(kStandAlone)});
 }
 
-RetryReport Manager::publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+RetryReport Manager::publish(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
+    const store::LetterDetail& detail = *claim.letter;
     const std::array<Record, 1> records = {replay_of(detail, new_id_())};
     const std::vector<Outcome> outcomes = replayer_->publish(records);
     failpoint("retry.after_publish");
     const Outcome outcome =
         outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
-    return record(detail.letter, owner, actor, end_of(detail.letter.id, outcome));
+    return record(claim, owner, actor, end_of(detail.letter.id, outcome));
 }
 
-RetryReport Manager::give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+RetryReport Manager::give_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
+    const store::LetterDetail& detail = *claim.letter;
     const std::array<std::string, 1> ids = {detail.letter.id};
     const auto problems = letters_.return_to_lane(owner, actor, ids);
     if (!problems) {
@@ -150,7 +156,7 @@ RetryReport Manager::give_back(const store::LetterDetail& detail, const std::str
         const store::RetryEnd end{detail.letter.id,
                                   doubt ? store::RetryResult::in_doubt : store::RetryResult::not_tried,
                                   "the store failed: " + problems.error().message};
-        return record(detail.letter, owner, actor, end);
+        return record(claim, owner, actor, end);
     }
     const auto after = letters_.find(detail.letter.id);
     store::Letter letter = after && *after ? (*after)->letter : detail.letter;
@@ -171,14 +177,15 @@ std::string Manager::refusal_here(const store::LetterDetail& detail) const {
     return spools_ != nullptr ? spools_->refusal(detail.letter) : "this process has no spools";
 }
 
-RetryReport Manager::put_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor) {
+RetryReport Manager::put_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
+    const store::LetterDetail& detail = *claim.letter;
     const std::vector<Outcome> outcomes = spools_->put_back(std::span(&detail, 1));
     failpoint("retry.after_put_back");
     const Outcome outcome =
         outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
     store::RetryEnd end = end_of(detail.letter.id, outcome);
     if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;  // the entry forbids it
-    RetryReport report = record(detail.letter, owner, actor, end);
+    RetryReport report = record(claim, owner, actor, end);
     if (report.answer == RetryAnswer::resolved) report.message = end.detail;
     if (outcome.kind == OutcomeKind::permanent) {
         report.answer = RetryAnswer::conflict;
@@ -187,8 +194,10 @@ RetryReport Manager::put_back(const store::LetterDetail& detail, const std::stri
     return report;
 }
 
-RetryReport Manager::record(const store::Letter& letter, const std::string& owner, std::string_view actor,
-                            const store::RetryEnd& end) {
+RetryReport Manager::record(const store::RetryClaim& claim, const std::string& owner, std::string_view actor,
+                            const store::RetryEnd& given) {
+    const store::Letter& letter = claim.letter->letter;
+    const store::RetryEnd end = claim.taken_over ? end_of_taken_over(given) : given;
     StoreAttempts attempts(options_.store_retry_wait, gate_);
     const auto ended =
         attempts.run([&] { return letters_.end_retry(owner, actor, std::span<const store::RetryEnd>(&end, 1)); });

@@ -52,7 +52,10 @@ struct RetryReport {
 struct RedriveReport {
     store::Redrive redrive;
     bool under_way_elsewhere = false;  // nothing was done here
-    std::string problem{};             // it stopped early: why. What is left can be retried
+    std::string problem{};             // not all was tried: why
+    /// Of this run: refused, or for a topic that takes nothing. They are as before, and it did not count.
+    std::int64_t not_tried = 0;
+    std::string not_tried_reason{};  // of the first
 };
 
 /// Told from whichever thread made the retry.
@@ -72,6 +75,7 @@ struct ManagerOptions {
     std::int32_t pages_at_once = 8;  // that a redrive begins in one transaction
     std::int32_t pages_in_flight = 24;
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
+    bool close_ends_redrives = false;  // for good, for the person who stops them; else another process resumes them
 
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
 
@@ -85,6 +89,8 @@ inline constexpr std::string_view kStopping = "stopping";
 inline constexpr int kStoreAttempts = 5;
 /// Bytes of the letters a redrive has in memory. A letter that is larger than that by itself goes alone.
 inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
+/// So many topics that take nothing a redrive passes by; with one more it ends.
+inline constexpr std::size_t kMaxTopicsPassedBy = 100;
 
 /// Random UUIDs. Thread-safe.
 [[nodiscard]] std::function<std::string()> uuid_source();
@@ -108,14 +114,16 @@ public:
 
     /// Blocks until all of the topic that was there at the beginning was tried, or stop(). Records go out in the order
     /// of the letters, oldest first, as many at once as there are at hand; reading, publishing and recording overlap.
-    /// Ends early, with a `problem`, when nothing of a whole batch reached the broker, or the store fails for good.
+    /// Ends early, with a `problem`, when the broker confirmed nothing of a whole batch, or the store fails for good. A
+    /// topic that takes nothing of a batch gets no more; the others go on.
     /// Failure: the redrive could not be begun.
     Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor);
 
     /// Takes up what processes that died left unfinished; answers how many redrives that were. For a chore.
     Result<std::int64_t> resume_abandoned();
 
-    /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed. Waits for nobody. Idempotent.
+    /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed unless close_ends_redrives.
+    /// Waits for nobody. Idempotent.
     void close();
     /// close(), and waits for the calls under way, `patience` at most; false when some have not ended by then.
     /// Idempotent.
@@ -126,13 +134,13 @@ public:
 private:
     RetryReport begin(std::string_view id, std::string_view actor);
     RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
-    RetryReport publish(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
-    RetryReport give_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
-    RetryReport put_back(const store::LetterDetail& detail, const std::string& owner, std::string_view actor);
+    RetryReport publish(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
+    RetryReport give_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
+    RetryReport put_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
     /// Why this process cannot send it back, whoever asks; empty when it can.
     [[nodiscard]] std::string refusal_here(const store::LetterDetail& detail) const;
-    RetryReport record(const store::Letter& letter, const std::string& owner, std::string_view actor,
-                       const store::RetryEnd& end);
+    RetryReport record(const store::RetryClaim& claim, const std::string& owner, std::string_view actor,
+                       const store::RetryEnd& given);
     Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
     /// Whether some of its letters can be sent back without Kafka.
     [[nodiscard]] bool needs_no_kafka(std::string_view topic) const;

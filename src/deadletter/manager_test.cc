@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "deadletter/testing/fake_letters.h"
+#include "deadletter/testing/fake_source.h"
 #include "deadletter/testing/fakes.h"
 
 namespace deliverd::deadletter {
@@ -109,6 +110,42 @@ TEST_F(ManagerTest, ARetryWhoseProcessDiedIsGoneOnWithAlsoAtTheLimit) {
     });
     EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
     EXPECT_EQ(retries(id), 3);
+}
+
+/// Its process may have published it: that this one sent nothing does not take that back.
+TEST_F(ManagerTest, ARetryWhoseProcessDiedStaysInDoubtWhereTheNextSendsNothing) {
+    const std::string id = letters.add("orders");
+    letters.change(id, [](FakeLetters::Row& row) {
+        row.detail.letter.status = LetterStatus::retrying;
+        row.detail.letter.retry_count = 3;
+        row.owner = "one that died";
+    });
+    answer_all({.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .detail = "no broker", .not_attempted = true});
+    const RetryReport report = retry(id);
+    EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
+    EXPECT_NE(report.message.find("an earlier retry did not end, and this one sent nothing: UNREACHABLE"),
+              std::string::npos)
+        << report.message;
+    EXPECT_EQ(retries(id), 3);
+    EXPECT_EQ(retry(id).answer, RetryAnswer::conflict) << "that was its last";
+}
+
+/// A process that stood still between the beginning and the publishing: its successor may be at it.
+TEST_F(ManagerTest, WhatWaitedForItsWholeLeaseIsNotPublished) {
+    const auto clock = std::make_shared<HandClock>();
+    ManagerOptions held = options();
+    held.clock = clock;
+    Manager other(held, letters, &replayer, log);
+    const std::string id = letters.add("orders");
+    letters.fault = [&](int, std::string_view call) {
+        if (call == "begin_retry") clock->move(held.retry_lease - held.publish_at_most);
+        return Fault::none;
+    };
+    const RetryReport report = other.retry(id, "ops");
+    EXPECT_EQ(report.answer, RetryAnswer::not_published);
+    EXPECT_NE(report.message.find("its lease could have run out"), std::string::npos) << report.message;
+    EXPECT_TRUE(replayer.arrived().empty());
+    EXPECT_EQ(retries(id), 0);
 }
 
 TEST_F(ManagerTest, WithoutABrokerNothingIsCounted) {

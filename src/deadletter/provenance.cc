@@ -173,17 +173,19 @@ std::string refusal_of_record(const store::LetterDetail& detail, std::string_vie
     }
     if (is_dead_letter_topic(origin, pattern) || origin == detail.letter.topic) {
         return "its original topic '" + origin +
-               "' is itself for dead letters: no header says where it came from, and sending it there would only bring "
-               "it "
-               "back here";
+               "' is itself for dead letters: sending it there would only bring it back here";
     }
     if (is_of_family(detail, kReporterFamily)) {
         return "the record is a connector's report about the failure, not the message itself; that one is in '" +
                origin + "', at the partition and offset that the headers name";
     }
-    if (has_family(detail.record, kShareGroupFamily) && !detail.record.key && !detail.record.value) {
+    if (!detail.record.key && !detail.record.value && has_family(detail.record, kShareGroupFamily)) {
         return "the broker put no copy of the message into the dead-letter topic; the message itself is in '" + origin +
                "', at the partition and offset that the headers name";
+    }
+    if (!detail.letter.topic && detail.letter.value_bytes == 0 && !detail.record.value && !detail.letter.payload &&
+        !detail.letter.payload_left_out) {
+        return "there is nothing to send: it has neither a value nor a payload";
     }
     return {};
 }
@@ -215,30 +217,34 @@ store::Provenance provenance_of(const Record& record) {
     return provenance;
 }
 
-Record replay_of(const Record& dead, std::string_view original_topic, std::string_view fresh_key) {
-    Record replay{.topic = std::string(original_topic), .key = dead.key, .value = dead.value, .headers = {}};
+Record replay_of(Record dead, std::string_view original_topic, std::string_view fresh_key) {
+    const std::int64_t replays = replays_of(dead) + 1;
+    Record replay{.topic = std::string(original_topic),
+                  .key = std::move(dead.key),
+                  .value = std::move(dead.value),
+                  .headers = {}};
     restore_unreadable(dead, replay);
     if (!replay.key && replay.value) replay.key = std::string(fresh_key);
-    replay.headers.reserve(dead.headers.size() + 1);
-    for (const RecordHeader& header : dead.headers) {
-        if (header.name != kReplaysHeader && failure_header(header.name) == nullptr) replay.headers.push_back(header);
-    }
-    replay.headers.push_back({std::string(kReplaysHeader), std::to_string(replays_of(dead) + 1)});
+    std::erase_if(dead.headers, [](const RecordHeader& header) {
+        return header.name == kReplaysHeader || failure_header(header.name) != nullptr;
+    });
+    replay.headers = std::move(dead.headers);
+    replay.headers.push_back({std::string(kReplaysHeader), std::to_string(replays)});
     return replay;
 }
 
-Record replay_of(const store::LetterDetail& letter, std::string_view fresh_key) {
-    const std::string& topic = letter.letter.provenance.original_topic;
+Record replay_of(store::LetterDetail letter, std::string_view fresh_key) {
     const bool only_payload = !letter.letter.topic && !letter.record.value && letter.letter.payload;
-    if (!only_payload) return replay_of(letter.record, topic, fresh_key);
-    Record record = letter.record;
-    record.value = letter.letter.payload;
-    return replay_of(record, topic, fresh_key);
+    if (only_payload) letter.record.value = std::move(letter.letter.payload);
+    return replay_of(std::move(letter.record), letter.letter.provenance.original_topic, fresh_key);
 }
 
 std::string replay_refusal(const store::LetterDetail& letter, std::string_view pattern) {
     if (letter.letter.lane_row) {
         if (letter.letter.lane_row->outbox != "orders") return {};
+        if (letter.letter.in_doubt) {
+            return "a dead order is not sent again: its receiver may have it; find out before you make a new one";
+        }
         return "a dead order is not sent again: its input was refused; make a new order instead";
     }
     if (letter.letter.truncated) {

@@ -39,11 +39,11 @@ inline constexpr std::size_t kMaxProducerBytes = 255;
 /// kReplaysHeader one higher (behind the others; one that is not a number counts as 0), to its original topic.
 /// `fresh_key` where it had no key and `value` is not null. A record that SmallRye could not read gets its bytes back
 /// from the header in which they were kept.
-[[nodiscard]] Record replay_of(const Record& dead, std::string_view original_topic, std::string_view fresh_key);
+[[nodiscard]] Record replay_of(Record dead, std::string_view original_topic, std::string_view fresh_key);
 
 /// The record of a letter, as it is to be sent back: of one that was inserted with the seed's columns alone, the
 /// payload is the value.
-[[nodiscard]] Record replay_of(const store::LetterDetail& letter, std::string_view fresh_key);
+[[nodiscard]] Record replay_of(store::LetterDetail letter, std::string_view fresh_key);
 
 /// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read, where
 /// nothing is sent to. Empty: nothing is published at all, so that it does not matter where to; what was read

@@ -1,6 +1,7 @@
 #include "deadletter/redrive.h"
 
 #include <algorithm>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -22,8 +23,15 @@ std::size_t bytes_of(const store::RetryClaim& claim) {
 }
 
 std::string why_away(std::span<const Outcome> outcomes) {
-    const store::RetryEnd first = end_of({}, outcomes.front());
-    return "nothing of " + std::to_string(outcomes.size()) + " messages reached the broker: " + first.detail;
+    const bool some_sent = std::ranges::any_of(outcomes, [](const Outcome& outcome) { return !outcome.not_attempted; });
+    return (some_sent ? "the broker confirmed none of " : "the broker got none of ") + std::to_string(outcomes.size()) +
+           " messages: " + end_of({}, outcomes.front()).detail;
+}
+
+/// Because of its topic, whatever the record is.
+bool is_turned_away(const Outcome& outcome) {
+    return outcome.kind == OutcomeKind::retryable &&
+           (outcome.not_attempted || std::ranges::find(kTopicCodes, outcome.code) != kTopicCodes.end());
 }
 
 }  // namespace
@@ -51,8 +59,8 @@ RedriveReport RedriveRun::run(store::Redrive opened) {
 
 void RedriveRun::read() {
     while (!parts_.gate.closed()) {
-        const auto page = room();
-        if (!page || !read_page(*page)) break;
+        const auto some = room();
+        if (!some || !read_page(*some)) break;
     }
 }
 
@@ -63,7 +71,7 @@ void RedriveRun::all_read() {
 }
 
 /// Waits for some; none: no further page is begun.
-std::optional<store::RedrivePage> RedriveRun::room() {
+std::optional<RedriveRun::Room> RedriveRun::room() {
     const auto most = static_cast<std::size_t>(std::max(1, parts_.options.pages_in_flight));
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] {
@@ -74,12 +82,14 @@ std::optional<store::RedrivePage> RedriveRun::room() {
     const auto pages = std::min<std::size_t>(most - in_flight_.pages,
                                              static_cast<std::size_t>(std::max(1, parts_.options.pages_at_once)));
     const std::size_t bytes = kMaxRedriveBytes - std::min(kMaxRedriveBytes, in_flight_.bytes);
-    return store::RedrivePage{.letters = parts_.options.page * static_cast<std::int32_t>(pages),
-                              .bytes = static_cast<std::int64_t>(bytes)};
+    return Room{.letters = parts_.options.page * static_cast<std::int32_t>(pages),
+                .bytes = static_cast<std::int64_t>(bytes),
+                .passed_by = passed_by_};
 }
 
-bool RedriveRun::read_page(const store::RedrivePage& page) {
+bool RedriveRun::read_page(const Room& room) {
     const store::RetryRequest request{owner_, actor_, parts_.options.retry_lease};
+    const store::RedrivePage page{.letters = room.letters, .bytes = room.bytes, .left_out_topics = room.passed_by};
     Result<std::vector<store::RetryClaim>> claims;
     Begun begun;
     for (int attempt = 1;; ++attempt) {
@@ -141,12 +151,25 @@ std::string RedriveRun::not_published_now(const Begun& page) {
     }
     const Duration waited = parts_.options.clock->now() - page.at;
     if (waited + parts_.options.publish_at_most < parts_.options.retry_lease) return "";
-    std::string why = "it had waited so long for the broker that its lease could have run out";
     end_early("publishing was too slow for dead_letters.retry_lease_seconds: the rest was not tried", false);
-    return why;
+    return std::string(kTooLate);
 }
 
 std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
+    std::set<std::string> taken_over;
+    for (const Begun& page : pages) {
+        for (const store::RetryClaim& claim : page.claims) {
+            if (claim.taken_over) taken_over.insert(claim.id);
+        }
+    }
+    std::vector<store::RetryEnd> ends = publish_begun(std::move(pages));
+    for (store::RetryEnd& end : ends) {
+        if (taken_over.contains(end.id)) end = end_of_taken_over(std::move(end));
+    }
+    return ends;
+}
+
+std::vector<store::RetryEnd> RedriveRun::publish_begun(std::vector<Begun> pages) {
     std::vector<store::RetryEnd> ends;
     std::vector<std::string> lane_ids;
     std::vector<store::LetterDetail> spooled;
@@ -167,7 +190,7 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
             } else if (!not_now.empty()) {
                 ends.push_back({claim.id, store::RetryResult::not_tried, not_now});
             } else {
-                records.push_back(replay_of(*claim.letter, parts_.new_id()));
+                records.push_back(replay_of(std::move(*claim.letter), parts_.new_id()));
                 ids.push_back(claim.id);
             }
             claim.letter.reset();
@@ -176,8 +199,12 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     give_back(lane_ids, ends);
     put_back(spooled, ends);
     if (records.empty()) return ends;
-    const std::vector<Outcome> outcomes = send(records);
-    if (broker_is_away(outcomes)) end_early(why_away(outcomes), true);
+    std::vector<Outcome> outcomes = send(records);
+    if (broker_is_away(outcomes)) {
+        end_early(why_away(outcomes), true);
+    } else {
+        pass_by_topics(records, outcomes);
+    }
     for (std::size_t i = 0; i < ids.size(); ++i) ends.push_back(end_of(std::move(ids[i]), outcomes[i]));
     return ends;
 }
@@ -193,6 +220,28 @@ std::vector<Outcome> RedriveRun::send(const std::vector<Record>& records) {
                                          .not_attempted = true});
     }
     return outcomes;
+}
+
+void RedriveRun::pass_by_topics(const std::vector<Record>& records, std::vector<Outcome>& outcomes) {
+    std::set<std::string_view> taking;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        if (!is_turned_away(outcomes[i])) taking.insert(records[i].topic);
+    }
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        if (taking.contains(records[i].topic)) continue;
+        outcomes[i].not_attempted = true;
+        if (std::ranges::find(passed_by_, records[i].topic) != passed_by_.end()) continue;
+        if (passed_by_.empty()) {
+            why_passed_by_ =
+                "what is for topic " + records[i].topic + " was left out: " + end_of({}, outcomes[i]).detail;
+        }
+        passed_by_.push_back(records[i].topic);
+    }
+    if (passed_by_.size() <= kMaxTopicsPassedBy) return;
+    ends_early_ = true;
+    if (problem_.empty()) problem_ = "more than " + std::to_string(kMaxTopicsPassedBy) + " topics take nothing";
+    changed_.notify_all();
 }
 
 void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends) {
@@ -255,7 +304,7 @@ void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
         const std::lock_guard lock(mutex_);
         lost_ = true;
     }
-    for (const store::RetryEnd& end : ends) count(end.result, 1);
+    for (const store::RetryEnd& end : ends) count(end);
     if (recorded) return check_recorded(*recorded, ends);
     const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
         return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
@@ -304,18 +353,29 @@ void RedriveRun::count(store::RetryResult result, std::int64_t letters) {
             counts_.in_doubt += letters;
             break;
         case store::RetryResult::not_tried:
+            counts_.not_tried += letters;
             break;
     }
 }
 
+void RedriveRun::count(const store::RetryEnd& end) {
+    count(end.result, 1);
+    if (end.result == store::RetryResult::not_tried && not_tried_reason_.empty()) not_tried_reason_ = end.detail;
+}
+
 RedriveReport RedriveRun::finish(store::Redrive opened) {
-    RedriveReport report{.redrive = std::move(opened), .problem = std::move(problem_)};
+    RedriveReport report{.redrive = std::move(opened),
+                         .problem = std::move(problem_),
+                         .not_tried = counts_.not_tried,
+                         .not_tried_reason = std::move(not_tried_reason_)};
     report.redrive.published += counts_.published;
     report.redrive.failed += counts_.failed;
     report.redrive.in_doubt += counts_.in_doubt;
     // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
     // next begins at the beginning, with what was given back.
-    const bool stopped = !complete_ && (report.problem.empty() || parts_.gate.closed());
+    const bool interrupted = !complete_ && (report.problem.empty() || parts_.gate.closed());
+    if (interrupted && parts_.options.close_ends_redrives) report.problem = "it was stopped";
+    const bool stopped = interrupted && !parts_.options.close_ends_redrives;
     if (stopped) {
         report.problem = "the program is about to end; the rest follows when it runs again";
         // Everything begun has its end. Where this fails the next process waits for the lease.
@@ -326,10 +386,15 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
         auto closed = attempts.run([&] { return parts_.letters.close_redrive(topic_, owner_); });
         if (closed) {
             report.redrive = std::move(*closed);
-        } else if (report.problem.empty()) {
-            report.problem = "all was tried, but that could not be recorded: " + closed.error().message;
+        } else {
+            if (report.problem.empty())
+                report.problem = "all was tried, but that could not be recorded: " + closed.error().message;
+            report.problem += "; it was not closed, and goes on by itself where `serve` runs";
         }
     }
+    if (!passed_by_.empty()) report.problem += (report.problem.empty() ? "" : "; ") + why_passed_by_;
+    if (passed_by_.size() > 1)
+        report.problem += " (and so for other topics: " + std::to_string(passed_by_.size() - 1) + ")";
     parts_.log.info("dead letters: a redrive has ended", {{"topic", topic_},
                                                           {"published", report.redrive.published},
                                                           {"failed", report.redrive.failed},

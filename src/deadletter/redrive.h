@@ -58,8 +58,15 @@ private:
         std::int64_t published = 0;
         std::int64_t failed = 0;
         std::int64_t in_doubt = 0;
+        std::int64_t not_tried = 0;
     };
 
+    /// For the next page.
+    struct Room {
+        std::int32_t letters = 0;
+        std::int64_t bytes = 0;
+        std::vector<std::string> passed_by{};
+    };
     /// Letters begun in one transaction.
     struct Begun {
         std::vector<store::RetryClaim> claims;  // in order
@@ -69,11 +76,14 @@ private:
 
     void read();
     void all_read();
-    [[nodiscard]] std::optional<store::RedrivePage> room();
-    bool read_page(const store::RedrivePage& page);
+    [[nodiscard]] std::optional<Room> room();
+    bool read_page(const Room& room);
     void publish_all();
     [[nodiscard]] std::vector<store::RetryEnd> publish(std::vector<Begun> pages);
+    [[nodiscard]] std::vector<store::RetryEnd> publish_begun(std::vector<Begun> pages);
     [[nodiscard]] std::vector<Outcome> send(const std::vector<Record>& records);
+    /// Topics of which all in the batch were turned away get no more; what of it was not sent did not count.
+    void pass_by_topics(const std::vector<Record>& records, std::vector<Outcome>& outcomes);
     [[nodiscard]] std::string not_published_now(const Begun& page);
     void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
     void put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends);
@@ -83,6 +93,7 @@ private:
     /// No further page is begun. `publish_none`: what was begun is not published any more.
     void end_early(std::string problem, bool publish_none);
     void count(store::RetryResult result, std::int64_t letters);
+    void count(const store::RetryEnd& end);
     RedriveReport finish(store::Redrive opened);
 
     const RedriveParts parts_;
@@ -103,6 +114,9 @@ private:
     bool lost_ = false;      // the redrive is somebody else's
     bool complete_ = false;  // the store had no further page
     std::string problem_;
+    std::string not_tried_reason_;
+    std::vector<std::string> passed_by_;  // topics
+    std::string why_passed_by_;           // of the first
     Counts counts_;
 };
 

@@ -113,6 +113,28 @@ TEST(Refusal, AnOriginThatIsForDeadLetters) {
     EXPECT_NE(replay_refusal(letter_to("")), "");
 }
 
+TEST(Refusal, AnOrderThatItsReceiverMayHaveIsNotMadeAnewUnseen) {
+    store::LetterDetail order = letter_to("orders");
+    order.letter.lane_row = store::LaneRow{"orders", "orders", "1"};
+    EXPECT_NE(replay_refusal(order).find("make a new order instead"), std::string::npos);
+    order.letter.in_doubt = true;
+    EXPECT_NE(replay_refusal(order).find("its receiver may have it; find out before"), std::string::npos);
+}
+
+TEST(Refusal, WhereThereIsNothingToSend) {
+    store::LetterDetail empty = letter_to("orders");
+    empty.record = {};
+    empty.letter.value_bytes = 0;
+    EXPECT_EQ(replay_refusal(empty), "") << "a record whose value is null";
+    empty.letter.topic.reset();
+    EXPECT_EQ(replay_refusal(empty), "there is nothing to send: it has neither a value nor a payload");
+    empty.letter.payload_left_out = true;
+    EXPECT_EQ(replay_refusal(empty), "") << "there is one, which the listing does not show";
+    empty.letter.payload_left_out = false;
+    empty.letter.payload = "null";
+    EXPECT_EQ(replay_refusal(empty), "");
+}
+
 TEST(Refusal, WhatIsNotWholeOrNotTheMessage) {
     store::LetterDetail cut = letter_to("orders");
     cut.letter.truncated = true;

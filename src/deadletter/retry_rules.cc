@@ -54,6 +54,13 @@ store::RetryEnd end_of(std::string id, const Outcome& outcome) {
     return {std::move(id), result, shorten(one_line(outcome.receipt.value_or(outcome.detail)), kMaxDetailBytes)};
 }
 
+store::RetryEnd end_of_taken_over(store::RetryEnd end) {
+    if (end.result != store::RetryResult::not_tried) return end;
+    end.result = store::RetryResult::in_doubt;
+    end.detail = shorten("an earlier retry did not end, and this one sent nothing: " + end.detail, kMaxDetailBytes);
+    return end;
+}
+
 std::string not_retryable_reason(const store::LetterDetail& letter, std::string_view pattern) {
     const store::Letter& row = letter.letter;
     const bool order = row.lane_row && row.lane_row->outbox == "orders";
@@ -141,8 +148,20 @@ RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, 
 
 bool broker_is_away(std::span<const Outcome> outcomes) {
     return !outcomes.empty() && std::ranges::all_of(outcomes, [](const Outcome& outcome) {
-        return outcome.kind == OutcomeKind::retryable || outcome.kind == OutcomeKind::ambiguous;
+        return outcome.not_attempted || outcome.kind == OutcomeKind::ambiguous;
     });
+}
+
+std::string how_it_ended(const RedriveReport& report) {
+    std::string text = report.problem;
+    if (report.redrive.in_doubt > 0) {
+        text += "; " + std::to_string(report.redrive.in_doubt) +
+                " may have been published though nobody confirmed it: they are RETRYING with in_doubt, and another "
+                "retry could publish them a second time";
+    }
+    if (report.redrive.failed > 0) text += "; " + std::to_string(report.redrive.failed) + " failed";
+    if (report.redrive.finished) text += "; what is left can be retried";
+    return text;
 }
 
 }  // namespace deliverd::deadletter

@@ -17,8 +17,14 @@ inline constexpr std::string_view kNotRetryable = "message is not retryable: ";
 /// What the audit says of a retry where nothing is published.
 inline constexpr std::string_view kStandAlone = "stand-alone: Kafka is not configured, nothing was published";
 
+/// Why one is not published any more that was begun.
+inline constexpr std::string_view kTooLate = "it had waited so long that its lease could have run out";
+
 /// How a retry ends whose publishing ended so.
 [[nodiscard]] store::RetryEnd end_of(std::string id, const Outcome& outcome);
+
+/// The end of one that went on with another that did not end: where this one sent nothing, the other may have.
+[[nodiscard]] store::RetryEnd end_of_taken_over(store::RetryEnd end);
 
 /// Why a retry of the letter would be refused now, whoever asks ("status=DEAD, retry_count=3/3" is the seed's wording);
 /// empty when it would not. That somebody else's retry is under way is not in it. `pattern`: as in provenance.h.
@@ -34,7 +40,10 @@ inline constexpr std::string_view kStandAlone = "stand-alone: Kafka is not confi
 /// The answer where it ended so, but the store does not have it, for this reason.
 [[nodiscard]] RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, std::string_view reason);
 
-/// Nothing arrived, and nothing was refused for its own sake: trying more of them would only use up their retries.
+/// Nothing arrived, and nothing was answered either: trying more of them would be in vain.
 [[nodiscard]] bool broker_is_away(std::span<const Outcome> outcomes);
+
+/// How a redrive with a `problem` ended, for people: why, what of it failed or may be there, and what is left to do.
+[[nodiscard]] std::string how_it_ended(const RedriveReport& report);
 
 }  // namespace deliverd::deadletter

@@ -103,6 +103,7 @@ struct Letter {
     std::optional<LaneRow> lane_row;
     std::int64_t value_bytes = 0;
     bool truncated = false;
+    bool payload_left_out = false;  // there is one, and it is too long for this listing: find() has it
 };
 
 /// A letter with everything that is known of it.
@@ -152,6 +153,12 @@ struct LetterPage {
 /// What a filter that needs reading the letters themselves counts at most. Topic, source and status alone are exact.
 inline constexpr std::int64_t kMaxCounted = 1'000;
 
+/// A listing has no stack traces. It has all payloads up to the first size, and longer ones, newest first, as long as
+/// these are no more than the second together. A size is that of the record's value, if there is one, else of the
+/// payload itself.
+inline constexpr std::int64_t kShortPayloadBytes = 64L * 1024;
+inline constexpr std::int64_t kMaxLongPayloadBytes = 16L * 1024 * 1024;
+
 struct TopicCounts {
     std::string topic;  // the dead-letter topic; of lanes and spools their name
     std::string source;
@@ -176,6 +183,7 @@ struct RetryClaim {
     RetryVerdict verdict = RetryVerdict::unknown;
     std::string reason{};                  // refused: why, for people
     std::optional<LetterDetail> letter{};  // as it stands now; none when unknown
+    bool taken_over = false;               // begun: it goes on with one that did not end, and did not count again
 };
 
 struct RetryRequest {
@@ -222,6 +230,8 @@ struct Redrive {
 struct RedrivePage {
     std::int32_t letters = 0;
     std::int64_t bytes = 0;  // keys, values and headers, about
+    /// Letters for Kafka with one of these original topics are passed by, and stay as they are.
+    std::span<const std::string> left_out_topics{};
 };
 
 /// The code of the error with which store() refuses a letter for what it is. No other failure is a letter's fault.

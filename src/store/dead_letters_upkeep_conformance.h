@@ -43,6 +43,21 @@ TEST_P(DeadLettersUpkeepConformance, ATableThatIsMissingIsNoLettersFault) {
     EXPECT_NE(error.code, kLetterRefused);
 }
 
+// --- going on with what did not end ---------------------------------------------------------------------------------
+
+TEST_P(DeadLettersUpkeepConformance, AClaimSaysThatItGoesOnWithAnother) {
+    const std::string id = keep(1);
+    EXPECT_FALSE(begin(id, "a").taken_over);
+    EXPECT_FALSE(begin(id, "b").taken_over) << "it is not begun";
+    expire(id);
+    const RetryClaim claim = begin(id, "b");
+    EXPECT_EQ(claim.verdict, RetryVerdict::begun);
+    EXPECT_TRUE(claim.taken_over);
+    EXPECT_EQ(claim.letter.value().letter.retry_count, 1);
+    end(id, RetryResult::failed, "no", "b");
+    EXPECT_FALSE(begin(id, "c").taken_over) << "that one has ended";
+}
+
 // --- deleting -------------------------------------------------------------------------------------------------------
 
 TEST_P(DeadLettersUpkeepConformance, WhatIsBeingRetriedIsNotDeleted) {

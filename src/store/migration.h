@@ -12,7 +12,7 @@ struct Migration {
     std::string_view sql;  // `${schema}` stands for the quoted schema of the outbox tables
 };
 
-/// In order of their versions, which start at 1 and have no gaps.
+/// In order of their versions, which start at 1. One that only the other database needed is left out.
 std::span<const Migration> postgres_migrations();
 std::span<const Migration> sqlite_migrations();
 

@@ -200,12 +200,15 @@ TEST_P(RedriveConformance, WhatIsTakenOverMayBeAtItsLimit) {
         end(id, RetryResult::failed);
     }
     open("o");
-    ASSERT_EQ(next("o", 10).size(), 1U);
+    const auto first = next("o", 10);
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_FALSE(first[0].taken_over);
     EXPECT_EQ(letter(id).retry_count, 3);
     age_redrives();
     ASSERT_TRUE(open("p"));
     const auto claims = next("p", 10);
     ASSERT_EQ(claims.size(), 1U);
+    EXPECT_TRUE(claims[0].taken_over);
     EXPECT_TRUE(claims[0].letter.value().letter.in_doubt) << "it may have been published";
     EXPECT_EQ(claims[0].letter.value().letter.retry_count, 3);
     EXPECT_EQ(end_page("p", claims, RetryResult::published), 1);
@@ -239,6 +242,29 @@ TEST_P(RedriveConformance, APageEndsWhereItsBytesDo) {
     EXPECT_THAT(page(1'900), ::testing::ElementsAre(2, 3)) << "behind the one that was left out before";
     EXPECT_THAT(page(kManyBytes), ::testing::ElementsAre(4, 5));
     EXPECT_THAT(page(kManyBytes), ::testing::IsEmpty());
+}
+
+TEST_P(RedriveConformance, LettersForTopicsThatAreLeftOutStayAsTheyAre) {
+    std::vector<NewLetter> letters;
+    const std::vector<std::string> origins = {"a", "b", "a", "c'\"", "b", "d"};
+    for (std::size_t n = 0; n < origins.size(); ++n) {
+        letters.push_back(new_letter(static_cast<std::int64_t>(n)));
+        letters.back().provenance.original_topic = origins[n];
+    }
+    must(letters_->store(letters));
+    store_->execute("update " + GetParam().letters + " set source = 'spool:b' where source_offset = 4");
+    open("o");
+    const std::vector<std::string> away = {"b", "c'\""};
+    const RedrivePage page{.letters = 2, .bytes = kManyBytes, .left_out_topics = away};
+    const auto next = [&] { return offsets(must(letters_->next_of_redrive(kTopic, request("o"), page))); };
+    EXPECT_THAT(next(), ::testing::ElementsAre(0, 2));
+    EXPECT_THAT(next(), ::testing::ElementsAre(4, 5)) << "what goes into a spool does not go to that topic";
+    EXPECT_THAT(next(), ::testing::IsEmpty());
+    for (const std::int64_t offset : {1, 3}) {
+        const Letter letter = must(letters_->find(id_of(offset))).value().letter;
+        EXPECT_EQ(letter.status, LetterStatus::pending);
+        EXPECT_EQ(letter.retry_count, 0);
+    }
 }
 
 TEST_P(RedriveConformance, OneThatIsGivenUpIsAnybodysAtOnce) {

@@ -73,6 +73,12 @@ public:
         const std::lock_guard lock(mutex_);
         how(*row(id));
     }
+    [[nodiscard]] std::vector<std::string> ids() {
+        const std::lock_guard lock(mutex_);
+        std::vector<std::string> all;
+        for (const Row& each : rows_) all.push_back(each.detail.letter.id);
+        return all;
+    }
     [[nodiscard]] Row at(const std::string& id) {
         const std::lock_guard lock(mutex_);
         return *row(id);
@@ -205,6 +211,8 @@ public:
                 if (claims.size() == static_cast<std::size_t>(page.letters) || (bytes > 0 && bytes >= page.bytes))
                     break;
                 if (!of_topic(each, topic) || !behind(open.redrive, each)) continue;
+                const std::string& origin = each.detail.letter.provenance.original_topic;
+                if (std::ranges::find(page.left_out_topics, origin) != page.left_out_topics.end()) continue;
                 const bool taken_over = each.owner.has_value();
                 store::RetryClaim claim = begin(&each, each.detail.letter.id, request);
                 if (claim.verdict != store::RetryVerdict::begun) continue;
@@ -322,6 +330,7 @@ private:
         } else {
             claim.verdict = store::RetryVerdict::begun;
             if (!taken_over) ++letter.retry_count;
+            claim.taken_over = taken_over;
             letter.status = store::LetterStatus::retrying;
             row->owner = request.owner;
             row->expires = now_ + request.lease;

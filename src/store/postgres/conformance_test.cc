@@ -1,6 +1,7 @@
 #include "store/database_conformance.h"
 #include "store/dead_letters_conformance.h"
 #include "store/dead_letters_lanes_conformance.h"
+#include "store/dead_letters_listing_conformance.h"
 #include "store/dead_letters_retry_conformance.h"
 #include "store/dead_letters_upkeep_conformance.h"
 #include "store/event_letters_conformance.h"
@@ -36,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, EventTableConformance, ::testing::Values(kEve
 const DeadLettersKind kLetters{kPostgres, "dlq.dlq_messages", "dlq.dlq_counts", "dlq.dlq_audit", "deliverd.redrives"};
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersRetryConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersListingConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, DeadLettersUpkeepConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Postgres, LaneLettersConformance, ::testing::Values(kEvents));
 INSTANTIATE_TEST_SUITE_P(Postgres, EventLettersConformance, ::testing::Values(kEvents));

@@ -30,7 +30,10 @@ Result<LetterPage> PostgresDeadLetters::list(const LetterQuery& query) {
     out.has_next = PQntuples(rows) > query.limit;
     const int count = out.has_next ? query.limit : PQntuples(rows);
     out.letters.reserve(static_cast<std::size_t>(count));
-    for (int row = 0; row < count; ++row) out.letters.push_back(letter_at(rows, row));
+    for (int row = 0; row < count; ++row) {
+        out.letters.push_back(letter_at(rows, row));
+        out.letters.back().payload_left_out = bool_at(rows, row, kLetterColumns);
+    }
     out.total = int64_at(results->back().get(), 0, 0);
     out.total_is_minimum = !is_counted(query) && out.total > kMaxCounted;
     if (out.total_is_minimum) out.total = kMaxCounted;

@@ -61,6 +61,8 @@ protected:
         insert("big", kBig);
         insert("small", kSmall);
         store_.execute("update dlq.dlq_messages set status = 'PENDING' where source_offset <= 3");
+        // Few among many, from the newest to the oldest.
+        store_.execute("update dlq.dlq_messages set status = 'DEAD' where source_offset % 1000 = 5");
         store_.execute(
             "update dlq.dlq_messages set created_at = now() - interval '1 year', updated_at = now() -"
             " interval '1 year' where source_topic = 'big.dlq.v1' and source_offset > " +
@@ -107,6 +109,22 @@ protected:
         query.topic = "big";
         query.status = LetterStatus::pending;
         expect_by_index(plan(select_page(query)), {"dlq_messages_original_topic"}, kLimit, kPagesOfAPage);
+        expect_good_listings_of_the_dead();
+    }
+
+    void expect_good_listings_of_the_dead() {
+        LetterQuery query;
+        query.limit = kLimit;
+        query.status = LetterStatus::dead;
+        expect_by_index(plan(select_page(query)), {"dlq_dead_created"}, kLimit + 1, kPagesOfAPage);
+        const auto both = {"dlq_dead_source_topic", "dlq_dead_original_topic"};
+        query.topic = "big";
+        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        query.after = middle();
+        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        query.error_class = "E5";
+        query.from = query.after->created_at - std::chrono::hours(24);
+        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
     }
 
     void expect_good_changes() {
@@ -131,7 +149,8 @@ protected:
             "update deliverd.redrives set position_created_at = now() - interval '20 s', position_id ="
             " gen_random_uuid()");
         Params next;
-        next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20);
+        next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20).text_array(
+            std::vector<std::optional<std::string>>());
         expect_by_index(plan(RedriveStatements().next, next), {"dlq_messages_original_topic"}, 200, kPagesOfAChange);
         expect_by_index(plan(sql_.topics, Params()), {"dlq_messages_source_topic"}, 200, 300);
     }
@@ -147,7 +166,7 @@ TEST_F(DeadLettersPlan, TouchesOnlyWhatItReturns) {
         expect_good_listings();
         expect_good_changes();
     }
-    store_.execute("analyze dlq.dlq_messages; analyze dlq.dlq_counts");
+    store_.execute("analyze dlq.dlq_messages; analyze dlq.dlq_counts; analyze dlq.dlq_dead");
     {
         SCOPED_TRACE("with statistics");
         expect_good_listings();
@@ -174,7 +193,8 @@ TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
         expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
         must(store_.database().dead_letters()->open_redrive(topic, topic, "ann", std::chrono::seconds(600)));
         Params next;
-        next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20);
+        next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20).text_array(
+            std::vector<std::optional<std::string>>());
         expect_by_index(plan(RedriveStatements().next, next), both, 200, 100 * 60);
     }
 }

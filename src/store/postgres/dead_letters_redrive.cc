@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -13,13 +14,18 @@
 namespace deliverd::store::postgres {
 namespace {
 
-/// What next_of_redrive answers behind the columns of a letter: whether the redrive is the owner's, and how many
-/// letters were looked at. One line without a letter where none was begun.
+/// What next_of_redrive answers behind the columns of a letter: whether the redrive is the owner's, how many letters
+/// were looked at, and whether this one's retry goes on with another. One line without a letter where none was begun.
 constexpr int kHeldColumn = kLetterDetailColumns;
 constexpr int kLookedColumn = kHeldColumn + 1;
+constexpr int kTakenOverColumn = kLookedColumn + 1;
 
 Failure not_owner(std::string_view topic) {
     return permanent("not_owner", "the redrive of " + one_line(topic) + " is somebody else's by now, or has ended");
+}
+
+bool older(const RetryClaim& one, const RetryClaim& other) {
+    return std::tie(one.letter->letter.created_at, one.id) < std::tie(other.letter->letter.created_at, other.id);
 }
 
 }  // namespace
@@ -52,6 +58,8 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string
     Params params;
     params.text(topic).text(request.owner).int32(page.letters).float64(to_seconds(request.lease)).text(request.actor);
     params.int64(std::max<std::int64_t>(1, page.bytes));
+    params.text_array(
+        std::vector<std::optional<std::string>>(page.left_out_topics.begin(), page.left_out_topics.end()));
     std::vector<RetryClaim> claims;
     // Each turn moves the position, also where all that it looked at was somebody's just then.
     for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
@@ -60,13 +68,16 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string
         const PGresult* rows = result->get();
         if (int64_at(rows, 0, kHeldColumn) == 0) return not_owner(topic);
         looked = int64_at(rows, 0, kLookedColumn);
+        claims.reserve(static_cast<std::size_t>(PQntuples(rows)));
         for (int row = 0; row < PQntuples(rows); ++row) {
             if (null_at(rows, row, kLetterId)) continue;
             LetterDetail detail = detail_at(rows, row);
             std::string id = detail.letter.id;
-            claims.push_back({std::move(id), RetryVerdict::begun, {}, std::move(detail)});
+            claims.push_back(
+                {std::move(id), RetryVerdict::begun, {}, std::move(detail), bool_at(rows, row, kTakenOverColumn)});
         }
     }
+    if (!std::ranges::is_sorted(claims, older)) std::ranges::sort(claims, older);
     return claims;
 }
 

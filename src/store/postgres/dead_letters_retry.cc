@@ -23,11 +23,13 @@ static_assert(static_cast<int>(RetryResult::published) == 0 && static_cast<int>(
 struct Begun {
     bool begun = false;
     bool live = false;  // another's
+    bool taken_over = false;
 };
 
 void describe(RetryClaim& claim, const Begun& begun, LetterDetail detail) {
     if (begun.begun) {
         claim.verdict = RetryVerdict::begun;
+        claim.taken_over = begun.taken_over;
     } else {
         const std::string refusal = retry_refusal(detail.letter);
         claim.verdict = retry_verdict(detail.letter, refusal, begun.live);
@@ -64,6 +66,7 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const
         Begun& one = begun[std::string(text_at(rows, row, 0))];
         one.begun = one.begun || bool_at(rows, row, 1);
         one.live = one.live || bool_at(rows, row, 2);
+        one.taken_over = one.taken_over || bool_at(rows, row, 3);
     }
     std::unordered_map<std::string, int> found;
     rows = results->back().get();
@@ -73,7 +76,7 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const
         if (at == found.end()) continue;
         Begun& one = begun[at->first];
         describe(claim, one, detail_at(rows, at->second));
-        one = {false, true};  // the same id a second time is another's
+        one = {.live = true};  // the same id a second time is another's
     }
     return claims;
 }

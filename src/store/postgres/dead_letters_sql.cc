@@ -95,9 +95,9 @@ with held as materialized (
            case when b.died then 'an earlier retry did not end: it may have been published' end
     from begun b
 )
-select b.id::text, true, false from begun b
+select b.id::text, true, false, b.died from begun b
 union all
-select h.id::text, false, h.live from held h)";
+select h.id::text, false, h.live, false from held h)";
 
 /// The same as retry_effect() in store/letter_rules.h. 0 published, 1 failed, 2 in doubt, 3 not tried, 4 unpublished, 5
 /// returned. What a redrive began counts for it.
@@ -260,13 +260,14 @@ string replay_columns(std::string_view a) {
     return replaced(replaced(detail_columns(a), payload, of_no_record), row + ".stack_trace", "null::text");
 }
 
-string from_topic(std::string_view topic) {
-    return "m.source_topic = any (array[" + string(topic) + "::text])";
+string from_topic(std::string_view topic, std::string_view a) {
+    return replaced("@.source_topic = any (array[" + string(topic) + "::text])", "@", a);
 }
 
-string once_of_topic(std::string_view topic) {
-    return "m.original_topic = any (array[" + string(topic) +
-           "::text]) and m.source_topic is distinct from m.original_topic";
+string once_of_topic(std::string_view topic, std::string_view a) {
+    return replaced("@.original_topic = any (array[" + string(topic) +
+                        "::text]) and @.source_topic is distinct from @.original_topic",
+                    "@", a);
 }
 
 string wanted_letter() {

@@ -54,9 +54,9 @@ enum LetterColumn {
 /// the text of JSON costs more than all the other columns. Without a value the payload is what is sent.
 [[nodiscard]] std::string replay_columns(std::string_view a);
 
-/// The two parts of a topic's letters, none of them in both. `topic` is the parameter.
-[[nodiscard]] std::string from_topic(std::string_view topic);
-[[nodiscard]] std::string once_of_topic(std::string_view topic);
+/// The two parts of a topic's letters, none of them in both. `topic` is the parameter, `a` the row.
+[[nodiscard]] std::string from_topic(std::string_view topic, std::string_view a = "m");
+[[nodiscard]] std::string once_of_topic(std::string_view topic, std::string_view a = "m");
 
 /// What a retry's end is called in end's parameters: RetryResult's numbers, and one more.
 inline constexpr std::int32_t kReturned = 5;

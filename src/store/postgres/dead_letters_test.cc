@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "store/migration.h"
 #include "store/postgres/test_server.h"
 
 namespace deliverd::store::postgres {
@@ -102,6 +104,46 @@ TEST_F(PostgresDeadLetterTest, CountsSurviveManyWritersAtOnce) {
     EXPECT_LT(std::stoi(value("select count(*) from dlq.dlq_counts")), kThreads * kEach * 3 / 4);
     store_.execute("truncate dlq.dlq_messages");
     EXPECT_TRUE(must(letters_->topics()).empty());
+}
+
+/// What is listed as DEAD is what is DEAD, whoever made it so and however.
+TEST_F(PostgresDeadLetterTest, TheListOfTheDeadFollowsTheLetters) {
+    const auto listed = [&](int letters) {
+        EXPECT_EQ(value("select count(*) from dlq.dlq_dead"), std::to_string(letters));
+        EXPECT_EQ(value("select count(*) from dlq.dlq_dead d join dlq.dlq_messages m using (id, created_at,"
+                        " original_topic) where m.status = 'DEAD' and m.source_topic is not distinct from"
+                        " d.source_topic"),
+                  std::to_string(letters));
+        EXPECT_EQ(must(letters_->list({.status = LetterStatus::dead})).letters.size(),
+                  static_cast<std::size_t>(letters));
+    };
+    store_.execute(
+        "insert into dlq.dlq_messages (original_topic, source_topic, source_partition, source_offset,"
+        " record_timestamp_ms, status) select 'a', case when n < 5 then 'a.dlq.v1' end, 0, n, n, case when n % 2 = 0"
+        " then 'DEAD' else 'PENDING' end from generate_series(0, 9) as n");
+    listed(5);
+    store_.execute("update dlq.dlq_messages set status = 'DEAD' where source_offset in (1, 2, 7)");
+    listed(7);
+    store_.execute("update dlq.dlq_messages set status = 'PENDING' where source_offset in (2, 3)");
+    listed(6);
+    store_.execute("update dlq.dlq_messages set original_topic = 'b', source_topic = null where source_offset = 0");
+    listed(6);
+    EXPECT_EQ(must(letters_->list({.topic = "b", .status = LetterStatus::dead})).letters.size(), 1U);
+    EXPECT_EQ(must(letters_->list({.topic = "a.dlq.v1", .status = LetterStatus::dead})).letters.size(), 2U);
+    store_.execute("delete from dlq.dlq_messages where source_offset in (4, 5)");
+    listed(5);
+    // As a database has it that was made before there was the list.
+    store_.execute(
+        "drop table dlq.dlq_dead; drop function deliverd.list_dead_letters cascade;"
+        " drop function deliverd.list_no_dead_letters cascade");
+    store_.execute("update dlq.dlq_messages set status = 'DEAD' where source_offset = 3");
+    const auto migrations = postgres_migrations();
+    const auto migration = std::ranges::find(migrations, 8, &Migration::version);
+    ASSERT_NE(migration, migrations.end());
+    store_.execute("begin; " + std::string(migration->sql) + "; commit");
+    listed(6);
+    store_.execute("truncate dlq.dlq_messages");
+    listed(0);
 }
 
 /// Kinds that take turns: each is summed up now and then.

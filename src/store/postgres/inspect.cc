@@ -46,6 +46,7 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
         "  ('deliverd', 'redrives', '{select,insert,update,delete}'), ('deliverd', 'event_tables', "
         "'{select,insert,update}'),"
         "  ('dlq', 'dlq_messages', '{select,insert,update,delete}'), ('dlq', 'dlq_counts', '{select}'),"
+        "  ('dlq', 'dlq_dead', '{select}'),"
         "  ('dlq', 'dlq_audit', '{select,insert,delete}'),"
         "  ($1::name, 'outbox_memory', '{select,insert,update}'), ($1::name, 'outbox_audit', '{select,insert}'),"
         "  ($1::name, 'outbox_orders', '{select,insert,update}'),"

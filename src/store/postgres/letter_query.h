@@ -15,7 +15,7 @@ struct LetterSelect {
     Params params;
 };
 
-/// The letters of a page and one more, newest first; columns letter_columns().
+/// The letters of a page and one more, newest first; columns letter_columns(), and whether the payload was left out.
 [[nodiscard]] LetterSelect select_page(const LetterQuery& query);
 
 /// Whether total comes from dlq_counts, and is exact.

@@ -77,7 +77,9 @@ returning @redrive)";
 /// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
 /// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
 /// A letter is looked up once: the scan that finds it locks it too, and the update goes to its place. One that changed
-/// in between is not seen there and is left out, like one that is locked.
+/// in between is not seen there and is left out, like one that is locked. What is answered is read at that place too,
+/// as it was before the update: as what the update returns, the whole row would be copied three times on its way out.
+/// In no order.
 /// The redrive's row is held against those who would take it over (kFreeRedrive), not against its own pages that end
 /// meanwhile and count there: with a stronger lock beginning and ending would take turns.
 constexpr std::string_view kNextOfRedrive = R"(
@@ -118,14 +120,16 @@ with mine as materialized (
         from dlq.dlq_messages m
         where m.id = any (array[i.id]) and @mine and m.retry_owner is not null
         for no key update of m skip locked) m
+), held as materialized (
+    select n.place, n.taken_over from next n union all select a.place, a.taken_over from again a
 ), begun as (
     update dlq.dlq_messages m
     set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
         last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
         retry_expires_at = now() + $4::float8 * interval '1 second'
-    from (select n.place, n.taken_over from next n union all select a.place, a.taken_over from again a) h
+    from held h
     where m.ctid = h.place
-    returning m.*, h.taken_over
+    returning m.id, h.taken_over
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
     select b.id, 'retry_begun', $5::text, 'RETRYING', 'RETRYING',
@@ -151,18 +155,17 @@ with mine as materialized (
     from mine
     where r.topic = $1::text
 )
-select @replay, w.held, w.looked
+select @begun, w.held, w.looked, m.taken_over
 from (select (select count(*) from mine) as held,
              (select count(*) from next) + coalesce((select cardinality(again) from mine), 0) as looked) w
-left join begun m on true
-order by m.created_at, m.id)";
+left join (select m.*, h.taken_over from held h join dlq.dlq_messages m on m.ctid = h.place) m on true)";
 
 constexpr std::string_view kCandidate = R"(m.ctid as place, m.id, m.created_at, m.retry_owner is not null as taken_over,
         coalesce(octet_length(m.record_key), 0) + coalesce(octet_length(m.record_value), 0)
             + pg_column_size(m.record_headers) as bytes)";
 constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from mine), (select id from mine))
     and (m.created_at, m.id) <= ((select up_to_created_at from mine), (select up_to_id from mine)))";
-constexpr std::string_view kMine = R"(@wanted
+constexpr std::string_view kMine = R"(@wanted and not (m.source = 'kafka' and m.original_topic = any ($7::text[]))
     and case when m.retry_owner is null then m.retry_count < m.max_retries else m.retry_expires_at < now() end)";
 
 constexpr std::string_view kCloseRedrive = R"(
@@ -177,12 +180,26 @@ where r.topic = $1::text and r.owner = $2::text and not r.finished)";
 constexpr std::string_view kAbandoned = R"(
 select @redrive from deliverd.redrives r where not r.finished and r.expires_at < now() order by r.topic)";
 
+/// What `begun` makes of a letter, told of the row as it was before.
+string begun_columns() {
+    string columns = replay_columns("m");
+    const std::vector<std::pair<std::string_view, string>> changed = {
+        {"m.status", "'RETRYING'::text"},
+        {"m.retry_count", "m.retry_count + case when m.taken_over then 0 else 1 end"},
+        {"m.updated_at", "now()"},
+        {"m.last_retry_at", "now()"},
+        {"m.in_doubt or (m.retry_owner is not null and m.retry_expires_at < now())", "m.in_doubt or m.taken_over"},
+        {"m.retry_owner is not null and m.retry_expires_at < now()", "false"}};
+    for (const auto& [before, after] : changed) columns = replaced(std::move(columns), before, after);
+    return columns;
+}
+
 Statement statement(string name, std::string_view text) {
     string sql(text);
     // Those that have others in them come first.
     const std::vector<std::pair<std::string_view, string>> parts = {
         {"@candidate", string(kCandidate)}, {"@window", string(kWindow)},      {"@mine", string(kMine)},
-        {"@wanted", wanted_letter()},       {"@replay", replay_columns("m")},  {"@redrive", string(kRedrive)},
+        {"@wanted", wanted_letter()},       {"@begun", begun_columns()},       {"@redrive", string(kRedrive)},
         {"@nobody", string(kNobody)},       {"@from_topic", from_topic("$1")}, {"@once_of_topic", once_of_topic("$1")}};
     for (const auto& [mark, value] : parts) sql = replaced(std::move(sql), mark, value);
     return Statement{"redrive_" + std::move(name), std::move(sql)};

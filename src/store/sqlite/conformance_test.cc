@@ -1,6 +1,7 @@
 #include "store/database_conformance.h"
 #include "store/dead_letters_conformance.h"
 #include "store/dead_letters_lanes_conformance.h"
+#include "store/dead_letters_listing_conformance.h"
 #include "store/dead_letters_retry_conformance.h"
 #include "store/dead_letters_upkeep_conformance.h"
 #include "store/event_letters_conformance.h"
@@ -42,6 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Sqlite, RedriveConformance, ::testing::Values(kEvents))
 const DeadLettersKind kLetters{kSqlite, "dlq_messages", "dlq_counts", "dlq_audit", "deliverd_redrives"};
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersRetryConformance, ::testing::Values(kLetters));
+INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersListingConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, DeadLettersUpkeepConformance, ::testing::Values(kLetters));
 INSTANTIATE_TEST_SUITE_P(Sqlite, LeaseConformance,
                          ::testing::Values(LeaseKind{kSqlite, true}, LeaseKind{kSqlite, false}),

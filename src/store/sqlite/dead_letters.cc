@@ -126,6 +126,17 @@ Result<bool> store_letter(Handle& handle, const NewLetter& letter, std::string_v
     return handle.changes() == 1;
 }
 
+/// `so_far`: what the long payloads before it have.
+void leave_out_long_payload(Letter& letter, std::int64_t& so_far) {
+    if (!letter.payload) return;
+    const auto bytes = letter.value_bytes > 0 ? letter.value_bytes : static_cast<std::int64_t>(letter.payload->size());
+    if (bytes <= kShortPayloadBytes) return;
+    so_far += bytes;
+    if (so_far <= kMaxLongPayloadBytes) return;
+    letter.payload.reset();
+    letter.payload_left_out = true;
+}
+
 }  // namespace
 
 Result<std::int64_t> SqliteDeadLetters::store(std::span<const NewLetter> letters) {
@@ -162,7 +173,12 @@ Result<LetterPage> SqliteDeadLetters::list(const LetterQuery& query) {
     binding.bind(**statement, query);
     (*statement)->bind(11, rows).bind(12, offset).bind(13, rows + offset);
     LetterPage page;
-    auto read = each_row(**statement, [&](const SqliteStatement& row) { page.letters.push_back(letter_at(row)); });
+    std::int64_t long_payload_bytes = 0;
+    auto read = each_row(**statement, [&](const SqliteStatement& row) {
+        page.letters.push_back(letter_at(row));
+        page.letters.back().provenance.stack_trace.reset();
+        leave_out_long_payload(page.letters.back(), long_payload_bytes);
+    });
     if (!read) return Failure(std::move(read.error()));
     page.has_next = page.letters.size() == static_cast<std::size_t>(rows);
     if (page.has_next) page.letters.pop_back();

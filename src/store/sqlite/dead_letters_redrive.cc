@@ -42,11 +42,10 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<Let
             break;
         }
         const LetterCursor& letter = letters[i];
-        bool taken_over = false;
-        auto claim = begin_retry_of(handle, letter.id, request, &taken_over);
+        auto claim = begin_retry_of(handle, letter.id, request, true);
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
-        counts.taken_over += taken_over ? 1 : 0;
+        counts.taken_over += claim->taken_over ? 1 : 0;
         if (claim->letter) bytes += static_cast<std::int64_t>(content_bytes(claim->letter->record));
         claims.push_back(std::move(*claim));
     }
@@ -89,7 +88,7 @@ Result<std::vector<RetryClaim>> SqliteDeadLetters::next_of_redrive(std::string_v
         RedriveCounts counts;
         Claims claims;
         for (bool more = true; more && claims.empty();) {
-            auto letters = redrive_candidates(handle, *found, page.letters);
+            auto letters = redrive_candidates(handle, *found, page);
             if (!letters) return Failure(std::move(letters.error()));
             more = letters->size() == static_cast<std::size_t>(page.letters);
             const std::size_t candidates = letters->size();

@@ -76,8 +76,7 @@ Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owne
 
 }  // namespace
 
-Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
-                                  bool* taken_over) {
+Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request, bool of_redrive) {
     RetryClaim claim{id};
     auto stored = stored_letter(handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
@@ -90,13 +89,13 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
     if (claim.verdict == RetryVerdict::begun) {
         auto begun = write_begin(handle, detail.letter.id, request, !died, died);
         if (!begun) return Failure(std::move(begun.error()));
-        if (taken_over == nullptr || died) {
+        if (!of_redrive || died) {
             auto noted = note_begin(handle, detail.letter, request.actor, died);
             if (!noted) return Failure(std::move(noted.error()));
         }
         stored = stored_letter(handle, detail.letter.id);
         if (!stored) return Failure(std::move(stored.error()));
-        if (taken_over != nullptr) *taken_over = died;
+        claim.taken_over = died;
     }
     claim.letter = std::move((*stored)->detail);
     return claim;

@@ -10,10 +10,9 @@
 namespace deliverd::store::sqlite {
 
 /// A retry whose process died is gone on with: it is the same one, and does not count once more.
-/// `taken_over` is a redrive's, which wants to know whether it was so: its letters have a line for their beginning in
-/// the audit only then.
+/// In a redrive it has a line for its beginning in the audit only then.
 [[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
-                                                bool* taken_over);
+                                                bool of_redrive);
 
 /// False when it is not the owner's.
 [[nodiscard]] Result<bool> end_retry_of(Handle& handle, std::string_view owner, std::string_view actor,

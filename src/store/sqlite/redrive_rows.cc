@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/text.h"
 #include "store/sqlite/letter_rows.h"
 #include "store/sqlite/time_modifier.h"
@@ -50,13 +51,15 @@ constexpr std::string_view kFree =
     "update dlq_messages indexed by dlq_messages_retries set retry_expires_at = " DELIVERD_NOW_AND(
         "'-1 seconds'") " where retry_owner = ?1 and (source_topic = ?2 or original_topic = ?2) returning created_at";
 
-/// 1 topic, 2 and 3 the position, 4 and 5 the last one, 6 when the redrive began, 7 limit. What it has tried already is
+/// 1 topic, 2 and 3 the position, 4 and 5 the last one, 6 when the redrive began, 7 limit, 8 the topics that
+/// are left out. What it has tried already is
 /// not tried again, though a new owner goes over it once more.
 constexpr std::string_view kCandidates =
     "select created_at, id from (" DELIVERD_OF_TOPIC(
         "m.created_at, m.id",
         " and (m.created_at, m.id) > (?2, ?3) and (m.created_at, m.id) <= (?4, ?5)"
-        " and m.status in ('PENDING', 'RETRYING') and (m.outbox is null or m.outbox <> 'orders') and iif(m.retry_owner is"
+        " and m.status in ('PENDING', 'RETRYING') and (m.outbox is null or m.outbox <> 'orders')"
+        " and not (m.source = 'kafka' and m.original_topic in (select value from json_each(?8))) and iif(m.retry_owner is"
         " null, m.retry_count < m.max_retries and not (m.status = 'RETRYING' and ifnull(m.last_retry_at, '') >= ?6),"
         " m.retry_expires_at < " DELIVERD_NOW ") order by m.created_at, m.id limit ?7") ")"
     " order by created_at, id limit ?7";
@@ -90,6 +93,15 @@ constexpr WallTime kLeastTime{};
 
 WallTime time_of(std::string_view text) {
     return parse_rfc3339(text).value_or(WallTime{});
+}
+
+std::string json_array(std::span<const std::string> texts) {
+    std::string out = "[";
+    for (const std::string& text : texts) {
+        if (out.size() > 1) out += ',';
+        append_json_string(out, text);
+    }
+    return out + "]";
 }
 
 StoredRedrive redrive_at(const SqliteStatement& row) {
@@ -170,7 +182,8 @@ Result<void> renew_redrive(Handle& handle, const RedriveOwner& who) {
     return (*statement)->bind(1, who.topic).bind(2, who.owner).bind(3, std::string_view(lease)).run();
 }
 
-Result<std::vector<LetterCursor>> redrive_candidates(Handle& handle, const StoredRedrive& found, std::int32_t limit) {
+Result<std::vector<LetterCursor>> redrive_candidates(Handle& handle, const StoredRedrive& found,
+                                                     const RedrivePage& page) {
     auto statement = handle.prepared(kCandidates);
     if (!statement) return Failure(std::move(statement.error()));
     const Redrive& redrive = found.redrive;
@@ -180,8 +193,10 @@ Result<std::vector<LetterCursor>> redrive_candidates(Handle& handle, const Store
     (*statement)->bind(1, std::string_view(redrive.topic)).bind(2, std::string_view(from_time));
     (*statement)->bind(3, std::string_view(from.id)).bind(4, std::string_view(to_time));
     (*statement)->bind(5, std::string_view(redrive.up_to.id)).bind(6, std::string_view(found.started_at));
+    const std::string left_out = json_array(page.left_out_topics);
+    (*statement)->bind(7, std::int64_t{page.letters}).bind(8, std::string_view(left_out));
     std::vector<LetterCursor> letters;
-    auto read = each_row((*statement)->bind(7, std::int64_t{limit}), [&](const SqliteStatement& row) {
+    auto read = each_row(**statement, [&](const SqliteStatement& row) {
         letters.push_back({time_of(row.text(0)), std::string(row.text(1))});
     });
     if (!read) return Failure(std::move(read.error()));

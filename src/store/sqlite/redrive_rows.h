@@ -34,9 +34,9 @@ struct RedriveOwner {
 [[nodiscard]] Result<void> take_redrive(Handle& handle, const StoredRedrive& found, const RedriveOwner& who);
 [[nodiscard]] Result<void> renew_redrive(Handle& handle, const RedriveOwner& who);
 
-/// Ids of letters that can be retried, behind the position, oldest first.
+/// Letters that can be retried, behind the position, oldest first; as many as the page has, whatever their bytes.
 [[nodiscard]] Result<std::vector<LetterCursor>> redrive_candidates(Handle& handle, const StoredRedrive& found,
-                                                                   std::int32_t limit);
+                                                                   const RedrivePage& page);
 [[nodiscard]] Result<void> move_redrive(Handle& handle, std::string_view topic, const LetterCursor& position);
 
 struct RedriveCounts {

@@ -1,0 +1,136 @@
+// A retry of all of a topic that cannot do all: what is said of it, and what is left as it was.
+#include <atomic>
+
+#include "deadletter/retry_rules.h"
+#include "deadletter/testing/redrive_fixture.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+using Fault = FakeLetters::Fault;
+using store::LetterStatus;
+
+TEST_F(RedriveTest, ABrokerThatDoesNotAnswerIsNotSaidToHaveGotNothing) {
+    const auto ids = add(2'500);
+    replayer.answer = [](const Record&) { return Outcome{.kind = OutcomeKind::ambiguous, .code = "TIMED_OUT"}; };
+    const RedriveReport report = redrive();
+    EXPECT_GT(report.redrive.in_doubt, 0);
+    EXPECT_LE(report.redrive.in_doubt, 800) << "the rest is not tried";
+    EXPECT_EQ(static_cast<std::int64_t>(count(LetterStatus::retrying, ids)), report.redrive.in_doubt);
+    EXPECT_EQ(replayer.batches().size(), 1U);
+    EXPECT_TRUE(report.problem.starts_with("the broker confirmed none of ")) << report.problem;
+    const std::string told = how_it_ended(report);
+    EXPECT_NE(told.find(std::to_string(report.redrive.in_doubt) + " may have been published"), std::string::npos)
+        << told;
+    EXPECT_TRUE(told.ends_with("; what is left can be retried")) << told;
+}
+
+/// A topic that is missing, or may not be written to: that is no letter's fault, and no other topic's.
+TEST_F(RedriveTest, ATopicThatTakesNothingIsPassedBy) {
+    std::vector<std::string> away;
+    std::vector<std::string> there;
+    for (int i = 0; i < 1'500; ++i) away.push_back(letters.add("gone"));
+    for (int i = 0; i < 300; ++i) there.push_back(letters.add("orders"));
+    for (int i = 0; i < 300; ++i) away.push_back(letters.add("gone"));
+    for (const auto& ids : {away, there}) {
+        for (const std::string& id : ids) {
+            letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
+        }
+    }
+    replayer.answer = [](const Record& record) {
+        if (record.topic != "gone") return Outcome{.kind = OutcomeKind::delivered};
+        return Outcome{.kind = OutcomeKind::retryable, .code = "UNKNOWN_TOPIC", .detail = "Kafka has no topic gone"};
+    };
+    for (int time = 1; time <= 4; ++time) {
+        SCOPED_TRACE(time);
+        const RedriveReport report = redrive("all.dlq.v1");
+        EXPECT_EQ(report.redrive.published, time == 1 ? 300 : 0);
+        EXPECT_EQ(report.redrive.failed, 0);
+        EXPECT_GT(report.not_tried, 0);
+        EXPECT_LE(report.not_tried, 800) << "what was in flight; the rest is not even begun";
+        EXPECT_EQ(report.problem, "what is for topic gone was left out: UNKNOWN_TOPIC: Kafka has no topic gone");
+        EXPECT_TRUE(report.redrive.finished);
+        EXPECT_EQ(count(LetterStatus::resolved, there), 300U);
+        EXPECT_EQ(count(LetterStatus::pending, away), away.size()) << "as before, however often";
+    }
+    replayer.answer = FakeReplayer().answer;
+    EXPECT_EQ(redrive("all.dlq.v1").redrive.published, 1'800) << "now that the topic is there";
+}
+
+/// What a broker refuses for the record's sake counts, also where no other of its topic is in the batch.
+TEST_F(RedriveTest, ARecordThatIsRefusedDoesNotStandForItsTopic) {
+    const std::string id = letters.add("orders");
+    for (int i = 0; i < 300; ++i) letters.add("bills");
+    for (const std::string& each : letters.ids()) {
+        letters.change(each, [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
+    }
+    replayer.answer = [](const Record& record) {
+        if (record.topic == "orders") return Outcome{.kind = OutcomeKind::retryable, .code = "BROKER_REFUSED"};
+        return Outcome{.kind = OutcomeKind::delivered};
+    };
+    const RedriveReport report = redrive("all.dlq.v1");
+    EXPECT_EQ(report.problem, "");
+    EXPECT_EQ(report.redrive.published, 300);
+    EXPECT_EQ(report.redrive.failed, 1);
+    EXPECT_EQ(letters.at(id).detail.letter.retry_count, 1);
+}
+
+TEST_F(RedriveTest, WhereTooManyTopicsTakeNothingItEnds) {
+    const int topics = static_cast<int>(kMaxTopicsPassedBy) + 50;
+    for (int i = 0; i < topics; ++i) {
+        const std::string id = letters.add("gone-" + std::to_string(i));
+        letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
+    }
+    replayer.answer = [](const Record&) { return Outcome{.kind = OutcomeKind::retryable, .code = "UNKNOWN_TOPIC"}; };
+    const RedriveReport report = redrive("all.dlq.v1");
+    EXPECT_TRUE(report.problem.starts_with("more than 100 topics take nothing; what is for topic gone-0 was left out"))
+        << report.problem;
+}
+
+/// The process that died may have published it: that this one sent nothing does not take that back.
+TEST_F(RedriveTest, WhatWasTakenOverAndNotTriedStaysInDoubt) {
+    const auto ids = add(2);
+    ASSERT_TRUE(
+        letters.begin_retry(std::span(ids.data(), 1), {"gone", "ops", std::chrono::seconds(1)}).value()[0].letter);
+    letters.advance(std::chrono::seconds(2));
+    replayer.answer = [](const Record&) {
+        return Outcome{.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .not_attempted = true};
+    };
+    redrive();
+    const auto taken_over = letters.at(ids[0]).detail.letter;
+    EXPECT_EQ(taken_over.status, LetterStatus::retrying);
+    EXPECT_EQ(taken_over.retry_count, 1);
+    EXPECT_TRUE(taken_over.in_doubt);
+    EXPECT_EQ(letters.at(ids[1]).detail.letter.retry_count, 0);
+}
+
+TEST_F(RedriveTest, ForAPersonWhoStopsItItIsOver) {
+    ManagerOptions options = quick();
+    options.close_ends_redrives = true;
+    Manager command(options, letters, &replayer, log);
+    add(2'500);
+    std::atomic<int> batches{0};
+    replayer.before = [&] {
+        if (++batches == 2) command.close();
+    };
+    const RedriveReport report = command.retry_all("orders", "ops").value();
+    EXPECT_EQ(report.problem, "it was stopped");
+    EXPECT_TRUE(report.redrive.finished);
+    EXPECT_LT(report.redrive.published, 2'500);
+    EXPECT_EQ(static_cast<std::int64_t>(replayer.arrived().size()), report.redrive.published);
+    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "nobody goes on with it";
+    EXPECT_EQ(redrive("orders").redrive.published, 2'500 - report.redrive.published) << "but when asked again";
+}
+
+TEST_F(RedriveTest, OneThatCouldNotBeClosedIsSaidToGoOn) {
+    add(10);
+    letters.fault = [](int, std::string_view call) { return call == "close_redrive" ? Fault::retryable : Fault::none; };
+    const RedriveReport report = redrive();
+    EXPECT_EQ(report.redrive.published, 10);
+    const std::string told = how_it_ended(report);
+    EXPECT_NE(told.find("goes on by itself"), std::string::npos) << told;
+    EXPECT_EQ(told.find("can be retried"), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace deliverd::deadletter
