@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <future>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -58,7 +60,8 @@ bool Ingest::ending() const {
 void Ingest::run() {
     while (!ending() && step()) {
     }
-    // Not with a batch that is not stored: the commit would cover it.
+    if (at_ == batch_.size() && !ahead_.empty() && take()) store_batch();
+    // Not with records that are not stored: the commit would cover them.
     if (uncommitted_ && at_ == batch_.size()) commit();
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -79,6 +82,11 @@ bool Ingest::step() {
 // --- reading -------------------------------------------------------------------------------------------------------
 
 bool Ingest::take() {
+    if (!ahead_.empty()) {
+        batch_ = std::exchange(ahead_, {});
+        start_over();
+        return true;
+    }
     auto records = source_.poll(options_.max_records, options_.max_bytes, options_.poll_wait);
     if (!records) {
         log_.error("dead letters: the topics cannot be read, and are not read any more",
@@ -94,13 +102,17 @@ bool Ingest::take() {
 }
 
 void Ingest::add(std::vector<Record> records) {
-    std::size_t cut = 0;
-    for (Record& record : records) {
-        batch_.push_back(letter_of(std::move(record), options_.max_value_bytes));
-        cut += batch_.back().truncated ? 1 : 0;
-    }
+    std::ranges::move(letters_of(std::move(records)), std::back_inserter(batch_));
     start_over();
-    if (cut > 0) observer_.on_truncated(cut);
+}
+
+std::vector<store::NewLetter> Ingest::letters_of(std::vector<Record> records) {
+    std::vector<store::NewLetter> letters;
+    letters.reserve(records.size());
+    for (Record& record : records) letters.push_back(letter_of(std::move(record), options_.max_value_bytes));
+    const auto cut = std::ranges::count(letters, true, &store::NewLetter::truncated);
+    if (cut > 0) observer_.on_truncated(static_cast<std::size_t>(cut));
+    return letters;
 }
 
 /// A member that does not poll is taken for dead. What comes all the same, in the moment of pausing, is stored with the
@@ -126,7 +138,7 @@ bool Ingest::store_part() {
     if (refusals_ >= kSureAfter) return store_reduced();
     const std::size_t letters = std::min(part_, batch_.size() - at_);
     const Instant since = clock_.now();
-    const auto stored = letters_.store(std::span(batch_).subspan(at_, letters));
+    const auto stored = store_and_read_on(std::span(batch_).subspan(at_, letters));
     if (stored) {
         count(letters, *stored, since);
         return true;
@@ -143,6 +155,27 @@ bool Ingest::store_part() {
         part_ = letters / 2;  // until the one that is refused is alone
     }
     return true;
+}
+
+/// Not after trouble, and not when a commit is due: it would cover what was read.
+bool Ingest::reads_on() const {
+    return ahead_.empty() && at_ == 0 && part_ == batch_.size() && refusals_ == 0 && failures_ == 0 && !paused_ &&
+           !commit_is_due() && !ending();
+}
+
+Result<std::int64_t> Ingest::store_and_read_on(std::span<const store::NewLetter> letters) {
+    if (!reads_on()) return letters_.store(letters);
+    std::future<Result<std::int64_t>> storing;
+    try {
+        storing = std::async(std::launch::async, [&] { return letters_.store(letters); });
+    } catch (const std::system_error&) {  // no thread is to be had
+        return letters_.store(letters);
+    }
+    // Only what is there; whether the source can go on is asked again when it is its turn.
+    if (auto records = source_.poll(options_.max_records, options_.max_bytes, Duration::zero())) {
+        ahead_ = letters_of(std::move(*records));
+    }
+    return storing.get();
 }
 
 bool Ingest::is_refusal(const Error& error) {
@@ -217,6 +250,8 @@ void Ingest::hold(const Error& error) {
     }
     if (paused_) return;
     paused_ = true;
+    // The commit that ends the pause covers everything that was read.
+    std::ranges::move(std::exchange(ahead_, {}), std::back_inserter(batch_));
     source_.pause();
     observer_.on_paused(true);
 }
@@ -226,7 +261,7 @@ void Ingest::batch_done() {
     at_ = 0;
     start_over();
     if (!paused_) {
-        if (clock_.now() - committed_at_ >= options_.commit_every) commit();
+        if (ahead_.empty() && commit_is_due()) commit();
         return;
     }
     commit();  // else all of it would be given again
@@ -238,6 +273,11 @@ void Ingest::batch_done() {
 
 // --- what the group knows ------------------------------------------------------------------------------------------
 
+bool Ingest::commit_is_due() const {
+    return clock_.now() - committed_at_ >= options_.commit_every;
+}
+
+/// Only with nothing read that is not stored.
 void Ingest::commit() {
     const auto done = source_.commit(options_.commit_deadline);
     committed_at_ = clock_.now();

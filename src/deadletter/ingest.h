@@ -2,6 +2,9 @@
 //
 //   poll ─▶ letters ─▶ one transaction ─▶ commit of the offsets
 //
+// While one batch is stored the next one is read, so that the store does not wait for what is not its work; it is one
+// batch at most, and none when a commit is due, which covers everything that was read.
+//
 // A record that the store refuses for what it is (store::kLetterRefused) is stored without what it refuses, but only
 // after it was refused whole and alone kSureAfter times in a row. Every other failure is the store's: it waits.
 //
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -74,9 +78,10 @@ public:
     /// Starts the thread. Once.
     void start();
 
-    /// Wakes the source, lets the call under way end, commits what is stored, and joins the thread. What is not stored
-    /// is read again by whoever comes next. Blocks for `deadline` at most; false when it has not ended by then (a call
-    /// of the store takes as long as the store allows; commit() as IngestOptions says). Idempotent.
+    /// Wakes the source, lets the call under way end, stores what was read meanwhile, commits, and joins the thread.
+    /// What is not stored is read again by whoever comes next. Blocks for `deadline` at most; false when it has not
+    /// ended by then (a call of the store takes as long as the store allows; commit() as IngestOptions says).
+    /// Idempotent.
     bool stop(Duration deadline);
 
     /// Why it ended by itself: the source cannot work. None while it runs. Thread-safe.
@@ -90,6 +95,10 @@ private:
     void run();
     bool take();
     void add(std::vector<Record> records);
+    [[nodiscard]] std::vector<store::NewLetter> letters_of(std::vector<Record> records);
+    [[nodiscard]] bool commit_is_due() const;
+    [[nodiscard]] bool reads_on() const;
+    [[nodiscard]] Result<std::int64_t> store_and_read_on(std::span<const store::NewLetter> letters);
     void keep_membership();
     void store_batch();
     bool store_part();
@@ -112,12 +121,13 @@ private:
 
     // Of the thread that steps.
     std::vector<store::NewLetter> batch_;
-    std::size_t at_ = 0;            // the first one that is not stored
-    std::size_t part_ = 0;          // so many are tried next
-    std::optional<Error> refusal_;  // the last one of the first letter, alone and whole …
-    int refusals_ = 0;              // … so often in a row
-    int interruptions_ = 0;         // an outage came before what is left of it could be stored
-    std::size_t reductions_ = 0;    // so many were refused as well
+    std::vector<store::NewLetter> ahead_;  // read while batch_ was stored; its turn is next
+    std::size_t at_ = 0;                   // the first one that is not stored
+    std::size_t part_ = 0;                 // so many are tried next
+    std::optional<Error> refusal_;         // the last one of the first letter, alone and whole …
+    int refusals_ = 0;                     // … so often in a row
+    int interruptions_ = 0;                // an outage came before what is left of it could be stored
+    std::size_t reductions_ = 0;           // so many were refused as well
     bool uncommitted_ = false;
     bool paused_ = false;
     std::int32_t failures_ = 0;  // since the last success

@@ -41,6 +41,11 @@ public:
     /// The partitions go away and come back, as in a rebalance: reading goes on where the group has committed.
     void rebalance() { given_ = committed_; }
     [[nodiscard]] std::size_t committed() const { return committed_; }
+    [[nodiscard]] std::size_t given() const { return given_; }  // from any thread
+    [[nodiscard]] bool woken() {                                // from any thread
+        const std::lock_guard lock(mutex_);
+        return wake_;
+    }
     [[nodiscard]] bool paused() const { return paused_; }
     [[nodiscard]] int polls_while_paused() const { return polls_while_paused_; }
     [[nodiscard]] int commits() const { return commits_; }
@@ -60,7 +65,7 @@ public:
             bytes += records.back().value ? records.back().value->size() : 0;
         }
         if (!records.empty()) return records;
-        if (waits) {
+        if (waits && wait > Duration::zero()) {
             std::unique_lock lock(mutex_);
             woken_.wait_for(lock, std::chrono::seconds(20), [this] { return wake_; });
         }
@@ -88,7 +93,7 @@ public:
 
 private:
     HandClock& clock_;
-    std::size_t given_ = 0;
+    std::atomic<std::size_t> given_ = 0;
     std::size_t committed_ = 0;
     bool paused_ = false;
     int polls_while_paused_ = 0;
