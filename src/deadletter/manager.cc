@@ -28,14 +28,9 @@ RetryReport unavailable(std::string_view what, const Error& error) {
     return {.answer = RetryAnswer::unavailable, .message = std::move(message), .store_error = error};
 }
 
-bool resolves(store::RetryResult result) {
-    return result == store::RetryResult::published || result == store::RetryResult::unpublished;
-}
-
-/// Whether the letter stands as an end of that kind leaves it.
-bool stands_so(const store::Letter& letter, store::RetryResult result) {
-    if (resolves(result)) return letter.status == store::LetterStatus::resolved;
-    return letter.status != store::LetterStatus::resolved;
+RetryReport back_in_lane(store::Letter letter) {
+    std::string message = "back in its lane " + letter.lane_row->lane;
+    return {.answer = RetryAnswer::resolved, .message = std::move(message), .letter = std::move(letter)};
 }
 
 /// Why the end of a retry met nothing to change; `after` is the letter as it stands now.
@@ -152,9 +147,8 @@ RetryReport Manager::give_back(const store::RetryClaim& claim, const std::string
     const std::array<std::string, 1> ids = {detail.letter.id};
     const auto problems = letters_.return_to_lane(owner, actor, ids);
     if (!problems) {
-        const bool doubt = problems.error().error_class == ErrorClass::ambiguous;
-        const store::RetryEnd end{detail.letter.id,
-                                  doubt ? store::RetryResult::in_doubt : store::RetryResult::not_tried,
+        // Where the answer was lost and the row is back, the letter is RESOLVED, and this changes nothing any more.
+        const store::RetryEnd end{detail.letter.id, store::RetryResult::not_tried,
                                   "the store failed: " + problems.error().message};
         return record(claim, owner, actor, end);
     }
@@ -167,9 +161,7 @@ RetryReport Manager::give_back(const store::RetryClaim& claim, const std::string
                 .letter = std::move(letter)};
     }
     letter.status = store::LetterStatus::resolved;
-    return {.answer = RetryAnswer::resolved,
-            .message = "back in its lane " + detail.letter.lane_row->lane,
-            .letter = std::move(letter)};
+    return back_in_lane(std::move(letter));
 }
 
 std::string Manager::refusal_here(const store::LetterDetail& detail) const {
@@ -208,6 +200,9 @@ RetryReport Manager::record(const store::RetryClaim& claim, const std::string& o
         if (!seen && resolves(end.result)) now.status = store::LetterStatus::resolved;
         return answer_to(end, std::move(now));
     }
+    if (ended && seen && now.lane_row && now.status == store::LetterStatus::resolved) {
+        return back_in_lane(std::move(now));  // the answer of return_to_lane() was lost
+    }
     // A repeat that found nothing to do, after an answer that was lost: the first one did it.
     if (seen && attempts.was_ambiguous() && stands_so(now, end.result)) return answer_to(end, std::move(now));
     const std::string reason = ended ? why_not_ours(after) : ended.error().message;
@@ -219,10 +214,10 @@ RetryReport Manager::record(const store::RetryClaim& claim, const std::string& o
 Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor) {
     const StopGate::Pass pass(gate_);
     if (!pass) return retryable(std::string(kStopping), "nothing was published: the program is about to end");
-    return redrive(topic, actor);
+    return redrive(topic, actor, false);
 }
 
-Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor) {
+Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor, bool resumed) {
     const std::string owner = new_id_();
     auto opened = letters_.open_redrive(topic, owner, actor, options_.retry_lease);
     if (!opened) return Failure(std::move(opened.error()));
@@ -242,7 +237,8 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
                     .log = log_,
                     .gate = gate_,
                     .new_id = new_id_,
-                    .refused = refused},
+                    .refused = refused,
+                    .resumed = resumed},
                    std::string(topic), owner, std::string(actor));
     const store::Redrive before = **opened;
     RedriveReport report = run.run(std::move(**opened));
@@ -254,12 +250,24 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
     return report;
 }
 
-bool Manager::needs_no_kafka(std::string_view topic) const {
+bool Manager::can_resume(const std::string& topic) const {
     const auto topics = letters_.topics();
-    return topics && std::ranges::any_of(*topics, [&](const store::TopicCounts& counts) {
-               const bool spool = spools_ != nullptr && counts.source.starts_with("spool:");
-               return counts.topic == topic && (spool || counts.source.starts_with("lane:"));
-           });
+    bool of_kafka = true;  // where nothing is counted, it only has to be closed
+    for (const store::TopicCounts& counts : topics ? *topics : std::vector<store::TopicCounts>{}) {
+        if (counts.topic != topic) continue;
+        store::LetterDetail any;
+        any.letter.source = counts.source;
+        of_kafka = counts.source == "kafka";
+        if (of_kafka) break;
+        if (refusal_here(any).empty()) return true;
+    }
+    if (!of_kafka || options_.stand_alone() || replayer_ == nullptr) return false;
+    const auto answered = replayer_->check(kBrokerDeadline);
+    if (!answered) {
+        log_.warn("dead letters: a redrive waits for a broker",
+                  {{"topic", topic}, {"error", answered.error().message}});
+    }
+    return answered.has_value();
 }
 
 Result<std::int64_t> Manager::resume_abandoned() {
@@ -271,10 +279,10 @@ Result<std::int64_t> Manager::resume_abandoned() {
     std::optional<Error> failure;  // of one: the others are resumed all the same
     for (const store::Redrive& left : *abandoned) {
         if (gate_.closed()) break;
-        // Without Kafka it could only be ended: it is left to a process that has it.
-        if (options_.stand_alone() && !needs_no_kafka(left.topic)) continue;
+        // Else it could only be ended: it is left to a process that has Kafka, or the spool.
+        if (!can_resume(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
-        auto report = redrive(left.topic, left.actor);
+        auto report = redrive(left.topic, left.actor, true);
         if (!report) {
             failure = std::move(report.error());
         } else if (!report->under_way_elsewhere) {

@@ -89,6 +89,8 @@ inline constexpr std::string_view kStopping = "stopping";
 inline constexpr int kStoreAttempts = 5;
 /// Bytes of the letters a redrive has in memory. A letter that is larger than that by itself goes alone.
 inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
+/// So long a broker has to answer before a redrive is resumed.
+inline constexpr Duration kBrokerDeadline = std::chrono::seconds(5);
 /// So many topics that take nothing a redrive passes by; with one more it ends.
 inline constexpr std::size_t kMaxTopicsPassedBy = 100;
 
@@ -119,7 +121,8 @@ public:
     /// Failure: the redrive could not be begun.
     Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor);
 
-    /// Takes up what processes that died left unfinished; answers how many redrives that were. For a chore.
+    /// Takes up what processes that died left unfinished; answers how many redrives that were. One that cannot go on
+    /// now, because the broker is away, say, stays unfinished, for the next call. For a chore.
     Result<std::int64_t> resume_abandoned();
 
     /// Nothing more begins; a redrive ends behind what it has begun, and can be resumed unless close_ends_redrives.
@@ -141,9 +144,9 @@ private:
     [[nodiscard]] std::string refusal_here(const store::LetterDetail& detail) const;
     RetryReport record(const store::RetryClaim& claim, const std::string& owner, std::string_view actor,
                        const store::RetryEnd& given);
-    Result<RedriveReport> redrive(std::string_view topic, std::string_view actor);
-    /// Whether some of its letters can be sent back without Kafka.
-    [[nodiscard]] bool needs_no_kafka(std::string_view topic) const;
+    Result<RedriveReport> redrive(std::string_view topic, std::string_view actor, bool resumed);
+    /// Whether this process can send any of its letters.
+    [[nodiscard]] bool can_resume(const std::string& topic) const;
 
     const ManagerOptions options_;
     store::DeadLetters& letters_;

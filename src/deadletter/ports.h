@@ -62,6 +62,9 @@ public:
     /// which the sink's timeout bounds. Headers, key and value go out as they are.
     virtual std::vector<Outcome> publish(std::span<const Record> records) = 0;
 
+    /// Whether a broker answers. Blocks for `deadline` at most.
+    virtual Result<void> check(Duration deadline) = 0;
+
     /// Ends what is under way: outcomes of what is not confirmed are ambiguous, or retryable and not_attempted.
     virtual void stop() = 0;
 };

@@ -1,6 +1,7 @@
 #include "deadletter/redrive.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -13,8 +14,6 @@
 
 namespace deliverd::deadletter {
 namespace {
-
-constexpr std::string_view kNotOwner = "not_owner";  // of store::DeadLetters::next_of_redrive()
 
 std::size_t bytes_of(const store::RetryClaim& claim) {
     if (!claim.letter) return 0;
@@ -104,6 +103,7 @@ bool RedriveRun::read_page(const Room& room) {
         std::string problem = "the next messages could not be read: " + claims.error().message;
         if (claims.error().error_class == ErrorClass::ambiguous) {
             problem += " (some may stay RETRYING until their lease has run out)";
+            unrecorded_ = true;
         }
         lost_ = lost_ || claims.error().code == kNotOwner;
         if (problem_.empty()) problem_ = std::move(problem);
@@ -157,6 +157,8 @@ std::string RedriveRun::not_published_now(const Begun& page) {
 
 std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     std::set<std::string> taken_over;
+    const store::RetryClaim& oldest = pages.front().claims.front();
+    const store::LetterCursor first{oldest.letter ? oldest.letter->letter.created_at : WallTime{}, oldest.id};
     for (const Begun& page : pages) {
         for (const store::RetryClaim& claim : page.claims) {
             if (claim.taken_over) taken_over.insert(claim.id);
@@ -166,6 +168,8 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     for (store::RetryEnd& end : ends) {
         if (taken_over.contains(end.id)) end = end_of_taken_over(std::move(end));
     }
+    const std::lock_guard lock(mutex_);
+    if ((ends_early_ || some_unsent_) && !again_) again_ = first;
     return ends;
 }
 
@@ -200,6 +204,7 @@ std::vector<store::RetryEnd> RedriveRun::publish_begun(std::vector<Begun> pages)
     put_back(spooled, ends);
     if (records.empty()) return ends;
     std::vector<Outcome> outcomes = send(records);
+    some_unsent_ = std::ranges::any_of(outcomes, &Outcome::not_attempted);
     if (broker_is_away(outcomes)) {
         end_early(why_away(outcomes), true);
     } else {
@@ -240,6 +245,7 @@ void RedriveRun::pass_by_topics(const std::vector<Record>& records, std::vector<
     }
     if (passed_by_.size() <= kMaxTopicsPassedBy) return;
     ends_early_ = true;
+    gives_up_ = true;
     if (problem_.empty()) problem_ = "more than " + std::to_string(kMaxTopicsPassedBy) + " topics take nothing";
     changed_.notify_all();
 }
@@ -248,17 +254,34 @@ void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<stor
     if (ids.empty()) return;
     const auto problems = parts_.letters.return_to_lane(owner_, actor_, ids);
     if (!problems) {
-        const bool doubt = problems.error().error_class == ErrorClass::ambiguous;
-        end_early("messages could not be put back into their lane: " + problems.error().message, false);
+        std::vector<store::RetryEnd> kept;
         for (const std::string& id : ids) {
-            ends.push_back(
-                {id, doubt ? store::RetryResult::in_doubt : store::RetryResult::not_tried, problems.error().message});
+            kept.push_back({id, store::RetryResult::not_tried, problems.error().message});
         }
+        if (problems.error().error_class == ErrorClass::ambiguous && were_given_back(kept)) {
+            return count(store::RetryResult::published, static_cast<std::int64_t>(ids.size()));
+        }
+        end_early("messages could not be put back into their lane: " + problems.error().message, false);
+        std::ranges::move(kept, std::back_inserter(ends));
         return;
     }
     const auto refused = std::ranges::count_if(*problems, [](const std::string& problem) { return !problem.empty(); });
     count(store::RetryResult::failed, refused);
     count(store::RetryResult::published, static_cast<std::int64_t>(problems->size()) - refused);
+}
+
+/// After an answer that was lost. The lane's rows and the letters change in one transaction, so that the letters tell;
+/// who ends their retries waits for it, if it is still under way. Ends that are recorded by that are taken away.
+bool RedriveRun::were_given_back(std::vector<store::RetryEnd>& ends) {
+    StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
+    const auto ended = attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
+    if (!ended) return false;
+    const auto one = parts_.letters.find(ends.front().id);
+    if (*ended == 0 && one && *one && (*one)->letter.status == store::LetterStatus::resolved) return true;
+    if (*ended > 0 || attempts.was_ambiguous()) {
+        for (const store::RetryEnd& end : std::exchange(ends, {})) count(end);
+    }
+    return false;
 }
 
 void RedriveRun::put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends) {
@@ -274,134 +297,6 @@ void RedriveRun::put_back(const std::vector<store::LetterDetail>& letters, std::
         if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;
         ends.push_back(std::move(end));
     }
-}
-
-// --- recording -----------------------------------------------------------------------------------------------------
-
-void RedriveRun::record_all() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-        changed_.wait(lock, [this] { return ended_load_.pages > 0 || all_published_; });
-        if (ended_load_.pages == 0) break;
-        const std::vector<store::RetryEnd> ends = std::exchange(ended_, {});
-        const Load load = std::exchange(ended_load_, {});
-        lock.unlock();
-        if (!ends.empty()) record(ends);
-        lock.lock();
-        in_flight_.pages -= load.pages;
-        in_flight_.bytes -= load.bytes;
-        changed_.notify_all();
-    }
-}
-
-void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
-    StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
-    auto recorded = attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
-    if (!recorded && recorded.error().code == kNotOwner) {
-        // These letters are still ours.
-        end_early("somebody else has taken the redrive over", true);
-        recorded = attempts.run([&] { return parts_.letters.end_retry(owner_, actor_, ends); });
-        const std::lock_guard lock(mutex_);
-        lost_ = true;
-    }
-    for (const store::RetryEnd& end : ends) count(end);
-    if (recorded) return check_recorded(*recorded, ends);
-    const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
-        return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
-    });
-    parts_.log.error(
-        "dead letters: the end of a page could not be recorded",
-        {{"topic", topic_}, {"messages", ends.size()}, {"published", out}, {"error", recorded.error().message}});
-    end_early(std::to_string(out) + " messages were published, but that could not be recorded: " +
-                  recorded.error().message + ". They stay RETRYING; another retry would publish them a second time",
-              true);
-}
-
-/// Those that were no longer this redrive's when they ended: deleted meanwhile, or taken over after the lease.
-void RedriveRun::check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends) {
-    const auto missing = static_cast<std::int64_t>(ends.size()) - recorded;
-    if (missing <= 0) return;
-    parts_.log.error("dead letters: messages of a page were no longer this redrive's when they had been sent",
-                     {{"topic", topic_}, {"messages", missing}});
-    const auto out = std::ranges::count(ends, store::RetryResult::published, &store::RetryEnd::result);
-    count(store::RetryResult::published, -std::min<std::int64_t>(missing, out));
-    count(store::RetryResult::in_doubt, std::min<std::int64_t>(missing, out));
-    if (recorded == 0) end_early("its lease had run out, and somebody else may be at the same messages", true);
-}
-
-// --- the end -------------------------------------------------------------------------------------------------------
-
-void RedriveRun::end_early(std::string problem, bool publish_none) {
-    const std::lock_guard lock(mutex_);
-    ends_early_ = true;
-    publish_none_ = publish_none_ || publish_none;
-    if (problem_.empty()) problem_ = std::move(problem);
-    changed_.notify_all();
-}
-
-void RedriveRun::count(store::RetryResult result, std::int64_t letters) {
-    const std::lock_guard lock(mutex_);
-    switch (result) {
-        case store::RetryResult::published:
-        case store::RetryResult::unpublished:
-            counts_.published += letters;
-            break;
-        case store::RetryResult::failed:
-            counts_.failed += letters;
-            break;
-        case store::RetryResult::in_doubt:
-            counts_.in_doubt += letters;
-            break;
-        case store::RetryResult::not_tried:
-            counts_.not_tried += letters;
-            break;
-    }
-}
-
-void RedriveRun::count(const store::RetryEnd& end) {
-    count(end.result, 1);
-    if (end.result == store::RetryResult::not_tried && not_tried_reason_.empty()) not_tried_reason_ = end.detail;
-}
-
-RedriveReport RedriveRun::finish(store::Redrive opened) {
-    RedriveReport report{.redrive = std::move(opened),
-                         .problem = std::move(problem_),
-                         .not_tried = counts_.not_tried,
-                         .not_tried_reason = std::move(not_tried_reason_)};
-    report.redrive.published += counts_.published;
-    report.redrive.failed += counts_.failed;
-    report.redrive.in_doubt += counts_.in_doubt;
-    // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
-    // next begins at the beginning, with what was given back.
-    const bool interrupted = !complete_ && (report.problem.empty() || parts_.gate.closed());
-    if (interrupted && parts_.options.close_ends_redrives) report.problem = "it was stopped";
-    const bool stopped = interrupted && !parts_.options.close_ends_redrives;
-    if (stopped) {
-        report.problem = "the program is about to end; the rest follows when it runs again";
-        // Everything begun has its end. Where this fails the next process waits for the lease.
-        static_cast<void>(parts_.letters.release_redrive(topic_, owner_));
-    }
-    if (!stopped && !lost_) {
-        StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
-        auto closed = attempts.run([&] { return parts_.letters.close_redrive(topic_, owner_); });
-        if (closed) {
-            report.redrive = std::move(*closed);
-        } else {
-            if (report.problem.empty())
-                report.problem = "all was tried, but that could not be recorded: " + closed.error().message;
-            report.problem += "; it was not closed, and goes on by itself where `serve` runs";
-        }
-    }
-    if (!passed_by_.empty()) report.problem += (report.problem.empty() ? "" : "; ") + why_passed_by_;
-    if (passed_by_.size() > 1)
-        report.problem += " (and so for other topics: " + std::to_string(passed_by_.size() - 1) + ")";
-    parts_.log.info("dead letters: a redrive has ended", {{"topic", topic_},
-                                                          {"published", report.redrive.published},
-                                                          {"failed", report.redrive.failed},
-                                                          {"in_doubt", report.redrive.in_doubt},
-                                                          {"finished", report.redrive.finished},
-                                                          {"problem", report.problem}});
-    return report;
 }
 
 }  // namespace deliverd::deadletter

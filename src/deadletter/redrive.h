@@ -8,6 +8,9 @@
 // disk is the same for one and for four. ManagerOptions::pages_in_flight and kMaxRedriveBytes bound what is between the
 // first and the last. Every page that was begun is brought to its end, whatever happens. One that waited so long that
 // its lease could end while it is published is not published any more.
+//
+// One that is resumed, with nobody there to be told, is left to the next who resumes it when it cannot go on, because
+// the broker went away, say.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +27,9 @@
 
 namespace deliverd::deadletter {
 
+/// The code with which the store says that a redrive is somebody else's.
+inline constexpr std::string_view kNotOwner = "not_owner";
+
 struct RedriveParts {
     const ManagerOptions& options;
     store::DeadLetters& letters;
@@ -33,6 +39,7 @@ struct RedriveParts {
     StopGate& gate;
     const std::function<std::string()>& new_id;
     std::function<std::string(const store::LetterDetail&)> refused;  // why it is not sent; empty: it is
+    bool resumed = false;                                            // another process began it
 };
 
 /// For one run; one thread calls it.
@@ -40,7 +47,7 @@ class RedriveRun {
 public:
     RedriveRun(RedriveParts parts, std::string topic, std::string owner, std::string actor);
 
-    /// `opened` is `owner`'s. Closes it when all was tried, or nothing could be.
+    /// `opened` is `owner`'s. Closes it when all was tried, or nothing could be; one that is resumed only when all was.
     RedriveReport run(store::Redrive opened);
 
 private:
@@ -86,9 +93,11 @@ private:
     void pass_by_topics(const std::vector<Record>& records, std::vector<Outcome>& outcomes);
     [[nodiscard]] std::string not_published_now(const Begun& page);
     void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
+    [[nodiscard]] bool were_given_back(std::vector<store::RetryEnd>& ends);
     void put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends);
     void record_all();
     void record(const std::vector<store::RetryEnd>& ends);
+    [[nodiscard]] bool stand_so(const std::vector<store::RetryEnd>& ends);
     void check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends);
     /// No further page is begun. `publish_none`: what was begun is not published any more.
     void end_early(std::string problem, bool publish_none);
@@ -111,8 +120,12 @@ private:
     bool all_published_ = false;
     bool ends_early_ = false;
     bool publish_none_ = false;
-    bool lost_ = false;      // the redrive is somebody else's
-    bool complete_ = false;  // the store had no further page
+    bool some_unsent_ = false;                  // of a batch; the publisher's own
+    bool unrecorded_ = false;                   // something that was begun has no end in the store
+    bool gives_up_ = false;                     // whoever goes on with it could do no more
+    std::optional<store::LetterCursor> again_;  // where whoever goes on with it begins; none: behind what was begun
+    bool lost_ = false;                         // the redrive is somebody else's
+    bool complete_ = false;                     // the store had no further page
     std::string problem_;
     std::string not_tried_reason_;
     std::vector<std::string> passed_by_;  // topics

@@ -61,6 +61,14 @@ store::RetryEnd end_of_taken_over(store::RetryEnd end) {
     return end;
 }
 
+bool resolves(store::RetryResult result) {
+    return result == store::RetryResult::published || result == store::RetryResult::unpublished;
+}
+
+bool stands_so(const store::Letter& letter, store::RetryResult result) {
+    return resolves(result) == (letter.status == store::LetterStatus::resolved);
+}
+
 std::string not_retryable_reason(const store::LetterDetail& letter, std::string_view pattern) {
     const store::Letter& row = letter.letter;
     const bool order = row.lane_row && row.lane_row->outbox == "orders";

@@ -26,6 +26,11 @@ inline constexpr std::string_view kTooLate = "it had waited so long that its lea
 /// The end of one that went on with another that did not end: where this one sent nothing, the other may have.
 [[nodiscard]] store::RetryEnd end_of_taken_over(store::RetryEnd end);
 
+[[nodiscard]] bool resolves(store::RetryResult result);
+
+/// Whether the letter stands as an end of that kind leaves it.
+[[nodiscard]] bool stands_so(const store::Letter& letter, store::RetryResult result);
+
 /// Why a retry of the letter would be refused now, whoever asks ("status=DEAD, retry_count=3/3" is the seed's wording);
 /// empty when it would not. That somebody else's retry is under way is not in it. `pattern`: as in provenance.h.
 [[nodiscard]] std::string not_retryable_reason(const store::LetterDetail& letter,

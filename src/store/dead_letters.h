@@ -222,14 +222,14 @@ struct Redrive {
     std::int64_t published = 0;
     std::int64_t failed = 0;
     std::int64_t in_doubt = 0;
-    std::int64_t taken_over = 0;  // begun by a process that died: may have been published twice
+    std::int64_t taken_over = 0;  // an earlier retry of them did not end, or in doubt: may have been published twice
     bool finished = false;
 };
 
 /// What one call takes of a redrive at most. Of letters of any size one is taken in any case.
 struct RedrivePage {
     std::int32_t letters = 0;
-    std::int64_t bytes = 0;  // keys, values and headers, about
+    std::int64_t bytes = 0;  // keys, values (or payloads, where there is none) and headers, about
     /// Letters for Kafka with one of these original topics are passed by, and stay as they are.
     std::span<const std::string> left_out_topics{};
 };
@@ -293,9 +293,11 @@ public:
     virtual Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner,
                                                      std::string_view actor, std::span<const RetryEnd> ends) = 0;
     virtual Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) = 0;
-    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. Nothing happens
-    /// where it is not the owner's.
-    virtual Result<void> release_redrive(std::string_view topic, std::string_view owner) = 0;
+    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. `again`: it goes
+    /// on with that letter, if it is further by now, without those behind it that it has tried; only where everything
+    /// that was begun has ended. Nothing happens where it is not the owner's.
+    virtual Result<void> release_redrive(std::string_view topic, std::string_view owner,
+                                         const std::optional<LetterCursor>& again) = 0;
     /// Unfinished ones that are nobody's at the moment: whose process died.
     virtual Result<std::vector<Redrive>> abandoned_redrives() = 0;
 

@@ -128,6 +128,9 @@ TEST_P(RedriveConformance, CountsHowItsLettersEnded) {
     EXPECT_EQ(closed.published, 1);
     EXPECT_EQ(closed.failed, 2);
     EXPECT_EQ(closed.in_doubt, 1);
+    open("p");
+    EXPECT_THAT(rest("p"), ::testing::ElementsAre(2, 3, 4, 5));
+    EXPECT_EQ(must(letters_->close_redrive(kTopic, "p")).taken_over, 1) << "the one in doubt may be there twice now";
 }
 
 TEST_P(RedriveConformance, BeginsAnewOnceItHasEnded) {
@@ -227,6 +230,17 @@ TEST_P(RedriveConformance, WhatHasNoValueKeepsItsPayload) {
     EXPECT_EQ(claims[0].letter.value().letter.payload, "{\"n\": 1}");
 }
 
+TEST_P(RedriveConformance, APayloadThatIsSentCountsToTheBytes) {
+    for (int n = 1; n <= 3; ++n) {
+        store_->execute("insert into " + GetParam().letters +
+                        " (id, original_topic, payload) values ('01980000-0000-7000-8000-00000000000" +
+                        std::to_string(n) + "', 'pay', '\"" + std::string(1'000, 'x') + "\"')");
+    }
+    open("o", "pay");
+    const auto page = must(letters_->next_of_redrive("pay", request("o"), {10, 1'900}));
+    EXPECT_EQ(page.size(), 2U);
+}
+
 TEST_P(RedriveConformance, APageEndsWhereItsBytesDo) {
     std::vector<NewLetter> letters;
     for (std::int64_t offset = 1; offset <= 5; ++offset) {
@@ -271,17 +285,44 @@ TEST_P(RedriveConformance, OneThatIsGivenUpIsAnybodysAtOnce) {
     fill(1, 3);
     open("o");
     end_page("o", next("o", 1), RetryResult::published);
-    must(letters_->release_redrive(kTopic, "another"));
+    must(letters_->release_redrive(kTopic, "another", {}));
     EXPECT_FALSE(open("p")) << "it was not theirs to give up";
-    must(letters_->release_redrive(kTopic, "o"));
+    must(letters_->release_redrive(kTopic, "o", {}));
     EXPECT_EQ(must(letters_->abandoned_redrives()).size(), 1U);
     const auto taken = open("p");
     ASSERT_TRUE(taken);
     EXPECT_EQ(taken->published, 1);
     EXPECT_THAT(rest("p"), ::testing::ElementsAre(2, 3));
     must(letters_->close_redrive(kTopic, "p"));
-    must(letters_->release_redrive(kTopic, "p"));
+    must(letters_->release_redrive(kTopic, "p", {}));
     EXPECT_TRUE(must(letters_->abandoned_redrives()).empty()) << "what has ended stays so";
+}
+
+TEST_P(RedriveConformance, OneThatIsGivenUpGoesOnWithTheLetterThatIsNamed) {
+    fill(1, 2);
+    fill(3, 6);
+    open("o");
+    end_page("o", next("o", 2), RetryResult::published);
+    const auto page = next("o", 3);
+    const std::vector<RetryEnd> ends = {{page[0].id, RetryResult::failed, "no"},
+                                        {page[1].id, RetryResult::published, ""},
+                                        {page[2].id, RetryResult::not_tried, "away"}};
+    EXPECT_EQ(must(letters_->end_of_redrive_page(kTopic, "o", "ann", ends)), 3);
+    const LetterCursor first{page[0].letter.value().letter.created_at, page[0].id};
+    must(letters_->release_redrive(kTopic, "another", first));
+    must(letters_->release_redrive(kTopic, "o", first));
+    ASSERT_TRUE(open("p"));
+    EXPECT_THAT(rest("p"), ::testing::ElementsAre(5, 6)) << "3 was tried, 4 is through";
+    must(letters_->close_redrive(kTopic, "p"));
+    fill(7, 7);
+    ASSERT_TRUE(open("q"));
+    const auto tried = next("q", 1);
+    EXPECT_THAT(offsets(tried), ::testing::ElementsAre(3)) << "another redrive tries it once more";
+    end_page("q", tried, RetryResult::not_tried);
+    const LetterCursor last{letter(id_of(7)).created_at, id_of(7)};
+    must(letters_->release_redrive(kTopic, "q", last));
+    ASSERT_TRUE(open("r"));
+    EXPECT_THAT(offsets(next("r", 10)), ::testing::ElementsAre(7)) << "it was not as far as that";
 }
 
 TEST_P(RedriveConformance, LeavesOutWhatCannotBeRetried) {

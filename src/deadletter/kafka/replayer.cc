@@ -120,6 +120,8 @@ public:
         return call.wait();
     }
 
+    Result<void> check(Duration deadline) override { return publisher_.check(deadline); }
+
     void stop() override {
         stopped_ = true;
         window_.stop();

@@ -31,6 +31,7 @@ public:
     // --- for tests -------------------------------------------------------------------------------------------------
 
     /// Asked before every call, with its number (from 1) and name, without the lock.
+    std::vector<store::TopicCounts> topic_counts;  // what topics() answers
     std::function<Fault(int, std::string_view)> fault = [](int, std::string_view) { return Fault::none; };
     std::function<bool(const store::NewLetter&)> refuses = [](const store::NewLetter&) { return false; };
 
@@ -141,7 +142,7 @@ public:
     Result<std::vector<store::LetterAudit>> audit(std::string_view, std::int32_t) override {
         return std::vector<store::LetterAudit>{};
     }
-    Result<std::vector<store::TopicCounts>> topics() override { return std::vector<store::TopicCounts>{}; }
+    Result<std::vector<store::TopicCounts>> topics() override { return topic_counts; }
 
     Result<std::vector<store::RetryClaim>> begin_retry(std::span<const std::string> ids,
                                                        const store::RetryRequest& request) override {
@@ -213,10 +214,10 @@ public:
                 if (!of_topic(each, topic) || !behind(open.redrive, each)) continue;
                 const std::string& origin = each.detail.letter.provenance.original_topic;
                 if (std::ranges::find(page.left_out_topics, origin) != page.left_out_topics.end()) continue;
-                const bool taken_over = each.owner.has_value();
+                const bool maybe_twice = each.owner.has_value() || each.detail.letter.in_doubt;
                 store::RetryClaim claim = begin(&each, each.detail.letter.id, request);
                 if (claim.verdict != store::RetryVerdict::begun) continue;
-                open.redrive.taken_over += taken_over ? 1 : 0;
+                open.redrive.taken_over += maybe_twice ? 1 : 0;
                 open.redrive.position = cursor(each);
                 bytes += static_cast<std::int64_t>(each.detail.record.value.value_or("").size());
                 claims.push_back(std::move(claim));
@@ -243,10 +244,14 @@ public:
         });
     }
 
-    Result<void> release_redrive(std::string_view topic, std::string_view owner) override {
+    Result<void> release_redrive(std::string_view topic, std::string_view owner,
+                                 const std::optional<store::LetterCursor>& again) override {
         return call<void>("release_redrive", [&]() -> Result<void> {
             Open& open = redrives_.at(std::string(topic));
-            if (open.owner == owner) open.expires = now_;
+            if (open.owner != owner) return {};
+            open.expires = now_;
+            auto& position = open.redrive.position;
+            if (again && position && again->created_at <= position->created_at) position = {again->created_at, ""};
             return {};
         });
     }

@@ -50,7 +50,13 @@ public:
         batches_.push_back(records.size());
         return outcomes;
     }
+    Result<void> check(Duration) override {
+        if (is_reachable) return {};
+        return retryable("BROKER_UNREACHABLE", "switched off");
+    }
     void stop() override {}
+
+    bool is_reachable = true;
 
     [[nodiscard]] std::vector<Record> arrived() {
         const std::lock_guard lock(mutex_);

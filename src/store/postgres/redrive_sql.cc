@@ -85,7 +85,7 @@ returning @redrive)";
 constexpr std::string_view kNextOfRedrive = R"(
 with mine as materialized (
     select coalesce(r.position_created_at, '-infinity') as at, coalesce(r.position_id, @nobody) as id,
-        r.up_to_created_at, r.up_to_id, r.left_over[1:$3::int] as again,
+        r.up_to_created_at, r.up_to_id, r.started_at, r.left_over[1:$3::int] as again,
         greatest(0, $3::int - cardinality(r.left_over)) as room
     from deliverd.redrives r
     where r.topic = $1::text and r.owner = $2::text and not r.finished
@@ -129,7 +129,7 @@ with mine as materialized (
         retry_expires_at = now() + $4::float8 * interval '1 second'
     from held h
     where m.ctid = h.place
-    returning m.id, h.taken_over
+    returning m.id, h.taken_over, m.in_doubt
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to, detail)
     select b.id, 'retry_begun', $5::text, 'RETRYING', 'RETRYING',
@@ -150,7 +150,7 @@ with mine as materialized (
     set position_created_at = coalesce((select created_at from reached), r.position_created_at),
         position_id = coalesce((select id from reached), r.position_id),
         left_over = r.left_over[$3::int + 1:],
-        taken_over = r.taken_over + (select count(*) from begun where taken_over),
+        taken_over = r.taken_over + (select count(*) from begun where in_doubt),
         expires_at = greatest(r.expires_at, now() + $4::float8 * interval '1 second'), updated_at = now()
     from mine
     where r.topic = $1::text
@@ -161,12 +161,16 @@ from (select (select count(*) from mine) as held,
 left join (select m.*, h.taken_over from held h join dlq.dlq_messages m on m.ctid = h.place) m on true)";
 
 constexpr std::string_view kCandidate = R"(m.ctid as place, m.id, m.created_at, m.retry_owner is not null as taken_over,
-        coalesce(octet_length(m.record_key), 0) + coalesce(octet_length(m.record_value), 0)
+        coalesce(octet_length(m.record_key), 0)
+            + coalesce(octet_length(m.record_value), octet_length(m.payload::text), 0)
             + pg_column_size(m.record_headers) as bytes)";
 constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from mine), (select id from mine))
     and (m.created_at, m.id) <= ((select up_to_created_at from mine), (select up_to_id from mine)))";
+/// What the redrive has tried already is not tried again, though it may go over it once more.
 constexpr std::string_view kMine = R"(@wanted and not (m.source = 'kafka' and m.original_topic = any ($7::text[]))
-    and case when m.retry_owner is null then m.retry_count < m.max_retries else m.retry_expires_at < now() end)";
+    and case when m.retry_owner is not null then m.retry_expires_at < now()
+             else m.retry_count < m.max_retries
+                 and not (m.status = 'RETRYING' and m.last_retry_at >= (select started_at from mine)) end)";
 
 constexpr std::string_view kCloseRedrive = R"(
 update deliverd.redrives r set finished = true, expires_at = now(), updated_at = now()
@@ -174,7 +178,11 @@ where r.topic = $1::text and r.owner = $2::text and not r.finished
 returning @redrive)";
 
 constexpr std::string_view kReleaseRedrive = R"(
-update deliverd.redrives r set expires_at = '-infinity', updated_at = now()
+update deliverd.redrives r
+set expires_at = '-infinity', updated_at = now(),
+    position_created_at = case when $3::timestamptz <= r.position_created_at then $3::timestamptz
+                               else r.position_created_at end,
+    position_id = case when $3::timestamptz <= r.position_created_at then @nobody else r.position_id end
 where r.topic = $1::text and r.owner = $2::text and not r.finished)";
 
 constexpr std::string_view kAbandoned = R"(

@@ -45,8 +45,12 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<Let
         auto claim = begin_retry_of(handle, letter.id, request, true);
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
-        counts.taken_over += claim->taken_over ? 1 : 0;
-        if (claim->letter) bytes += static_cast<std::int64_t>(content_bytes(claim->letter->record));
+        if (claim->letter) {
+            const LetterDetail& begun = *claim->letter;
+            counts.taken_over += begun.letter.in_doubt ? 1 : 0;
+            const std::size_t payload = begun.record.value ? 0 : begun.letter.payload.value_or("").size();
+            bytes += static_cast<std::int64_t>(content_bytes(begun.record) + payload);
+        }
         claims.push_back(std::move(*claim));
     }
     return claims;
@@ -143,9 +147,18 @@ Result<Redrive> SqliteDeadLetters::close_redrive(std::string_view topic, std::st
     });
 }
 
-Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
-    return in_transaction(file_, Durability::full,
-                          [&](Handle& handle) -> Result<void> { return give_up_redrive(handle, topic, owner); });
+Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner,
+                                                const std::optional<LetterCursor>& again) {
+    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<void> {
+        auto found = stored_redrive(handle, topic);
+        if (!found) return Failure(std::move(found.error()));
+        if (!*found || (*found)->owner != owner) return {};
+        if (again) {
+            auto moved = set_redrive_back(handle, (*found)->redrive, again->created_at);
+            if (!moved) return moved;
+        }
+        return give_up_redrive(handle, topic, owner);
+    });
 }
 
 Result<std::vector<Redrive>> SqliteDeadLetters::abandoned_redrives() {

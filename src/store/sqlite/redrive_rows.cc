@@ -167,12 +167,15 @@ Result<void> take_redrive(Handle& handle, const StoredRedrive& found, const Redr
             if (!oldest || time < *oldest) oldest = std::move(time);
         });
     if (!read) return read;
-    const auto& position = found.redrive.position;
-    if (oldest && position && time_of(*oldest) <= position->created_at) {
-        const LetterCursor before{time_of(*oldest), std::string(kLeastId)};
-        if (auto moved = move_redrive(handle, who.topic, before); !moved) return moved;
+    if (oldest) {
+        if (auto moved = set_redrive_back(handle, found.redrive, time_of(*oldest)); !moved) return moved;
     }
     return renew_redrive(handle, who);
+}
+
+Result<void> set_redrive_back(Handle& handle, const Redrive& redrive, WallTime time) {
+    if (!redrive.position || redrive.position->created_at < time) return {};
+    return move_redrive(handle, redrive.topic, {time, std::string(kLeastId)});
 }
 
 Result<void> renew_redrive(Handle& handle, const RedriveOwner& who) {

@@ -48,6 +48,8 @@ struct RedriveCounts {
 /// Only while it is the owner's; otherwise nothing changes.
 [[nodiscard]] Result<void> add_to_redrive(Handle& handle, std::string_view topic, std::string_view owner,
                                           const RedriveCounts& counts);
+/// The position lies before letters of that time, if it does not already.
+[[nodiscard]] Result<void> set_redrive_back(Handle& handle, const Redrive& redrive, WallTime time);
 /// Its lease has run out from now on; only where it is the owner's.
 [[nodiscard]] Result<void> give_up_redrive(Handle& handle, std::string_view topic, std::string_view owner);
 [[nodiscard]] Result<void> finish_redrive(Handle& handle, std::string_view topic);

@@ -1,0 +1,143 @@
+// Retries of whole topics that another process began, and answers of the store that were lost.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "deadletter/testing/redrive_fixture.h"
+
+namespace deliverd::deadletter {
+namespace {
+
+using Fault = FakeLetters::Fault;
+using store::LetterStatus;
+
+constexpr const char* kTopic = "orders.dlq.v1";
+
+class ResumedRedriveTest : public RedriveTest {
+protected:
+    static Outcome away() {
+        return {.kind = OutcomeKind::retryable, .code = "BROKER_UNREACHABLE", .not_attempted = true};
+    }
+    /// A process began it, and died before the first page.
+    void abandon(const std::string& topic = kTopic) {
+        ASSERT_TRUE(letters.open_redrive(topic, "gone", "ops", std::chrono::seconds(1)).value());
+        letters.advance(std::chrono::seconds(2));
+    }
+    std::size_t abandoned() { return letters.abandoned_redrives().value().size(); }
+    std::size_t keys_arrived() {
+        std::set<std::string> keys;
+        for (const Record& record : replayer.arrived()) keys.insert(record.key.value_or(""));
+        return keys.size();
+    }
+};
+
+TEST_F(ResumedRedriveTest, WithoutABrokerItIsLeftForTheNextTime) {
+    const auto ids = add(1'000);
+    abandon();
+    replayer.is_reachable = false;
+    for (int turn = 1; turn <= 3; ++turn) {
+        EXPECT_EQ(manager.resume_abandoned().value(), 0);
+        EXPECT_EQ(abandoned(), 1U) << "it was promised to go on";
+        EXPECT_EQ(log.count(LogLevel::warn), turn);
+    }
+    EXPECT_EQ(letters.calls_of("next_of_redrive"), 0) << "nothing is begun in vain";
+    replayer.is_reachable = true;
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(abandoned(), 0U);
+    EXPECT_EQ(replayer.arrived().size(), 1'000U);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 1'000U);
+}
+
+TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayInTheMiddleIsWaitedFor) {
+    const auto ids = add(1'000);
+    abandon();
+    std::size_t left = 250;
+    replayer.answer = [&](const Record&) {
+        if (left == 0) return away();
+        --left;
+        return Outcome{.kind = OutcomeKind::delivered};
+    };
+    for (int turn = 0; turn < 20 && abandoned() > 0; ++turn) {
+        EXPECT_EQ(manager.resume_abandoned().value(), 1);
+        EXPECT_EQ(replayer.arrived().size(), count(LetterStatus::resolved, ids));
+        if (left == 0) left = 250;
+    }
+    EXPECT_EQ(abandoned(), 0U);
+    EXPECT_EQ(replayer.arrived().size(), 1'000U) << "each once";
+    EXPECT_EQ(keys_arrived(), 1'000U);
+}
+
+TEST_F(ResumedRedriveTest, ForWhomeverAskedItIsOverWithoutABroker) {
+    const auto ids = add(300);
+    replayer.answer = [](const Record&) { return away(); };
+    EXPECT_TRUE(redrive().redrive.finished);
+    EXPECT_EQ(abandoned(), 0U);
+    EXPECT_EQ(count(LetterStatus::pending, ids), 300U);
+}
+
+TEST_F(ResumedRedriveTest, AStoreThatFailsEndsItForNowOnly) {
+    add(300);
+    abandon();
+    letters.fault = [&](int, std::string_view call) {
+        return call == "next_of_redrive" ? Fault::permanent : Fault::none;
+    };
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    letters.fault = [](int, std::string_view) { return Fault::none; };
+    EXPECT_EQ(abandoned(), 1U);
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(replayer.arrived().size(), 300U);
+}
+
+TEST_F(ResumedRedriveTest, OfASpoolThatOthersHaveItIsLeftToThem) {
+    abandon("hooks");
+    letters.topic_counts = {{.topic = "hooks", .source = "spool:hooks", .pending = 3}};
+    EXPECT_EQ(manager.resume_abandoned().value(), 0);
+    EXPECT_EQ(abandoned(), 1U);
+    letters.topic_counts[0].source = "lane:hooks";
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(abandoned(), 0U);
+}
+
+TEST_F(ResumedRedriveTest, AnEndWhoseAnswerWasLostIsNoLoss) {
+    const auto ids = add(300);
+    int ends = 0;
+    letters.fault = [&](int, std::string_view call) {
+        return call == "end_of_redrive_page" && ++ends == 1 ? Fault::ambiguous_done : Fault::none;
+    };
+    const RedriveReport report = redrive();
+    EXPECT_EQ(report.problem, "");
+    EXPECT_EQ(report.redrive.published, 300);
+    EXPECT_EQ(report.redrive.in_doubt, 0);
+    EXPECT_TRUE(report.redrive.finished);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 300U);
+    EXPECT_EQ(log.count(LogLevel::error), 0);
+}
+
+TEST_F(ResumedRedriveTest, OfALaneTheLettersTellWhetherALostAnswerWasAYes) {
+    for (const Fault fault : {Fault::ambiguous_done, Fault::ambiguous_not_done}) {
+        std::vector<std::string> ids;
+        for (int i = 0; i < 5; ++i) ids.push_back(letters.add_of_lane("memories", "memory"));
+        letters.fault = [&](int, std::string_view call) { return call == "return_to_lane" ? fault : Fault::none; };
+        const bool done = fault == Fault::ambiguous_done;
+        const RedriveReport report = redrive("memories");
+        EXPECT_EQ(report.redrive.published, done ? 5 : 0);
+        EXPECT_EQ(report.not_tried, done ? 0 : 5);
+        EXPECT_EQ(report.redrive.in_doubt, 0);
+        EXPECT_EQ(report.problem.empty(), done) << report.problem;
+        EXPECT_EQ(count(done ? LetterStatus::resolved : LetterStatus::pending, ids), 5U);
+
+        const std::string one = letters.add_of_lane("memories", "memory");
+        const RetryReport retry = manager.retry(one, "ops");
+        EXPECT_EQ(retry.answer, done ? RetryAnswer::resolved : RetryAnswer::not_published) << retry.message;
+        EXPECT_EQ(letters.at(one).detail.letter.retry_count, done ? 1 : 0);
+        EXPECT_FALSE(letters.at(one).detail.letter.in_doubt);
+        letters.fault = [](int, std::string_view) { return Fault::none; };
+        redrive("memories");
+    }
+    EXPECT_EQ(log.count(LogLevel::error), 0);
+}
+
+}  // namespace
+}  // namespace deliverd::deadletter
