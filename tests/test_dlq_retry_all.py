@@ -3,11 +3,10 @@
 import json
 import signal
 
-import psycopg
 import pytest
 
 from harness.dlq_service import (DLQ, LONG_LEASES, QUICK_RETRIES, SUFFIX, DeadLetterService, Records, add_letters,
-                                 count_letters, error, fresh_name)
+                                 count_letters, error, fresh_name, held_up_at)
 from harness.waiting import wait_for
 
 DEADLINE_SECONDS = 60
@@ -69,13 +68,11 @@ def test_a_command_that_is_interrupted_ends_it(programs, postgres, kafka, tmp_pa
     service = DeadLetterService(programs, tmp_path, postgres, kafka, topic, dead_letters=LONG_LEASES | {"ingest": False})
     service.process.terminate()
     assert service.process.wait() == 0
-    command = programs.start("dlq", "retry-all", topic, "--json", "--config", service.config)
-    with psycopg.connect(postgres.url) as holder:
+    with held_up_at(postgres, topic, number // 2):  # so that it cannot be over before
+        command = programs.start("dlq", "retry-all", topic, "--json", "--config", service.config)
         wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
-        holder.execute("LOCK TABLE dlq.dlq_messages IN EXCLUSIVE MODE")  # so that it cannot be over before
         command.send(signal.SIGINT)
         command.wait_for_stderr("stopping", DEADLINE_SECONDS)
-        holder.rollback()
     assert command.wait(DEADLINE_SECONDS) == 1
     told = json.loads(command.stdout)
     assert 0 < told["retried"] < number and told["retried"] == count_letters(postgres, "status = 'RESOLVED'")

@@ -6,15 +6,14 @@ import concurrent.futures
 import json
 import signal
 
-import psycopg
 import pytest
 
 from harness.dlq_service import (LONG_LEASES, DeadLetterService, add_letters, count_letters, end_leases, error,
-                                 fresh_name)
+                                 fresh_name, held_up_at)
 from harness.waiting import wait_for
 
-LETTERS = 2500
-MANY_LETTERS = 20_000  # enough for a stop to come in between
+LETTERS = 5000  # more than two passages can publish: 24 pages each
+MANY_LETTERS = 20_000  # half of them are enough for a stop to come in between
 PAGE = 100  # of a retry-all
 DEADLINE_SECONDS = 100
 ONLY_RETRIES = LONG_LEASES | {"ingest": False}
@@ -115,13 +114,12 @@ def test_retry_all_stopped_half_way(start, programs, postgres, kafka):
     topic = kafka.create_topic(fresh_name("orders"), 2)
     letters = add_letters(postgres, topic, MANY_LETTERS)
     service = start()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool, psycopg.connect(postgres.url) as holder:
-        asked = pool.submit(service.retry_all, topic)
-        wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
-        holder.execute("LOCK TABLE dlq.dlq_messages IN EXCLUSIVE MODE")  # so that it cannot be over before it is told
-        service.process.terminate()
-        service.process.wait_for_stderr("stopping", DEADLINE_SECONDS)
-        holder.rollback()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with held_up_at(postgres, topic, MANY_LETTERS // 2):  # so that it cannot be over before it is told
+            asked = pool.submit(service.retry_all, topic)
+            wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
+            service.process.terminate()
+            service.process.wait_for_stderr("stopping", DEADLINE_SECONDS)
         answer = asked.result(DEADLINE_SECONDS)
     assert service.process.wait() == 0
     done = count_letters(postgres, "status = 'RESOLVED'")

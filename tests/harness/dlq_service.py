@@ -1,5 +1,6 @@
 """The dead-letter manager between a real Kafka and a database: its configuration, what goes in, what comes out."""
 
+import contextlib
 import hashlib
 import json
 import uuid
@@ -19,9 +20,11 @@ DLQ = "/api/v1/dlq"
 SUFFIX = ".dlq.v1"
 REPLAYS = "deliverd-replays"
 FLUSH_SECONDS = 60
-QUICK_RETRIES = {"replay_timeout_seconds": 2, "retry_lease_seconds": 6.1}  # the lease: more than three timeouts
+# What a broker does not confirm in time is in doubt, so a slow one needs some; the lease: more than three timeouts.
+QUICK_RETRIES = {"replay_timeout_seconds": 5, "retry_lease_seconds": 15.1}
 LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # no test lasts so long: see end_leases()
 RETRY_ALL_SECONDS = 100
+HOLD_KEY = 42  # of an advisory lock in the test's own database
 
 
 def fresh_name(word):
@@ -134,6 +137,22 @@ def add_letters(store, topic, count):
         " FROM generate_series(1, ?) n RETURNING id, payload",
         topic, json.dumps([{"name": "trace", "value_base64": "dDE="}]), count)
     return {str(row["id"]): str(row["payload"]).encode() for row in rows}
+
+
+@contextlib.contextmanager
+def held_up_at(store, topic, number):
+    """In PostgreSQL: inside, a retry-all of the topic cannot get past its letter of that number, however fast it is. Not
+    for longer than the product waits for a lock."""
+    (letter,) = store.query("SELECT id FROM dlq.dlq_messages WHERE original_topic = ? ORDER BY created_at, id"
+                            " LIMIT 1 OFFSET ?", topic, number)
+    with psycopg.connect(store.url) as holder:
+        holder.execute("CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS"
+                       f" 'begin perform pg_advisory_xact_lock_shared({HOLD_KEY}); return new; end'")
+        holder.execute("CREATE TRIGGER hold_up BEFORE UPDATE ON dlq.dlq_messages FOR EACH ROW"
+                       f" WHEN (old.id = '{letter['id']}') EXECUTE FUNCTION hold_up()")
+        holder.commit()
+        holder.execute(f"SELECT pg_advisory_xact_lock({HOLD_KEY})")
+        yield  # and the end of the transaction lets go
 
 
 def end_leases(store):
