@@ -43,6 +43,7 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
 
     left = open_rows(store)
     assert any(owner == "victim" for owner in left.values()), "it died without holding anything"
+    receiver.wait_until_read(20)  # what it sent may still lie in sockets
     received = set(receiver.times())
     may_double = {key(outbox_id) for outbox_id, owner in left.items() if owner == "victim"} & received
     if (point, passage) in (("lane.after_claim", 1), ("lane.before_send", 1)):

@@ -231,7 +231,7 @@ class Later:
 def kafka_later():
     available_or_skip()
     server = KafkaServer({"auto.create.topics.enable": "true"})
-    return Later(server, {"type": "kafka", "brokers": server.brokers, "timeout_ms": 1000}, lambda _: None)
+    return Later(server, {"type": "kafka", "brokers": server.brokers, "timeout_ms": 4000}, lambda _: None)
 
 
 def rabbitmq_later():
@@ -246,7 +246,7 @@ def rabbitmq_later():
 
 def nats_later():
     server = NatsServer()
-    return Later(server, {"type": "nats", "url": server.url(), "timeout_ms": 1000, "connect_timeout_ms": 500},
+    return Later(server, {"type": "nats", "url": server.url(), "timeout_ms": 10000, "connect_timeout_ms": 500},
                  lambda server: add_stream(server.url(), "S", "order.>"))
 
 

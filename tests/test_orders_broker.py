@@ -94,13 +94,15 @@ def test_a_broker_that_takes_the_order_and_does_not_answer(start, broker):
         broker.take_order(call)
         return Answer(hold=answered_in_time)
 
-    client = start(lane={"sink": {"type": "http", "url": broker.url, "timeout_ms": 300}}).client()
+    client = start(lane={"sink": {"type": "http", "url": broker.url, "timeout_ms": 1000}}).client()
     broker.first_answers(take_and_hold)
     client.post(an_order(KEY))
     order = client.wait_for_status(KEY, "sent")
     answered_in_time.set()
     assert order["audit"][2]["last_error"] == "NETWORK_TIMEOUT"
-    assert (order["result_digest"], broker.keys(), broker.times()) == ("sha256:from-conflict", {KEY}, {KEY: 2})
+    retries = sum(line["reason"] == "outbox_flush_retry" for line in order["audit"])  # 1, where answers are quick
+    assert (order["result_digest"], broker.keys()) == ("sha256:from-conflict", {KEY})
+    assert broker.times() == {KEY: 1 + retries}
 
 
 def test_the_last_retry_that_fails_is_dead(start, broker):

@@ -145,12 +145,17 @@ def test_connections_to_postgresql_cut_while_clients_post(start, postgres, proxy
     check_everything_arrived_once(postgres, broker, posters)
 
 
+def claimers(store):
+    return {line["worker"] for lines in trails(store).values() for line in lines if line["reason"] == "outbox_claim"}
+
+
 def test_two_processes_and_one_is_killed(start, store, broker):
     left, right = (start(store, name=f"{name}.yaml") for name in ("left", "right"))
     posters = Posters([left.port, right.port], count=3)
     others = Posters([right.port, left.port], count=3, prefix="other")
     posters.wait_for_accepted(60)
     others.wait_for_accepted(60)
+    wait_for(lambda: len(claimers(store)) == 2, 20, "both to send")
     left.process.kill9()
     posters.wait_for_accepted(120)
     posters.finish()
@@ -158,8 +163,7 @@ def test_two_processes_and_one_is_killed(start, store, broker):
     posters.add(others)
     wait_until_sent(store, posters)
     check_everything_arrived_once(store, broker, posters)
-    workers = {line["worker"] for lines in trails(store).values() for line in lines if line["reason"] == "outbox_claim"}
-    assert len(workers) == 2, "both sent"
+    assert len(claimers(store)) == 2
 
 
 def test_a_worker_that_lost_its_order_cannot_settle_it(start, store, broker):
@@ -172,7 +176,7 @@ def test_a_worker_that_lost_its_order_cannot_settle_it(start, store, broker):
         return answer
 
     broker.first_answers(Answer(400, hold=first_may_hear), process_later)
-    patient = LANE | {"sink": {"type": "http", "url": broker.url, "timeout_ms": 30000}}
+    patient = LANE | {"stuck_threshold_min": 0.06, "sink": {"type": "http", "url": broker.url, "timeout_ms": 30000}}
     first = start(store, name="first.yaml", lane=patient)
     client = first.client()
     client.post(an_order("order-0001"))

@@ -76,7 +76,7 @@ REFUSED = {
 
 @pytest.fixture
 def service(programs, store, tmp_path):
-    return OrderService(programs, tmp_path, store, server={"header_timeout_seconds": 2, "body_timeout_seconds": 2})
+    return OrderService(programs, tmp_path, store)
 
 
 def raw_request(content, length=None, extra=b""):
@@ -197,7 +197,8 @@ def test_lengths_that_contradict_each_other(service, store):
     check_unharmed(service, store)
 
 
-def test_one_byte_a_second(service, store):
+def test_one_byte_a_second(programs, store, tmp_path):
+    service = OrderService(programs, tmp_path, store, server={"body_timeout_seconds": 2})
     beginning = raw_request(body()[:10], length=1000)
     slow = [Dripping(connect(service), beginning) for _ in range(10)]
     client, waiting, served = service.client(), list(slow), []

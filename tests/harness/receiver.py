@@ -13,6 +13,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from harness.waiting import wait_for
+
 HOLD_LIMIT_SECONDS = 60
 
 
@@ -95,6 +97,13 @@ class Receiver:
             self._calls.append(call)
         return call, self._script(call)
 
+    def wait_until_read(self, deadline_seconds):
+        """For when the clients are gone: until all that they sent has been taken."""
+        with socket.create_connection(("127.0.0.1", self.port), deadline_seconds) as last:
+            last.shutdown(socket.SHUT_WR)
+            last.recv(1)  # its end: those that connected before have been accepted
+        wait_for(lambda: self._server.open_connections() == 0, deadline_seconds, "the last requests to be read")
+
     def close(self):
         self._server.shutdown()
         self._server.server_close()
@@ -106,6 +115,25 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 512
+
+    def __init__(self, *how):
+        super().__init__(*how)
+        self._lock = threading.Lock()
+        self._open = 0
+
+    def open_connections(self):
+        with self._lock:
+            return self._open
+
+    def process_request(self, request, client_address):
+        with self._lock:
+            self._open += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        super().shutdown_request(request)
+        with self._lock:
+            self._open -= 1
 
     def handle_error(self, request, client_address):
         """A client that was killed is part of the tests."""
