@@ -87,7 +87,9 @@ def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp
     receiver.answer_with(shaky)
     sink = {"type": "http", "url": receiver.url, "breaker_failures": 0}
     retry = {"base_seconds": 0.05, "cap_seconds": 1, "max": 100}
-    relays = Relays(programs, events_config(tmp_path, postgres, sink, **FAST | {"parallelism": 30, "retry": retry}), 3)
+    # What a relay sent before it was killed may lie in the receiver's sockets for a while.
+    relays = Relays(programs, events_config(tmp_path, postgres, sink, **FAST | {"parallelism": 30, "retry": retry}), 3,
+                    seen_late_seconds=5)
     writers = Writers(postgres.url, rng, aggregates=100, events_each=30, ahead=500)
     chaos = Chaos(rng, postgres, writers, relays, None, LEASE_SECONDS, CHAOS_SECONDS)
     chaos.run(kills=8, outages=0, pauses=1)
@@ -127,20 +129,20 @@ def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, 
 
     receiver.answer_with(script)
     sink = {"type": "http", "url": receiver.url, "timeout_ms": 30000, "breaker_failures": 0}
-    config = events_config(tmp_path, store, sink, lease_seconds=LEASE_SECONDS, parallelism=aggregates)
+    config = events_config(tmp_path, store, sink, lease_seconds=4, parallelism=aggregates)  # the others keep theirs
     write_events(store, aggregates, events_each=3)
     sleeper = start_relay(programs, config, "sleeper")
     wait_for(lambda: receiver.count() == aggregates, 20, "its sends")
     sleeper.stop_outside_a_transaction(store)
     others = [start_relay(programs, config, name) for name in ("left", "right")]
-    wait_until_published(store, 30)
+    wait_until_published(store, 40)
     published = check_table(store, {aggregate_name(number): 3 for number in range(aggregates)})
     sleeper.send(signal.SIGCONT)
     wakes.set()
-    wait_for(lambda: sorted(shards_by_owner(store).values()) == [21, 21, 22], 20,
+    wait_for(lambda: sorted(shards_by_owner(store).values()) == [21, 21, 22], 40,
              lambda: f"the sleeper to take part again: {shards_by_owner(store)}")
     write_events(store, aggregates, events_each=3, first=4)
-    wait_until_published(store, 30)
+    wait_until_published(store, 40)
     for relay in (sleeper, *others):
         relay.terminate()
         assert relay.wait() == 0
@@ -158,7 +160,7 @@ def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, 
 def test_relays_that_come_and_go_share_and_double_nothing(kafka, postgres, programs, tmp_path):
     rng = seeded()
     place = PLACES["kafka"](kafka)
-    config = events_config(tmp_path, postgres, place.sink)
+    config = events_config(tmp_path, postgres, place.sink, lease_seconds=9)  # one that is lost would make doubles
     writers = Writers(postgres.url, rng, aggregates=200, events_each=100_000, ahead=100)
 
     def wait_until_shared(*names):
@@ -168,7 +170,7 @@ def test_relays_that_come_and_go_share_and_double_nothing(kafka, postgres, progr
             return owners.keys() == set(names) and max(owners.values()) - min(owners.values()) <= 1 and (
                 sum(owners.values()) == SHARDS)
 
-        wait_for(shared, 20, lambda: f"even shares for {names}: {shards_by_owner(postgres)}")
+        wait_for(shared, 60, lambda: f"even shares for {names}: {shards_by_owner(postgres)}")
 
     def more_published(count=0):
         assert not writers.done()

@@ -178,10 +178,13 @@ def start_relay(programs, config, worker_id, **how):
 
 
 class Relays:
-    """Processes that run the lane, each in a slot; one that was killed is followed by another with a new name."""
+    """Processes that run the lane, each in a slot; one that was killed is followed by another with a new name.
 
-    def __init__(self, programs, config, count):
-        self._programs, self._config = programs, config
+    `seen_late_seconds`: how much later than it was sent a message may be seen, where Arrival.at is when it was seen.
+    """
+
+    def __init__(self, programs, config, count, seen_late_seconds=0):
+        self._programs, self._config, self._seen_late = programs, config, seen_late_seconds
         self._generation = 0
         self.slots = [None] * count
         self.started = []
@@ -197,7 +200,7 @@ class Relays:
     def kill(self, slot):
         began = time.time()
         self.slots[slot].kill9()
-        self.disturbances.append(Disturbance(f"relay {slot} killed", began, time.time()))
+        self.disturbances.append(Disturbance(f"relay {slot} killed", began, time.time() + self._seen_late))
 
     def pause(self, slot):
         assert self.slots[slot].alive(), self.slots[slot].stderr[-2000:]
@@ -234,7 +237,8 @@ class Relays:
                 said = json.loads(line)
                 if said["lost"] > 0:
                     at = moment(said)
-                    found.append(Disturbance(f"{relay.label} lost {said['lost']} shards", at - 2 * lease_seconds, at))
+                    # A relay that stands still says so long after it was late.
+                    found.append(Disturbance(f"{relay.label} lost {said['lost']} shards", at - 10 * lease_seconds, at))
         return found
 
 

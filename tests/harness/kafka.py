@@ -29,7 +29,7 @@ from harness.server_process import PausableServer
 from harness.waiting import wait_for
 
 START_DEADLINE_SECONDS = 60
-ANSWER_SECONDS = 5
+ANSWER_SECONDS = 30
 READ_DEADLINE_SECONDS = 60
 TESTS = Path(__file__).resolve().parent.parent
 USER, PASSWORD = "deliverd", "kafka-secret"  # of the doors with SASL
@@ -166,12 +166,13 @@ class KafkaServer(PausableServer):
 
     def _is_ready(self):
         try:
-            return bool(self._admin().list_topics(timeout=1).brokers)
+            return bool(self._admin().list_topics(timeout=5).brokers)
         except KafkaException:
             return False
 
     def _admin(self):
-        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0}, logger=None)
+        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0, "reconnect.backoff.max.ms": 500},
+                           logger=None)
 
     def create_topic(self, name, partitions=1, settings=None):
         """Returns once the broker takes messages for it."""
