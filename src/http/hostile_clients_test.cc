@@ -44,7 +44,7 @@ bool is_served_in_the_end(const Server& server) {
 
 TEST(SlowClients, CutsAClientThatDripsItsHeaderWhileOthersAreServed) {
     ServerOptions options;
-    options.header_timeout = 300ms;
+    options.header_timeout = 2s;  // from the connection on: there must be time for a turn of the loop
     const auto server = serve(options);
     RawClient slow(server->port());
     RawClient other(server->port());
@@ -63,17 +63,22 @@ TEST(SlowClients, CutsAClientThatDripsItsHeaderWhileOthersAreServed) {
 }
 
 TEST(SlowClients, CutsClientsThatStopTalking) {
-    ServerOptions options;
-    options.header_timeout = 100ms;
-    options.body_timeout = 100ms;
-    options.idle_timeout = 100ms;
-    const auto server = serve(options);
-    RawClient silent(server->port());
+    // A server for each, with the others' limits far off: a client that is only slow must not be cut by them.
+    const auto impatient_in = [](Duration ServerOptions::* limit) {
+        ServerOptions options;
+        options.header_timeout = options.body_timeout = options.idle_timeout = 2 * RawClient::kPatience;
+        options.*limit = 100ms;
+        return serve(options);
+    };
+    const auto header_server = impatient_in(&ServerOptions::header_timeout);
+    RawClient silent(header_server->port());
     EXPECT_TRUE(silent.closed());
-    RawClient half_a_body(server->port());
+    const auto body_server = impatient_in(&ServerOptions::body_timeout);
+    RawClient half_a_body(body_server->port());
     ASSERT_TRUE(half_a_body.send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"));
     EXPECT_TRUE(half_a_body.closed());
-    RawClient idle(server->port());
+    const auto idle_server = impatient_in(&ServerOptions::idle_timeout);
+    RawClient idle(idle_server->port());
     ASSERT_TRUE(idle.send(get("/a")));
     EXPECT_THAT(idle.response(), StartsWith("HTTP/1.1 200"));
     EXPECT_TRUE(idle.closed());
