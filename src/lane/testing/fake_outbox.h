@@ -166,6 +166,10 @@ public:
         }
         return holders;
     }
+    Duration locked_at(std::int64_t id) {
+        const std::lock_guard lock(mutex_);
+        return rows_.at(id).locked_at;
+    }
 
     /// Only while no lane is at work.
     [[nodiscard]] const std::map<std::int64_t, Row>& rows() const { return rows_; }
