@@ -12,6 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+/// Long enough for a request to go out on a busy machine: before that, running out of time is not ambiguous.
+constexpr auto kShortTimeout = 2s;
 constexpr std::string_view kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
 
 std::unique_ptr<Sink> sink_to(std::string url, Duration timeout = kTestPatience, std::size_t max_connections = 64) {
@@ -67,10 +69,10 @@ TEST(HttpFault, AConnectionClosedWithoutAnAnswerIsAmbiguous) {
 
 TEST(HttpFault, NoAnswerInTimeIsAmbiguous) {
     const FaultServer server([](Peer& peer) { peer.wait_until_closed(); });
-    const auto outcome = send_one(*sink_to(server.url(), 100ms), test_message(1));
+    const auto outcome = send_one(*sink_to(server.url(), kShortTimeout), test_message(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "NETWORK_TIMEOUT");
-    EXPECT_THAT(outcome.detail, HasSubstr("0.1 s"));
+    EXPECT_THAT(outcome.detail, HasSubstr(" 2 s"));
 }
 
 TEST(HttpFault, AnAnswerThatDripsIsCutByTheTimeout) {
@@ -80,7 +82,7 @@ TEST(HttpFault, AnAnswerThatDripsIsCutByTheTimeout) {
         while (::poll(&entry, 1, 10) == 0 && peer.write("x")) {
         }
     });
-    const auto outcome = send_one(*sink_to(server.url(), 200ms), test_message(1));
+    const auto outcome = send_one(*sink_to(server.url(), kShortTimeout), test_message(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "NETWORK_TIMEOUT");
 }
