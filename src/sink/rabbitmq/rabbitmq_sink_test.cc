@@ -301,12 +301,13 @@ TEST_F(RabbitmqSinkTest, IdleForLongerThanTwoHeartbeatsTheConnectionStays) {
         void write(LogLevel, std::string_view, Fields) override { ++count; }
         std::atomic<int> count = 0;
     } lines;
-    options_.heartbeat = std::chrono::seconds(1);
+    constexpr int kHeartbeat = 2;  // seconds; of one, a pause of this process ends the connection too
+    options_.heartbeat = std::chrono::seconds(kHeartbeat);
     auto made = make_rabbitmq_sink(options_, lines);
     ASSERT_TRUE(made);
     ASSERT_EQ(send_one(**made, event(1, "order.created")).kind, OutcomeKind::delivered);
     // The server gives up a connection on which no heartbeat comes; ours, idle for as long, it keeps.
-    RabbitClient mute(options_.url, 1);
+    RabbitClient mute(options_.url, kHeartbeat);
     ASSERT_TRUE(mute.wait_until_closed(kTestPatience));
     EXPECT_EQ(send_one(**made, event(2, "order.created")).kind, OutcomeKind::delivered);
     EXPECT_EQ(lines.count, 0);  // nothing was lost and made again
