@@ -194,11 +194,12 @@ TEST(KafkaSource, IsReachableWhileABrokerAnswers) {
     options.brokers = kafka.brokers();
     const auto made = make_record_source(options, log);
     ASSERT_TRUE(made) << made.error().message;
-    EXPECT_TRUE((*made)->reachable());
+    const auto until_reachable = [&] { poll_until(**made, [](const auto&) {}, [&] { return (*made)->reachable(); }); };
+    until_reachable();
     kafka.command("pause");
     EXPECT_FALSE((*made)->reachable());
     kafka.command("resume");
-    poll_until(**made, [](const auto&) {}, [&] { return (*made)->reachable(); });
+    until_reachable();
 }
 
 TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {

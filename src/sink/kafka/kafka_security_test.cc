@@ -72,7 +72,7 @@ TEST(KafkaSecurity, APasswordThatChangedIsReadFromItsFileForTheNextLogin) {
     create_topic(kafka.brokers(), topic, 1);
     write("kafka-secret");
     auto options = sasl("kafka-secret");
-    options.timeout = 4s;
+    options.timeout = 10s;
     options.password_file = path;
     RecordingLog log;
     const auto sink = sink_to(kafka.sasl_brokers(), log, options);
