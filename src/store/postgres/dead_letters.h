@@ -51,16 +51,21 @@ public:
     Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
 
 private:
-    Pool& pool_;
-    const DeadLetterStatements sql_;
-    const RedriveStatements redrives_;
-    std::mutex mutex_;
     struct Purged {
         Duration age{};
         WallTime to{};
     };
+    /// Adds from when on a purge looks: from where the one before it ended, if that was by the same age.
+    void add_start(Params& params, const std::optional<Purged>& before, Duration age);
+
+    Pool& pool_;
+    const DeadLetterStatements sql_;
+    const RedriveStatements redrives_;
+    std::mutex mutex_;
     /// By status: a purge that found its limit is gone on with where it ended, past what it had to leave.
     std::array<std::optional<Purged>, 4> purged_;
+    /// The same of the audit: what is deleted stays in the index until it is vacuumed.
+    std::optional<Purged> history_purged_;
 };
 
 }  // namespace deliverd::store::postgres

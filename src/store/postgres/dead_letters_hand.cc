@@ -13,7 +13,7 @@
 namespace deliverd::store::postgres {
 namespace {
 
-/// Before the first letter there can be.
+/// Before the first there can be.
 constexpr std::int64_t kFromTheBeginning = std::numeric_limits<std::int64_t>::min();  // -infinity
 
 }  // namespace
@@ -49,6 +49,15 @@ Result<Removal> PostgresDeadLetters::remove(std::string_view id, std::string_vie
     return int64_at(result->get(), 0, 0) == 1 ? Removal::under_way : Removal::unknown;
 }
 
+void PostgresDeadLetters::add_start(Params& params, const std::optional<Purged>& before, Duration age) {
+    const std::lock_guard lock(mutex_);
+    if (before && before->age == age) {
+        params.time(before->to);
+    } else {
+        params.int64(kFromTheBeginning);
+    }
+}
+
 Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit,
                                                 std::string_view actor) {
     if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
@@ -57,14 +66,7 @@ Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration ag
     const auto place = static_cast<std::size_t>(status);
     Params params;
     params.text(to_string(status)).float64(to_seconds(age)).int32(limit);
-    {
-        const std::lock_guard lock(mutex_);
-        if (purged_.at(place) && purged_.at(place)->age == age) {
-            params.time(purged_.at(place)->to);
-        } else {
-            params.int64(kFromTheBeginning);
-        }
-    }
+    add_start(params, purged_.at(place), age);
     params.text(actor);
     auto result = run_once(pool_, sql_.purge, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
@@ -80,9 +82,16 @@ Result<std::int64_t> PostgresDeadLetters::purge_history(Duration age, std::int32
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
     Params params;
     params.float64(to_seconds(age)).int32(limit);
+    add_start(params, history_purged_, age);
     auto result = run_once(pool_, sql_.purge_history, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
-    return int64_at(result->get(), 0, 0);
+    const std::int64_t gone = int64_at(result->get(), 0, 0);
+    const std::lock_guard lock(mutex_);
+    history_purged_.reset();
+    if (gone == limit && PQgetisnull(result->get(), 0, 1) == 0) {
+        history_purged_ = Purged{age, time_at(result->get(), 0, 1)};
+    }
+    return gone;
 }
 
 }  // namespace deliverd::store::postgres

@@ -178,7 +178,7 @@ with old as materialized (
 )
 select (select count(*) from gone), (select max(o.created_at) from old o))";
 
-/// Lines are numbered as they are written, so that the oldest have the lowest numbers and no index by time is needed.
+/// Lines are never changed, so that one is deleted at the place it was found at.
 constexpr std::string_view kPurgeHistory = R"(
 with ended as (
     delete from deliverd.redrives r
@@ -190,14 +190,15 @@ with ended as (
         for update skip locked)
     returning 1
 ), old as materialized (
-    select o.id from (select a.id, a.at from dlq.dlq_audit a order by a.id limit $2::int) o
-    where o.at < now() - $1::float8 * interval '1 second'
-    order by o.id
+    select a.ctid as place, a.at
+    from dlq.dlq_audit a
+    where a.at < now() - $1::float8 * interval '1 second' and a.at >= $3::timestamptz
+    order by a.at
     limit greatest(0, $2::int - (select count(*) from ended))
 ), gone as (
-    delete from dlq.dlq_audit a using old o where a.id = any (array[o.id]) returning 1
+    delete from dlq.dlq_audit a using old o where a.ctid = o.place returning 1
 )
-select (select count(*) from ended) + (select count(*) from gone))";
+select (select count(*) from ended) + (select count(*) from gone), (select max(o.at) from old o))";
 
 constexpr std::string_view kOwned = R"(
 select m.id::text, m.lane, m.outbox, m.outbox_row_id, t.table_schema, t.table_name, t.id_column, t.id_type,

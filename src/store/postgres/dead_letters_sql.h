@@ -81,7 +81,7 @@ struct DeadLetterStatements {
     Statement mark_dead;  // id, actor
     Statement remove;     // id, actor; answers 1 where there is one, and 1 where it was deleted
     Statement purge;  // status, age in seconds, limit, from when on, actor; answers how many, created_at of the last
-    Statement purge_history;  // age in seconds, limit; answers how many
+    Statement purge_history;  // age in seconds, limit, from when on; answers how many, time of the last line
 
     Statement owned;          // owner, ids; answers id, lane, outbox, row, and where its lane's events are
     Statement return_memory;  // ids; answers those that were returned

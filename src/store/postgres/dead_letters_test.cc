@@ -163,6 +163,23 @@ TEST_F(PostgresDeadLetterTest, RetriesLeaveFewCounts) {
     EXPECT_LT(std::stoi(value("select count(*) from dlq.dlq_counts")), kLetters * 2);
 }
 
+/// Past what is deleted and not yet vacuumed away, which a snapshot somewhere can keep there for hours.
+TEST_F(PostgresDeadLetterTest, TheRetentionOfTheAuditGoesOnWhereItEnded) {
+    const auto letters = store_.database().dead_letters();
+    const auto line = [&](int age) {
+        store_.execute("insert into dlq.dlq_audit (at, message_id, action, actor) values (now() - " +
+                       std::to_string(age) + " * interval '1 s', gen_random_uuid(), 'dead', 'ann')");
+    };
+    for (const int age : {1004, 1003, 1002, 1001}) line(age);
+    const auto age = std::chrono::seconds(500);
+    EXPECT_EQ(must(letters->purge_history(age, 2)), 2);
+    line(2000);
+    EXPECT_EQ(must(letters->purge_history(age, 2)), 2);
+    EXPECT_EQ(store_.value("select count(*) from dlq.dlq_audit where at < now() - interval '1500 s'"), "1");
+    EXPECT_EQ(must(letters->purge_history(age, 2)), 0) << "that was all behind it, and the next begins anew";
+    EXPECT_EQ(must(letters->purge_history(age, 2)), 1);
+}
+
 /// A transaction that is open keeps nobody from storing.
 TEST_F(PostgresDeadLetterTest, AnOpenTransactionIsInNobodysWay) {
     store_.execute(
