@@ -147,6 +147,13 @@ def test_filters_and_hostile_texts(api, store):
     assert api.ask("GET", ONE + "/raw", letter_id).json()["topic"] is None
 
 
+def test_a_records_time_is_a_date_where_there_is_one(api, store):
+    for millis, date in ((1_771_583_400_123, "2026-02-20T10:30:00.123+00:00"), (1_700_000_000_000_000, None)):
+        letter_id = add_letter(store, record_timestamp_ms=millis, record_timestamp_type="created")
+        raw = api.ask("GET", ONE + "/raw", letter_id).json()
+        assert (raw["timestamp"], raw["timestamp_ms"]) == (date, millis)
+
+
 def test_without_a_broker_nothing_is_published_and_nothing_lost(programs, store, tmp_path):
     away = f"127.0.0.1:{free_port()}"
     api = Api(start_with_tokens(programs, tmp_path, store.url, kafka={"brokers": [away]},

@@ -112,6 +112,14 @@ def test_what_the_seeds_javascript_writes_is_read_without_loss(spool, receiver, 
     assert list(changed) == [*json.loads(written[1]), "resolvedAt"], "the seed's order"
 
 
+def test_a_time_that_is_no_date_is_listed_as_it_stands(spool):
+    job = spool.add("{}")
+    spool.path.write_text(json.dumps(spool.entries[0] | {"nextRetry": 1_770_000_000_000_000}) + "\n")
+    (line,) = [line for line in spool.run("list").ok().stdout.splitlines() if job in line]
+    assert "1770000000000000" in line
+    assert job not in spool.run("list", "--due").ok().stdout
+
+
 def test_lines_that_are_no_entries_are_told_of_and_moved(spool):
     spool.add("{}")
     with open(spool.path, "a", encoding="utf-8") as file:

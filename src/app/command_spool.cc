@@ -51,8 +51,10 @@ private:
     bool shown_ = false;
 };
 
-WallTime time_of(std::int64_t ms) {
-    return WallTime(std::chrono::milliseconds(ms));
+/// The number where it is no time anybody can show.
+std::string shown_time(std::int64_t ms) {
+    const auto time = foreign_time(ms);
+    return time ? rfc3339_offset(*time) : std::to_string(ms);
 }
 
 class SpoolCommand {
@@ -119,8 +121,9 @@ private:
     [[nodiscard]] bool is_wanted(const SpoolEntry& entry) const {
         if (arguments_.state && *arguments_.state != to_string(entry.state)) return false;
         if (!arguments_.due) return true;
+        const auto now = std::chrono::floor<std::chrono::milliseconds>(SystemClock().wall_now());
         return entry.state == SpoolState::pending && entry.attempts_made < entry.max_attempts &&
-               time_of(entry.next_retry_ms) <= SystemClock().wall_now();
+               entry.next_retry_ms <= now.time_since_epoch().count();
     }
 
     void tell(const SpoolReject& reject) {
@@ -140,7 +143,7 @@ private:
             entry.error.code ? fmt::format("{} {}", *entry.error.code, entry.error.message) : entry.error.message;
         print_row(one_line(entry.job_id), to_string(entry.state),
                   fmt::format("{}/{}", entry.attempts_made, entry.max_attempts),
-                  entry.state == SpoolState::pending ? rfc3339_offset(time_of(entry.next_retry_ms)) : "–",
+                  entry.state == SpoolState::pending ? shown_time(entry.next_retry_ms) : "–",
                   shorten(one_line(error), kMaxShownError), one_line(entry.endpoint));
     }
 

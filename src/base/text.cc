@@ -179,6 +179,15 @@ std::string rfc3339_millis(WallTime time) {
     return {buffer.data(), static_cast<std::size_t>(length)};
 }
 
+std::optional<WallTime> foreign_time(std::int64_t millis) {
+    using std::chrono::sys_days;
+    constexpr std::chrono::sys_time<std::chrono::milliseconds> kFirst = sys_days(std::chrono::year(1) / 1 / 1);
+    constexpr std::chrono::sys_time<std::chrono::milliseconds> kBehind = sys_days(std::chrono::year(10'000) / 1 / 1);
+    const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(millis)};
+    if (time < kFirst || time >= kBehind) return std::nullopt;
+    return time;
+}
+
 std::optional<WallTime> parse_rfc3339(std::string_view text) {
     Reader in{text};
     const std::chrono::year year(in.number(4));

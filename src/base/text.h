@@ -28,8 +28,11 @@ namespace deliverd {
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       std::span<const std::string_view> candidates);
 
-/// 2026-02-20T10:30:00.123Z
+/// 2026-02-20T10:30:00.123Z; only of the years 0000 to 9999.
 [[nodiscard]] std::string rfc3339_millis(WallTime time);
+
+/// Milliseconds since 1970 that somebody else wrote. None outside the years 0001 to 9999, which no format can say.
+[[nodiscard]] std::optional<WallTime> foreign_time(std::int64_t millis);
 
 /// Reads RFC 3339 (`T` or space between date and time, `Z` or an offset, any number of fraction digits).
 [[nodiscard]] std::optional<WallTime> parse_rfc3339(std::string_view text);

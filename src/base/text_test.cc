@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <vector>
 
 namespace deliverd {
@@ -114,6 +115,22 @@ TEST(Rfc3339, ReadsEveryForm) {
     EXPECT_EQ(parse_rfc3339("2026-02-20T10:30:00.5Z"), utc(2026, 2, 20, 37'800, 500'000));
     EXPECT_EQ(parse_rfc3339("2024-02-29T00:00:00Z"), utc(2024, 2, 29, 0, 0));
     EXPECT_EQ(parse_rfc3339("2016-12-31T23:59:60Z"), utc(2017, 1, 1, 0, 0));
+}
+
+TEST(Rfc3339, WhatSomebodyElseWroteIsATimeWhereItCanBeShown) {
+    const auto shown = [](std::int64_t millis) {
+        const auto time = foreign_time(millis);
+        return time ? rfc3339_millis(*time) : "none";
+    };
+    EXPECT_EQ(shown(0), "1970-01-01T00:00:00.000Z");
+    EXPECT_EQ(shown(1'771'583'400'123), "2026-02-20T10:30:00.123Z");
+    EXPECT_EQ(shown(-62'135'596'800'000), "0001-01-01T00:00:00.000Z");
+    EXPECT_EQ(shown(-62'135'596'800'001), "none");
+    EXPECT_EQ(shown(253'402'300'799'999), "9999-12-31T23:59:59.999Z");
+    EXPECT_EQ(shown(253'402'300'800'000), "none");
+    EXPECT_EQ(shown(1'700'000'000'000'000), "none") << "microseconds taken for milliseconds";
+    EXPECT_EQ(shown(9'000'000'000'000'000'000), "none") << "more than a time can hold";
+    EXPECT_EQ(shown(std::numeric_limits<std::int64_t>::min()), "none");
 }
 
 TEST(Rfc3339, RefusesTheRest) {

@@ -147,8 +147,8 @@ std::string raw_json(const LetterDetail& letter) {
     object.text("topic", letter.letter.topic);
     object.number("partition", letter.letter.partition);
     object.number("offset", letter.letter.offset);
-    object.time("timestamp",
-                timed ? std::optional(WallTime(std::chrono::milliseconds(record.timestamp_ms))) : std::nullopt);
+    object.time("timestamp", timed ? foreign_time(record.timestamp_ms) : std::nullopt);
+    object.number("timestamp_ms", timed ? std::optional(record.timestamp_ms) : std::nullopt);
     object.text("timestamp_type", timed ? std::optional<std::string>(time_type(record.timestamp_type)) : std::nullopt);
     object.boolean("truncated", letter.letter.truncated);
     add_text(object, "key_text", record.key);

@@ -184,7 +184,8 @@ TEST(LetterJson, TheRawFormKeepsEveryByteAndTellsNullFromEmpty) {
         "{\"name\":\"b\",\"value_base64\":\"\",\"value_text\":\"\"},"
         "{\"name\":\"bad\xEF\xBF\xBD\",\"name_base64\":\"YmFk/w==\",\"value_base64\":\"AQ==\",\"value_text\":null}],"
         "\"topic\":\"orders.dlq.v1\",\"partition\":2,\"offset\":17,"
-        "\"timestamp\":\"2026-02-20T10:30:00.123+00:00\",\"timestamp_type\":\"created\",\"truncated\":false,"
+        "\"timestamp\":\"2026-02-20T10:30:00.123+00:00\",\"timestamp_ms\":1771583400123,"
+        "\"timestamp_type\":\"created\",\"truncated\":false,"
         "\"key_text\":null,\"value_text\":\"hello\\n\"}");
     record = {};
     record.value.reset();
@@ -193,7 +194,17 @@ TEST(LetterJson, TheRawFormKeepsEveryByteAndTellsNullFromEmpty) {
     detail.letter.offset.reset();
     EXPECT_EQ(raw_json(detail),
               R"({"key_base64":null,"value_base64":null,"headers":[],"topic":null,"partition":null,"offset":null,)"
-              R"("timestamp":null,"timestamp_type":null,"truncated":false,"key_text":null,"value_text":null})");
+              R"("timestamp":null,"timestamp_ms":null,"timestamp_type":null,"truncated":false,)"
+              R"("key_text":null,"value_text":null})");
+}
+
+TEST(LetterJson, ATimeNobodyCanShowIsANumber) {
+    auto detail = letter();
+    detail.record.timestamp_type = RecordTime::created;
+    for (const std::int64_t micros : {1'700'000'000'000'000, 9'000'000'000'000'000'000, -9'000'000'000'000'000'000}) {
+        detail.record.timestamp_ms = micros;
+        EXPECT_THAT(raw_json(detail), HasSubstr("\"timestamp\":null,\"timestamp_ms\":" + std::to_string(micros) + ","));
+    }
 }
 
 TEST(LetterJson, CountsByTopic) {
