@@ -111,6 +111,10 @@ def test_giving_up_and_deleting(api, store):
     assert error(api.ask("DELETE", ONE, letter_id, who="ada"))[:2] == (404, "SYS_DLQ_NOT_FOUND")
     lines = api.ask("GET", ONE + "/audit", letter_id).json()["audit"]
     assert [(line["action"], line["actor"]) for line in lines] == [("dead", "otto"), ("deleted", "ada")]
+    old = add_letter(store, created_at="2020-01-01T00:00:00.000Z", updated_at="2020-01-01T00:00:00.000Z")
+    assert api.ask("DELETE", DLQ, query="status=PENDING&older_than_seconds=60", who="ada").json()["purged"] == 1
+    (line,) = api.ask("GET", ONE + "/audit", old).json()["audit"]
+    assert (line["action"], line["actor"]) == ("purged", "ada")
 
 
 def test_pages_and_cursors_show_every_letter_once(api, store):

@@ -1,5 +1,6 @@
 """docs/dead-letters.md: what it tells people to type, and what it says comes of it."""
 
+import json
 import re
 
 import pytest
@@ -90,6 +91,13 @@ def test_the_states_are_drawn_as_they_are_told():
              for source, to, actions in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for action in actions.split(", ")}
     assert drawn == told_transitions()
     assert len(drawn) == 12
+
+
+def test_the_api_lists_the_actions_that_are_told():
+    document = json.loads((ROOT / "src/api/openapi.json").read_text())
+    lines = document["components"]["schemas"]["LetterAudit"]["properties"]["audit"]["items"]
+    told = {action for _, _, action in told_transitions()} - {"stored"}
+    assert set(lines["properties"]["action"]["enum"]) == told | {"deleted", "purged"}
 
 
 def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
