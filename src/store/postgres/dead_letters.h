@@ -53,10 +53,11 @@ public:
 private:
     struct Purged {
         Duration age{};
-        WallTime to{};
+        std::int64_t to = 0;  // as PostgreSQL counts: not clamped to what can be shown
+        std::string id;       // of a letter
     };
-    /// Adds from when on a purge looks: from where the one before it ended, if that was by the same age.
-    void add_start(Params& params, const std::optional<Purged>& before, Duration age);
+    /// Where a purge goes on: where the one before it ended, if that was by the same age.
+    Purged start_of(const std::optional<Purged>& before, Duration age);
 
     Pool& pool_;
     const DeadLetterStatements sql_;

@@ -15,6 +15,7 @@ namespace {
 
 /// Before the first there can be.
 constexpr std::int64_t kFromTheBeginning = std::numeric_limits<std::int64_t>::min();  // -infinity
+constexpr std::string_view kLowestId = "00000000-0000-0000-0000-000000000000";
 
 }  // namespace
 
@@ -49,13 +50,9 @@ Result<Removal> PostgresDeadLetters::remove(std::string_view id, std::string_vie
     return int64_at(result->get(), 0, 0) == 1 ? Removal::under_way : Removal::unknown;
 }
 
-void PostgresDeadLetters::add_start(Params& params, const std::optional<Purged>& before, Duration age) {
+PostgresDeadLetters::Purged PostgresDeadLetters::start_of(const std::optional<Purged>& before, Duration age) {
     const std::lock_guard lock(mutex_);
-    if (before && before->age == age) {
-        params.time(before->to);
-    } else {
-        params.int64(kFromTheBeginning);
-    }
+    return before && before->age == age ? *before : Purged{age, kFromTheBeginning, std::string(kLowestId)};
 }
 
 Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration age, std::int32_t limit,
@@ -63,17 +60,26 @@ Result<std::int64_t> PostgresDeadLetters::purge(LetterStatus status, Duration ag
     if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
-    const auto place = static_cast<std::size_t>(status);
-    Params params;
-    params.text(to_string(status)).float64(to_seconds(age)).int32(limit);
-    add_start(params, purged_.at(place), age);
-    params.text(actor);
-    auto result = run_once(pool_, sql_.purge, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
-    const std::int64_t gone = int64_at(result->get(), 0, 0);
+    std::optional<Purged>& purged = purged_.at(static_cast<std::size_t>(status));
+    std::optional<Purged> reached = start_of(purged, age);
+    std::int64_t gone = 0;
+    while (reached && gone < limit) {
+        Params params;
+        params.text(to_string(status)).float64(to_seconds(age)).int32(static_cast<std::int32_t>(limit - gone));
+        params.int64(reached->to).literal(reached->id).text(actor).int32(kMaxLookedAt);
+        auto result = run_once(pool_, sql_.purge, params, Effect::write);
+        if (!result) {
+            if (gone == 0) return Failure(std::move(result.error()));
+            break;  // what is deleted is told, and the next call meets the fault
+        }
+        gone += int64_at(result->get(), 0, 0);
+        reached.reset();
+        if (auto id = optional_text_at(result->get(), 0, 2)) {
+            reached = Purged{age, int64_at(result->get(), 0, 1), std::move(*id)};
+        }
+    }
     const std::lock_guard lock(mutex_);
-    purged_.at(place).reset();
-    if (gone == limit) purged_.at(place) = Purged{age, time_at(result->get(), 0, 1)};
+    purged = std::move(reached);
     return gone;
 }
 
@@ -81,15 +87,14 @@ Result<std::int64_t> PostgresDeadLetters::purge_history(Duration age, std::int32
     if (auto ok = check_upkeep_span("age", age); !ok) return Failure(std::move(ok.error()));
     if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
     Params params;
-    params.float64(to_seconds(age)).int32(limit);
-    add_start(params, history_purged_, age);
+    params.float64(to_seconds(age)).int32(limit).int64(start_of(history_purged_, age).to);
     auto result = run_once(pool_, sql_.purge_history, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
     const std::int64_t gone = int64_at(result->get(), 0, 0);
     const std::lock_guard lock(mutex_);
     history_purged_.reset();
     if (gone == limit && PQgetisnull(result->get(), 0, 1) == 0) {
-        history_purged_ = Purged{age, time_at(result->get(), 0, 1)};
+        history_purged_ = Purged{age, int64_at(result->get(), 0, 1), {}};
     }
     return gone;
 }

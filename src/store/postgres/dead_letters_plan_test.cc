@@ -128,6 +128,20 @@ protected:
         expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
     }
 
+    void expect_good_purges() {
+        const auto purge = [](const char* status, double seconds, std::int32_t looked_at) {
+            Params params;
+            params.text(status).float64(seconds).int32(100).int64(std::numeric_limits<std::int64_t>::min());
+            params.literal("00000000-0000-0000-0000-000000000000").text("upkeep").int32(looked_at);
+            return params;
+        };
+        // All are of the status: after the limit nothing more is looked at.
+        expect_by_index(plan(sql_.purge, purge("RESOLVED", 86400.0 * 30, kMaxLookedAt)), {"dlq_messages_created"}, 200,
+                        100 * 60);
+        // Hardly any is, and 120,000 are old enough.
+        expect_by_index(plan(sql_.purge, purge("PENDING", 0, 500)), {"dlq_messages_created"}, 500, 500 * 4);
+    }
+
     void expect_good_changes() {
         std::vector<std::optional<std::string>> ids;
         for (const std::string& id : store_.plain().column("select id from dlq.dlq_messages order by source_offset"
@@ -141,10 +155,7 @@ protected:
         Params end;
         end.text("o").text("ann").text_array(ids).int32_array(std::vector<std::int32_t>(100, 0)).text_array(ids);
         expect_by_index(plan(sql_.end, end), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
-        Params purge;
-        purge.text("RESOLVED").float64(86400.0 * 30).int32(100).int64(std::numeric_limits<std::int64_t>::min());
-        purge.text("upkeep");
-        expect_by_index(plan(sql_.purge, purge), {"dlq_messages_created"}, 200, 100 * 60);
+        expect_good_purges();
         must(store_.database().dead_letters()->open_redrive("big", "o", "ann", std::chrono::seconds(600)));
         store_.execute(
             "update deliverd.redrives set position_created_at = now() - interval '20 s', position_id ="

@@ -159,24 +159,46 @@ with held as materialized (
 )
 select (select count(*) from held), (select count(*) from gone))";
 
-/// A letter is not younger than its last change, so that the index by age finds what may be old enough.
+/// A letter is not younger than its last change, so that the index by age finds what may be old enough. So may many be
+/// that are kept, for their status or their last change: a statement looks at $7 of them at most, and no further than
+/// it must.
 constexpr std::string_view kPurge = R"(
-with old as materialized (
-    select m.id, m.created_at
+with look as materialized (
+    select m.id, m.created_at,
+        m.status = $1::text and m.updated_at < now() - $2::float8 * interval '1 second' and @free as old
     from dlq.dlq_messages m
-    where m.created_at < now() - $2::float8 * interval '1 second' and m.created_at >= $4::timestamptz
-        and m.status = $1::text and m.updated_at < now() - $2::float8 * interval '1 second' and @free
+    where m.created_at < now() - $2::float8 * interval '1 second'
+        and (m.created_at, m.id) > ($4::timestamptz, $5::uuid)
         and coalesce((select sum(c.letters) > 0 from dlq.dlq_counts c where c.status = $1::text), false)
     order by m.created_at, m.id
+    limit $7::int
+), old as materialized (
+    select l.id, l.created_at
+    from look l
+    cross join lateral (
+        select m.id
+        from dlq.dlq_messages m
+        where m.id = any (array[l.id]) and m.status = $1::text
+            and m.updated_at < now() - $2::float8 * interval '1 second' and @free
+        for update of m skip locked) m
+    where l.old
     limit $3::int
-    for update skip locked
 ), gone as (
     delete from dlq.dlq_messages m using old where m.id = any (array[old.id]) returning m.id
 ), trail as (
     insert into dlq.dlq_audit (message_id, action, actor, status_from)
-    select g.id, 'purged', $5::text, $1::text from gone g
+    select g.id, 'purged', $6::text, $1::text from gone g
 )
-select (select count(*) from gone), (select max(o.created_at) from old o))";
+select (select count(*) from gone), reached.created_at, reached.id::text
+from (select count(*) = $3::int as is_full from old) found
+left join lateral (
+    (select o.created_at, o.id from old o where found.is_full order by o.created_at desc, o.id desc limit 1)
+    union all
+    (select l.created_at, l.id
+     from look l
+     where case when found.is_full then false else (select count(*) from look) = $7::int end
+     order by l.created_at desc, l.id desc
+     limit 1)) reached on true)";
 
 /// Lines are never changed, so that one is deleted at the place it was found at.
 constexpr std::string_view kPurgeHistory = R"(

@@ -65,6 +65,9 @@ inline constexpr std::int32_t kReturned = 5;
 /// store/letter_rules.h.
 [[nodiscard]] std::string wanted_letter();
 
+/// How many letters one statement of a purge looks at, at most: some tens of milliseconds.
+inline constexpr std::int32_t kMaxLookedAt = 20'000;
+
 struct DeadLetterStatements {
     explicit DeadLetterStatements(std::string_view schema);
 
@@ -80,7 +83,9 @@ struct DeadLetterStatements {
     Statement lock;       // id; answers the letter
     Statement mark_dead;  // id, actor
     Statement remove;     // id, actor; answers 1 where there is one, and 1 where it was deleted
-    Statement purge;  // status, age in seconds, limit, from when on, actor; answers how many, created_at of the last
+    /// status, age in seconds, limit, behind which created_at and id, actor, how many to look at; answers how many were
+    /// deleted, and created_at and id to go on behind: null when there are no more
+    Statement purge;
     Statement purge_history;  // age in seconds, limit, from when on; answers how many, time of the last line
 
     Statement owned;          // owner, ids; answers id, lane, outbox, row, and where its lane's events are

@@ -163,6 +163,19 @@ TEST_F(PostgresDeadLetterTest, RetriesLeaveFewCounts) {
     EXPECT_LT(std::stoi(value("select count(*) from dlq.dlq_counts")), kLetters * 2);
 }
 
+TEST_F(PostgresDeadLetterTest, APurgeFindsWhatIsBehindManyThatAreKept) {
+    store_.execute(
+        "insert into dlq.dlq_messages (original_topic, status, created_at, updated_at) select 'a',"
+        " case when n % 10000 = 1 then 'DEAD' else 'PENDING' end, now() - interval '2 days', now() - interval '1 day'"
+        " from generate_series(1, " +
+        std::to_string(2 * kMaxLookedAt + 10'000) + ") as n");
+    const auto letters = store_.database().dead_letters();
+    EXPECT_EQ(must(letters->purge(LetterStatus::dead, std::chrono::hours(1), 4, "ada")), 4);
+    EXPECT_EQ(must(letters->purge(LetterStatus::dead, std::chrono::hours(1), 4, "ada")), 1);
+    EXPECT_EQ(store_.value("select count(*) from dlq.dlq_messages"), std::to_string(2 * kMaxLookedAt + 9'995));
+    EXPECT_EQ(store_.value("select count(*) from dlq.dlq_audit where action = 'purged'"), "5");
+}
+
 /// Past what is deleted and not yet vacuumed away, which a snapshot somewhere can keep there for hours.
 TEST_F(PostgresDeadLetterTest, TheRetentionOfTheAuditGoesOnWhereItEnded) {
     const auto letters = store_.database().dead_letters();
