@@ -308,14 +308,14 @@ public:
     virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
     /// Its audit stays.
     virtual Result<Removal> remove(std::string_view id, std::string_view actor) = 0;
-    /// Deletes letters of that status not changed for `age`, at most `limit`, in a transaction of its own that waits
-    /// for nobody's row lock; answers how many. Each has a line in the audit. A record that was deleted comes back when
-    /// its topic is read again from before it. Fewer than `limit` only says that those are all behind where the call
-    /// before it with the same arguments ended; 0 twice in a row, that there are none.
+    /// Deletes letters of that status not changed for `age`, at most `limit`, in transactions that wait for nobody's
+    /// row lock; answers how many. Each has a line in the audit. A record that was deleted comes back when its topic is
+    /// read again from before it. Fewer than `limit` only says that those are all behind where the call before it with
+    /// the same arguments ended, or that a later transaction failed; 0 twice in a row, that there are none.
     virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit,
                                        std::string_view actor) = 0;
-    /// Deletes lines of the audit and finished redrives that are older than `age`, the oldest first and at most `limit`
-    /// of both together; answers how many. A redrive of a topic that had nothing is not kept at all.
+    /// Deletes lines of the audit and finished redrives older than `age`, at most `limit` of both together, and goes on
+    /// where a call that had so many ended; answers how many. A redrive of a topic that had nothing is not kept at all.
     virtual Result<std::int64_t> purge_history(Duration age, std::int32_t limit) = 0;
 };
 
