@@ -117,8 +117,8 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     report.redrive.published += counts_.published;
     report.redrive.failed += counts_.failed;
     report.redrive.in_doubt += counts_.in_doubt;
-    // One that was stopped is resumed from its position. One that had to end for another reason is closed, so that the
-    // next begins at the beginning, with what was given back.
+    // One that was stopped is resumed, and one that was resumed as often as it takes. One that a person waits for and
+    // that had to end for another reason is closed, so that the next begins at the beginning, with what was given back.
     const bool interrupted = !complete_ && (report.problem.empty() || parts_.gate.closed());
     if (interrupted && parts_.options.close_ends_redrives) report.problem = "it was stopped";
     const bool stopped = interrupted && !parts_.options.close_ends_redrives;
