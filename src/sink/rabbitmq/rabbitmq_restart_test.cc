@@ -41,7 +41,8 @@ public:
             ++next_[std::stoi(message.key)];
             ++total_;
         }
-        kinds_.insert(std::string(to_string(outcome.kind)) + " " + outcome.code);
+        ++kinds_[std::string(to_string(outcome.kind)) + " " + outcome.code];
+        if (outcome.kind != OutcomeKind::delivered) last_trouble_ = outcome.detail;
         put_off_ = put_off_ || outcome.not_attempted;
         idle_.push_back(std::stoi(message.key));
         changed_.notify_all();
@@ -80,7 +81,15 @@ public:
     std::map<std::int64_t, int> sent_;
     std::map<std::int64_t, int> outcomes_;
     std::map<std::int64_t, int> delivered_;
-    std::set<std::string> kinds_;
+    std::map<std::string, int> kinds_;
+
+    /// What came of it so far.
+    [[nodiscard]] std::string told() {
+        const std::lock_guard lock(mutex_);
+        return "delivered " + std::to_string(total_) + ", outcomes " + testing::PrintToString(kinds_) +
+               ", keys that wait for one " + std::to_string(kKeys - static_cast<int>(idle_.size())) +
+               ", the last trouble: " + last_trouble_;
+    }
 
 private:
     Sink& sink_;
@@ -89,6 +98,7 @@ private:
     std::condition_variable changed_;
     std::vector<int> idle_;
     bool put_off_ = false;
+    std::string last_trouble_;
     std::map<int, int> next_;
     std::atomic<int> total_ = 0;
 };
@@ -109,7 +119,7 @@ TEST(RabbitmqRestart, KilledInTheMiddleNothingIsLostAndFirstArrivalsAreInOrder) 
         server.tell("start");
     });
     (*sink)->stop(Duration::zero());  // before the sender ends, whatever came of it
-    ASSERT_TRUE(all_delivered);
+    ASSERT_TRUE(all_delivered) << sender.told();
     EXPECT_EQ(sender.outcomes_, sender.sent_);  // one outcome for each time it was sent
     EXPECT_TRUE(sender.kinds_.contains("ambiguous CONNECTION_LOST") ||
                 sender.kinds_.contains("retryable BROKER_UNREACHABLE"))

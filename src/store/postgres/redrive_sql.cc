@@ -170,7 +170,7 @@ constexpr std::string_view kWindow = R"((m.created_at, m.id) > ((select at from 
 constexpr std::string_view kMine = R"(@wanted and not (m.source = 'kafka' and m.original_topic = any ($7::text[]))
     and case when m.retry_owner is not null then m.retry_expires_at < now()
              else m.retry_count < m.max_retries
-                 and not (m.status = 'RETRYING' and m.last_retry_at >= (select started_at from mine)) end)";
+                 and (m.status = 'RETRYING' and m.last_retry_at >= (select started_at from mine)) is not true end)";
 
 constexpr std::string_view kCloseRedrive = R"(
 update deliverd.redrives r set finished = true, expires_at = now(), updated_at = now()
