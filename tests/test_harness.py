@@ -133,6 +133,7 @@ def test_rabbitmq_keeps_what_is_durable_across_a_kill_and_leaves_nothing():
         first.basic_publish("", "kept", b"42", pika.BasicProperties(delivery_mode=2), mandatory=True)
         server.pause()
         server.resume()
+        server.keep_definitions()
         server.kill9()
         server.start()
         connection, second = channel()

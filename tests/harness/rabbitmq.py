@@ -3,7 +3,7 @@
     python -m harness.rabbitmq [--tls]
 
 starts one for a test in another language: it prints where the server is as one JSON line, then obeys a word a line
-(kill9, start, stop, pause, resume), answers each with "ok", and removes the server when its input ends.
+(kill9, start, stop, pause, resume, keep, alarm, calm), answers each with "ok", and removes the server when its input ends.
 """
 
 import base64
@@ -203,6 +203,10 @@ class RabbitServer(PausableServer):
     def drop_vhost(self, name):
         self.call(f'rabbit_vhost:delete(<<"{name}">>, <<"test">>)')
 
+    def keep_definitions(self):
+        """Queues that it said are there outlive a kill9() from now on; by itself it writes them down a moment later."""
+        self.call("dumped = mnesia:dump_log()")
+
     def set_memory_alarm(self, on):
         """While it is on, the server takes no publishes: connection.blocked."""
         self.call("rabbit_alarm:{}_alarm({})".format(
@@ -218,7 +222,7 @@ def main(arguments):
             where |= {"tls_url": server.tls_url(), "ca_file": str(server.ca_file)}
         print(json.dumps(where), flush=True)
         words = {"kill9": server.kill9, "start": server.start, "stop": server.stop, "pause": server.pause,
-                 "resume": server.resume, "alarm": lambda: server.set_memory_alarm(True),
+                 "resume": server.resume, "keep": server.keep_definitions, "alarm": lambda: server.set_memory_alarm(True),
                  "calm": lambda: server.set_memory_alarm(False)}
         for line in sys.stdin:
             words[line.strip()]()

@@ -108,6 +108,7 @@ TEST(RabbitmqRestart, KilledInTheMiddleNothingIsLostAndFirstArrivalsAreInOrder) 
     {
         RabbitClient(server.url()).declare_queue("kept");
     }
+    server.tell("keep");
     NullLog log;
     RabbitmqSinkOptions options;
     options.url = server.url();

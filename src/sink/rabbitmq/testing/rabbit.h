@@ -198,7 +198,7 @@ public:
 
     [[nodiscard]] const std::string& url() const { return url_; }
 
-    /// kill9, start, pause, resume, alarm, calm. Returns when it is done.
+    /// kill9, start, pause, resume, keep (the queues that are declared), alarm, calm. Returns when it is done.
     void tell(const std::string& word) {
         std::fprintf(out_, "%s\n", word.c_str());
         std::fflush(out_);
