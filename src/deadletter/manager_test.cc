@@ -32,6 +32,16 @@ protected:
     RetryReport retry(const std::string& id) { return manager.retry(id, "ops"); }
     LetterStatus status(const std::string& id) { return letters.at(id).detail.letter.status; }
     std::int32_t retries(const std::string& id) { return letters.at(id).detail.letter.retry_count; }
+    /// A letter whose last retry allowed was begun by a process that died.
+    std::string add_unfinished() {
+        const std::string id = letters.add("orders");
+        letters.change(id, [](FakeLetters::Row& row) {
+            row.detail.letter.status = LetterStatus::retrying;
+            row.detail.letter.retry_count = 3;
+            row.owner = "one that died";
+        });
+        return id;
+    }
     void answer_all(Outcome outcome) {
         replayer.answer = [outcome = std::move(outcome)](const Record&) { return outcome; };
     }
@@ -102,24 +112,14 @@ TEST_F(ManagerTest, AtTheLimitAndInDoubtTheAnswerSaysWhatToDo) {
 }
 
 TEST_F(ManagerTest, ARetryWhoseProcessDiedIsGoneOnWithAlsoAtTheLimit) {
-    const std::string id = letters.add("orders");
-    letters.change(id, [](FakeLetters::Row& row) {
-        row.detail.letter.status = LetterStatus::retrying;
-        row.detail.letter.retry_count = 3;
-        row.owner = "one that died";
-    });
+    const std::string id = add_unfinished();
     EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
     EXPECT_EQ(retries(id), 3);
 }
 
 /// Its process may have published it: that this one sent nothing does not take that back.
 TEST_F(ManagerTest, ARetryWhoseProcessDiedStaysInDoubtWhereTheNextSendsNothing) {
-    const std::string id = letters.add("orders");
-    letters.change(id, [](FakeLetters::Row& row) {
-        row.detail.letter.status = LetterStatus::retrying;
-        row.detail.letter.retry_count = 3;
-        row.owner = "one that died";
-    });
+    const std::string id = add_unfinished();
     answer_all({.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .detail = "no broker", .not_attempted = true});
     const RetryReport report = retry(id);
     EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
