@@ -20,10 +20,10 @@ namespace {
 constexpr std::array<std::string_view, 10> kNames{"page",        "page_size", "cursor", "status", "source",
                                                   "error_class", "from",      "until",  "text",   "key"};
 constexpr std::array<std::string_view, 3> kPurgeNames{"status", "older_than_seconds", "limit"};
-constexpr std::size_t kMaxShownBytes = 100;
+constexpr std::size_t kMaxShownValueBytes = 100;
 
-std::string shown(std::string_view text) {
-    return shorten(one_line(text), kMaxShownBytes);
+std::string shown_value(std::string_view text) {
+    return shorten(one_line(text), kMaxShownValueBytes);
 }
 
 std::optional<std::string> form_decode(std::string_view text) {
@@ -78,13 +78,13 @@ public:
     std::int64_t number(const std::string& name, std::string_view value, std::int64_t least, std::int64_t most) {
         const auto number = whole_number(value);
         if (number && *number >= least && *number <= most) return *number;
-        wrong(name, fmt::format("must be a whole number from {} to {}, not '{}'", least, most, shown(value)));
+        wrong(name, fmt::format("must be a whole number from {} to {}, not '{}'", least, most, shown_value(value)));
         return 0;
     }
     std::optional<store::LetterStatus> status(const std::string& name, std::string_view value) {
         const auto status = store::letter_status(value);
         if (!status) {
-            wrong(name, fmt::format("must be one of PENDING, RETRYING, RESOLVED, DEAD, not '{}'", shown(value)));
+            wrong(name, fmt::format("must be one of PENDING, RETRYING, RESOLVED, DEAD, not '{}'", shown_value(value)));
         }
         return status;
     }
@@ -118,7 +118,7 @@ private:
 
     void unknown(std::string_view written, const std::optional<std::string>& name) {
         const auto meant = nearest(name ? *name : written, names_);
-        wrong(shown(valid_utf8(name ? *name : written)),
+        wrong(shown_value(valid_utf8(name ? *name : written)),
               meant ? fmt::format("is no parameter of {}; did you mean {}?", what_, *meant)
                     : fmt::format("is no parameter of {}, which has {}", what_, fmt::join(names_, ", ")));
     }
@@ -155,7 +155,7 @@ private:
             if (!query.after) wrong(name, "is not a next_cursor of an earlier answer");
         } else if (name == "source") {
             if (!store::is_letter_source(value)) {
-                wrong(name, fmt::format("must be kafka, lane:NAME or spool:NAME, not '{}'", shown(value)));
+                wrong(name, fmt::format("must be kafka, lane:NAME or spool:NAME, not '{}'", shown_value(value)));
             }
             query.source = std::move(value);
         } else {
@@ -177,8 +177,8 @@ private:
     void set_time(const std::string& name, const std::string& value) {
         const auto time = time_of(value);
         if (!time) {
-            return wrong(name,
-                         fmt::format("must be a time such as 2026-02-20T10:30:00.000+00:00, not '{}'", shown(value)));
+            return wrong(name, fmt::format("must be a time such as 2026-02-20T10:30:00.000+00:00, not '{}'",
+                                           shown_value(value)));
         }
         (name == "from" ? listing_.query.from : listing_.query.until) = time;
     }

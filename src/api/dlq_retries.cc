@@ -18,15 +18,15 @@ namespace {
 using deadletter::RetryAnswer;
 using deadletter::RetryReport;
 
-constexpr std::size_t kMaxShownBytes = 512;
+constexpr std::size_t kMaxShownReportBytes = 512;
 
-std::string shown(std::string_view text) {
-    return shorten(one_line(text), kMaxShownBytes);
+std::string shown_report(std::string_view text) {
+    return shorten(one_line(text), kMaxShownReportBytes);
 }
 
 /// What deadletter::how_it_ended() says has several parts, each no longer than that.
 std::string shortened(std::string_view text) {
-    return shorten(one_line(text), 2 * kMaxShownBytes);
+    return shorten(one_line(text), 2 * kMaxShownReportBytes);
 }
 
 http::Response resolved(const std::string& id) {
@@ -39,7 +39,7 @@ http::Response resolved(const std::string& id) {
 
 /// As the other requests are answered then, and that nothing went out.
 http::Response answer_unavailable(const RetryReport& report, std::string_view request_id, Log& log) {
-    if (!report.store_error) return dlq_try_later(shown(report.message), request_id);
+    if (!report.store_error) return dlq_try_later(shown_report(report.message), request_id);
     if (report.store_error->error_class == ErrorClass::retryable) {
         return dlq_try_later("nothing was published: the database is out of reach; ask again", request_id);
     }
@@ -59,10 +59,10 @@ http::Response answer_to(const RetryReport& report, const std::string& id, std::
         case RetryAnswer::not_found:
             return dlq_not_found(id, request_id);
         case RetryAnswer::conflict:
-            return dlq_conflict(shown(report.message), request_id);
+            return dlq_conflict(shown_report(report.message), request_id);
         case RetryAnswer::not_published:  // the message says whether anything may have been published
         case RetryAnswer::in_doubt:
-            return dlq_internal_error(shown(report.message), request_id);
+            return dlq_internal_error(shown_report(report.message), request_id);
         case RetryAnswer::unavailable:
             return answer_unavailable(report, request_id, log);
     }
@@ -73,17 +73,17 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
                          std::string_view request_id) {
     const store::Redrive& redrive = report.redrive;
     if (report.under_way_elsewhere) {
-        return dlq_conflict(fmt::format("a retry of all messages in topic {} is under way already", shown(topic)),
-                            request_id);
+        return dlq_conflict(
+            fmt::format("a retry of all messages in topic {} is under way already", shown_report(topic)), request_id);
     }
     if (!report.problem.empty()) {
         return dlq_internal_error(fmt::format("{} messages retried in topic {}, not all: {}", redrive.published,
-                                              shown(topic), shortened(how_it_ended(report))),
+                                              shown_report(topic), shortened(how_it_ended(report))),
                                   request_id);
     }
     std::string message = fmt::format("{} messages retried in topic {}", redrive.published, topic);
     if (report.not_tried > 0) {
-        message += fmt::format("; {} were not tried: {}", report.not_tried, shown(report.not_tried_reason));
+        message += fmt::format("; {} were not tried: {}", report.not_tried, shown_report(report.not_tried_reason));
     }
     JsonObject object;
     object.number("retried", redrive.published);
@@ -159,7 +159,7 @@ void DlqRetries::retry_all(const std::string& topic, const Call& call, const htt
         const auto report = actions_.retry_all(topic, asked.actor);
         if (report) return answer_to(*report, topic, asked.request_id);
         if (report.error().code == deadletter::kStopping) {
-            return dlq_try_later(shown(report.error().message), asked.request_id);
+            return dlq_try_later(shown_report(report.error().message), asked.request_id);
         }
         return dlq_store_failure(report.error(), true, asked.request_id, log_);
     });

@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::size_t kMaxTopicBytes = 255;  // Kafka's names have 249 at most
 
-constexpr std::string_view kPath = "/api/v1/dlq";
+constexpr std::string_view kDlqPath = "/api/v1/dlq";
 constexpr std::int32_t kMaxAuditLines = 1000;
-constexpr std::size_t kMaxShownBytes = 256;
+constexpr std::size_t kMaxShownIdBytes = 256;
 constexpr std::int32_t kPurgePiece = 500;  // letters deleted in one transaction
 
 http::Response json(std::string body) {
@@ -152,13 +152,13 @@ using ById = http::Response (Desk::*)(const Call&, const std::string&) const;
 
 http::Response bad_id(const Call& call) {
     return dlq_validation_error(
-        fmt::format("invalid message id: {}", shorten(one_line(call.path_values.front()), kMaxShownBytes)),
+        fmt::format("invalid message id: {}", shorten(one_line(call.path_values.front()), kMaxShownIdBytes)),
         call.request_id);
 }
 
 /// A route of one letter; what is no uuid gets no further.
 Route by_id(std::string method, std::string_view rest, Role needs, const Desk& desk, ById handler) {
-    return {std::move(method), fmt::format("{}/messages/{{id}}{}", kPath, rest), needs,
+    return {std::move(method), fmt::format("{}/messages/{{id}}{}", kDlqPath, rest), needs,
             [desk, handler](const Call& call) {
                 const std::string id = canonical_uuid(call.path_values.front());
                 return id.empty() ? bad_id(call) : (desk.*handler)(call, id);
@@ -187,28 +187,29 @@ void retry_all(DlqRetries& retries, const Call& call, const http::Reply& reply) 
 std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log, std::string pattern) {
     const Desk desk(letters, log, std::move(pattern));
     std::vector<Route> routes;
-    routes.push_back({"GET", std::string(kPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
+    routes.push_back(
+        {"GET", std::string(kDlqPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
     routes.push_back({"GET",
-                      fmt::format("{}/{{topic}}", kPath),
+                      fmt::format("{}/{{topic}}", kDlqPath),
                       Role::viewer,
                       {},
                       [&retries, desk](const Call& call, const http::Reply& reply) {
                           retries.list(call, reply, [desk](const Call& asked) { return desk.list(asked); });
                       }});
     routes.push_back(
-        {"DELETE", std::string(kPath), Role::admin, [desk](const Call& call) { return desk.purge(call); }});
+        {"DELETE", std::string(kDlqPath), Role::admin, [desk](const Call& call) { return desk.purge(call); }});
     routes.push_back(by_id("GET", "", Role::viewer, desk, &Desk::show));
     routes.push_back(by_id("GET", "/raw", Role::viewer, desk, &Desk::raw));
     routes.push_back(by_id("GET", "/audit", Role::viewer, desk, &Desk::audit));
     routes.push_back(by_id("POST", "/dead", Role::operator_, desk, &Desk::mark_dead));
     routes.push_back(by_id("DELETE", "", Role::admin, desk, &Desk::remove));
     routes.push_back({"POST",
-                      fmt::format("{}/messages/{{id}}/retry", kPath),
+                      fmt::format("{}/messages/{{id}}/retry", kDlqPath),
                       Role::operator_,
                       {},
                       [&retries](const Call& call, const http::Reply& reply) { retry(retries, call, reply); }});
     routes.push_back({"POST",
-                      fmt::format("{}/{{topic}}/retry-all", kPath),
+                      fmt::format("{}/{{topic}}/retry-all", kDlqPath),
                       Role::operator_,
                       {},
                       [&retries](const Call& call, const http::Reply& reply) { retry_all(retries, call, reply); }});

@@ -19,9 +19,9 @@ namespace deliverd::api {
 
 namespace {
 
-constexpr std::string_view kPath = "/api/v1/orders";
+constexpr std::string_view kOrdersPath = "/api/v1/orders";
 constexpr std::string_view kKeyHeader = "Idempotency-Key";
-constexpr std::string_view kRetryAfterSeconds = "1";
+constexpr std::string_view kOrdersRetryAfterSeconds = "1";
 constexpr std::size_t kMaxShownKeyBytes = 256;
 
 /// Random from several threads.
@@ -37,13 +37,13 @@ private:
     SystemRandom random_;
 };
 
-std::string shown(std::string_view text) {
+std::string shown_key(std::string_view text) {
     return shorten(one_line(text), kMaxShownKeyBytes);
 }
 
 http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id) {
     auto response = error_response(503, code, message, request_id);
-    response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+    response.headers.emplace_back("Retry-After", kOrdersRetryAfterSeconds);
     return response;
 }
 
@@ -77,7 +77,7 @@ http::Response not_stored(const Error& error, std::string_view request_id, Log& 
 http::Response conflict(const store::Order& stored, std::string_view digest, std::string_view request_id) {
     return error_response(409, "IDEMPOTENCY_CONFLICT",
                           fmt::format("the key '{}' belongs to another order; a new order needs a new key",
-                                      shown(stored.idempotency_key)),
+                                      shown_key(stored.idempotency_key)),
                           request_id,
                           {{"idempotency_key", fmt::format("its order has request_digest {}, this one {}",
                                                            stored.request_digest, digest)}});
@@ -92,7 +92,7 @@ http::Response accepted(const Result<store::AcceptAnswer>& answer, std::string_v
     if (answer->kind == store::AcceptKind::fresh) {
         response.status = 201;
         response.headers.emplace_back("Location",
-                                      fmt::format("{}/{}", kPath, percent_encode(answer->order.idempotency_key)));
+                                      fmt::format("{}/{}", kOrdersPath, percent_encode(answer->order.idempotency_key)));
     }
     return response;
 }
@@ -135,8 +135,8 @@ http::Response get_order(store::Orders& orders, Log& log, const Call& call) {
     }
     if (!found) return try_later("DATABASE_UNAVAILABLE", "the database is out of reach; ask again", call.request_id);
     if (!*found) {
-        return error_response(404, "ORDER_NOT_FOUND", fmt::format("there is no order with the key '{}'", shown(key)),
-                              call.request_id);
+        return error_response(404, "ORDER_NOT_FOUND",
+                              fmt::format("there is no order with the key '{}'", shown_key(key)), call.request_id);
     }
     return {200, {}, "application/json", orders::detail_json(**found)};
 }
@@ -147,13 +147,13 @@ std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, 
     auto random = std::make_shared<LockedRandom>();
     std::vector<Route> routes;
     routes.push_back({"POST",
-                      std::string(kPath),
+                      std::string(kOrdersPath),
                       Role::operator_,
                       {},
                       [&intake, &log, random](const Call& call, const http::Reply& reply) {
                           post_order(intake, *random, log, call, reply);
                       }});
-    routes.push_back({"GET", fmt::format("{}/{{key}}", kPath), Role::viewer,
+    routes.push_back({"GET", fmt::format("{}/{{key}}", kOrdersPath), Role::viewer,
                       [&orders, &log](const Call& call) { return get_order(orders, log, call); }});
     return routes;
 }

@@ -6,7 +6,7 @@ namespace deliverd::app {
 
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kDlqAbout =
     "A dead letter is what somebody gave up on: a consumer that put it into a dead-letter topic (read by `deliverd\n"
     "serve`), one of this program's lanes, or a spool. It is PENDING until somebody deals with it; a retry sends it "
     "back to "
@@ -39,7 +39,7 @@ void with_id(CLI::App* app, DlqArguments& dlq) {
 
 void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) {
     CLI::App* parent = root.add_subcommand("dlq", "Dead letters from the shell");
-    parent->footer(kAbout);
+    parent->footer(kDlqAbout);
 
     CLI::App* app = add(parent, Action::dlq_list, "list", "Dead letters, newest first",
                         "  deliverd dlq list\n  deliverd dlq list --topic orders.dlq.v1 --status PENDING\n"

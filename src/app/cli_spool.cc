@@ -6,7 +6,7 @@ namespace deliverd::app {
 
 namespace {
 
-constexpr const char* kAbout =
+constexpr const char* kSpoolAbout =
     "A spool is a file with one line of JSON for each webhook that could not be delivered. It needs no database and "
     "no\n"
     "configuration, and any number of processes may use it at once. An entry is pending until a retry delivers it\n"
@@ -23,7 +23,7 @@ constexpr const char* kAbout =
 void add_spool_commands(CLI::App& root, SpoolArguments& spool, bool& dry_run, const AddCommand& add_with_config,
                         const AddPlainCommand& add) {
     CLI::App* parent = root.add_subcommand("spool", "A dead-letter queue in one file, without a database");
-    parent->footer(kAbout);
+    parent->footer(kSpoolAbout);
     const auto on_file = [&](Action action, const char* name, const char* about, const char* examples,
                              const char* json) {
         CLI::App* app = add(parent, action, name, about, examples, json);

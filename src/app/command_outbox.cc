@@ -67,14 +67,14 @@ std::string_view state_of(const Event& event) {
 }
 
 /// How far a cleanup is, for a person who watches.
-class Progress {
+class OutboxProgress {
 public:
-    explicit Progress(const Context& context) : context_(context), on_(isatty(STDERR_FILENO) == 1) {}
-    ~Progress() {
+    explicit OutboxProgress(const Context& context) : context_(context), on_(isatty(STDERR_FILENO) == 1) {}
+    ~OutboxProgress() {
         if (shown_) context_.err << "\r\x1b[K" << std::flush;
     }
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+    OutboxProgress(const OutboxProgress&) = delete;
+    OutboxProgress& operator=(const OutboxProgress&) = delete;
     void show(std::int64_t deleted) {
         if (!on_) return;
         shown_ = true;
@@ -202,7 +202,7 @@ private:
     int cleanup() {
         std::int64_t deleted = 0;
         {
-            Progress progress(context_);
+            OutboxProgress progress(context_);
             for (;;) {
                 const auto batch = outbox_.delete_published(arguments_.older_than_seconds, kCleanupBatch);
                 if (!batch) return complain(context_, batch.error());

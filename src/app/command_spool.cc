@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kTokenVariable = "DELIVERD_SPOOL_TOKEN";
 constexpr std::int64_t kMaxToldRejects = 10;
-constexpr std::size_t kMaxShownError = 60;
+constexpr std::size_t kMaxShownSpoolError = 60;
 
 /// The token of --token-env, which must be there then; else that of kTokenVariable, if any.
 Result<std::string> token_of(const Context& context, const SpoolArguments& arguments) {
@@ -29,14 +29,14 @@ Result<std::string> token_of(const Context& context, const SpoolArguments& argum
 }
 
 /// How far a retry is, for a person who watches.
-class Progress {
+class SpoolProgress {
 public:
-    explicit Progress(const Context& context) : context_(context), on_(isatty(STDERR_FILENO) == 1) {}
-    ~Progress() {
+    explicit SpoolProgress(const Context& context) : context_(context), on_(isatty(STDERR_FILENO) == 1) {}
+    ~SpoolProgress() {
         if (shown_) context_.err << "\r\x1b[K" << std::flush;
     }
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+    SpoolProgress(const SpoolProgress&) = delete;
+    SpoolProgress& operator=(const SpoolProgress&) = delete;
     void show(const SpoolSummary& summary, std::int64_t of) {
         if (!on_) return;
         shown_ = true;
@@ -144,7 +144,7 @@ private:
         print_row(one_line(entry.job_id), to_string(entry.state),
                   fmt::format("{}/{}", entry.attempts_made, entry.max_attempts),
                   entry.state == SpoolState::pending ? shown_time(entry.next_retry_ms) : "–",
-                  shorten(one_line(error), kMaxShownError), one_line(entry.endpoint));
+                  shorten(one_line(error), kMaxShownSpoolError), one_line(entry.endpoint));
     }
 
     void print_row(std::string_view id, std::string_view state, std::string_view attempts, std::string_view next,
@@ -175,7 +175,7 @@ private:
         const SpoolSender sender = http_sender(std::move(*poster));
         SpoolSummary sum;
         {
-            Progress progress(context_);
+            SpoolProgress progress(context_);
             SpoolRetryOptions options;
             options.progress = [&](const SpoolSummary& summary, std::int64_t of) { progress.show(summary, of); };
             bool more = true;

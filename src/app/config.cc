@@ -22,11 +22,6 @@ constexpr const char* kDefaultFile = "deliverd.yaml";
 constexpr std::size_t kSha256HexLength = 64;
 constexpr double kSecondsAnHour = 3600;
 
-template <typename Size = std::size_t>
-Size count_of(const Values& values, const std::string& path) {
-    return static_cast<Size>(values.integer(path));
-}
-
 http::ServerOptions make_server(const Values& values) {
     http::ServerOptions server;
     server.host = values.text("server.host");

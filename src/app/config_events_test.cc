@@ -11,13 +11,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-LoadedConfig load(const std::string& lane, const std::string& rest = "") {
+LoadedConfig load_lane(const std::string& lane, const std::string& rest = "") {
     const std::string yaml = rest + "\nlanes:\n  events: { outbox: events, " + lane + " }\n";
     return load_config_text(yaml, "d.yaml", {}, [](const std::string&) { return std::nullopt; });
 }
 
 TEST(EventsConfig, HasTheDefaultsOfTheSpecification) {
-    const LoadedConfig loaded = load("sink: { type: console }");
+    const LoadedConfig loaded = load_lane("sink: { type: console }");
     ASSERT_THAT(loaded.problems, IsEmpty());
     const LaneConfig& lane = loaded.config.lanes.at(0);
     EXPECT_EQ(lane.outbox, OutboxKind::events);
@@ -41,7 +41,7 @@ TEST(EventsConfig, HasTheDefaultsOfTheSpecification) {
 }
 
 TEST(EventsConfig, TakesWhatTheFileSays) {
-    const LoadedConfig loaded = load(
+    const LoadedConfig loaded = load_lane(
         "sink: { type: console, topic: \"shop.{event_type_raw}\" }, on_dead: block, strict_order: true, "
         "after_publish: delete, shards: 8, lease_seconds: 3, retry: { max: 3 }, keep_published: 1h");
     ASSERT_THAT(loaded.problems, IsEmpty());
@@ -57,7 +57,7 @@ TEST(EventsConfig, TakesWhatTheFileSays) {
 }
 
 TEST(EventsConfig, KafkaTakesItsBrokersFromTheLaneOrFromTheSection) {
-    const LoadedConfig own = load(
+    const LoadedConfig own = load_lane(
         "sink: { type: kafka, brokers: [a:1, b:2], librdkafka: { sasl.mechanism: PLAIN, sasl.password: x, "
         "sasl.username: ann } }",
         "kafka: { brokers: c:3, security_protocol: SASL_SSL, sasl_mechanism: SCRAM-SHA-256, sasl_username: bob, "
@@ -69,48 +69,50 @@ TEST(EventsConfig, KafkaTakesItsBrokersFromTheLaneOrFromTheSection) {
                             Pair("sasl.username", "bob"), Pair("sasl.password", "y"), Pair("sasl.mechanism", "PLAIN"),
                             Pair("sasl.password", "x"), Pair("sasl.username", "ann")))
         << "the lane's own last, because the last one counts";
-    EXPECT_EQ(load("sink: { type: kafka }", "kafka: { brokers: c:3 }").config.lanes.at(0).sink.kafka.brokers, "c:3");
-    EXPECT_THAT(load("sink: { type: kafka }").problems, ElementsAre(HasSubstr("needs brokers")));
+    EXPECT_EQ(load_lane("sink: { type: kafka }", "kafka: { brokers: c:3 }").config.lanes.at(0).sink.kafka.brokers,
+              "c:3");
+    EXPECT_THAT(load_lane("sink: { type: kafka }").problems, ElementsAre(HasSubstr("needs brokers")));
 }
 
 TEST(EventsConfig, TimeoutsFollowTheSink) {
-    EXPECT_EQ(load("sink: { type: kafka, brokers: a:1 }").config.lanes.at(0).sink.kafka.timeout,
+    EXPECT_EQ(load_lane("sink: { type: kafka, brokers: a:1 }").config.lanes.at(0).sink.kafka.timeout,
               std::chrono::seconds(10));
-    EXPECT_EQ(load("sink: { type: nats, url: \"nats://h:1\" }").config.lanes.at(0).sink.nats.timeout,
+    EXPECT_EQ(load_lane("sink: { type: nats, url: \"nats://h:1\" }").config.lanes.at(0).sink.nats.timeout,
               std::chrono::seconds(5));
 }
 
 TEST(EventsConfig, MapsAnExistingTable) {
-    const LoadedConfig preset = load("sink: { type: console }, table: shop.outboxevent, columns: debezium");
+    const LoadedConfig preset = load_lane("sink: { type: console }, table: shop.outboxevent, columns: debezium");
     ASSERT_THAT(preset.problems, IsEmpty());
     const store::EventTable& debezium = preset.config.lanes.at(0).events.table;
     EXPECT_EQ(debezium.table, "shop.outboxevent");
     EXPECT_EQ(debezium.columns.aggregate_type, "aggregatetype");
     EXPECT_EQ(debezium.after_publish, store::AfterPublish::remove);  // it has no column to mark
 
-    const LoadedConfig own = load("sink: { type: console }, columns: { payload: body, event_type: kind }");
+    const LoadedConfig own = load_lane("sink: { type: console }, columns: { payload: body, event_type: kind }");
     ASSERT_THAT(own.problems, IsEmpty());
     EXPECT_EQ(own.config.lanes.at(0).events.table.columns.payload, "body");
     EXPECT_EQ(own.config.lanes.at(0).events.table.columns.aggregate_id, "aggregate_id");
 }
 
 TEST(EventsConfig, RefusesAMappingThatCannotBe) {
-    EXPECT_THAT(load("sink: { type: console }, columns: { paylod: body }").problems,
+    EXPECT_THAT(load_lane("sink: { type: console }, columns: { paylod: body }").problems,
                 ElementsAre(HasSubstr("no column is called \"paylod\"")));
-    EXPECT_THAT(load("sink: { type: console }, columns: { retry_count: \"\" }").problems,
+    EXPECT_THAT(load_lane("sink: { type: console }, columns: { retry_count: \"\" }").problems,
                 ElementsAre(HasSubstr("go together")));
-    EXPECT_THAT(load("sink: { type: console }, columns: debezium, after_publish: mark").problems,
+    EXPECT_THAT(load_lane("sink: { type: console }, columns: debezium, after_publish: mark").problems,
                 ElementsAre(HasSubstr("after_publish: delete")));
 }
 
 TEST(EventsConfig, RefusesWhatBelongsToAnotherLaneOrSink) {
-    EXPECT_THAT(load("sink: { type: console }, stuck_threshold_min: 3").problems,
+    EXPECT_THAT(load_lane("sink: { type: console }, stuck_threshold_min: 3").problems,
                 ElementsAre(HasSubstr("lease_seconds is what you look for")));
-    EXPECT_THAT(load("sink: { type: console, exchange: shop }").problems,
+    EXPECT_THAT(load_lane("sink: { type: console, exchange: shop }").problems,
                 ElementsAre(HasSubstr("is for lanes with sink rabbitmq, and this one has console")));
-    EXPECT_THAT(load("sink: { type: console, topic: \"{evnt}\" }").problems,
+    EXPECT_THAT(load_lane("sink: { type: console, topic: \"{evnt}\" }").problems,
                 ElementsAre(HasSubstr("unknown placeholder {evnt}")));
-    EXPECT_THAT(load("relay: wal, sink: { type: console }").problems, ElementsAre(HasSubstr("not in this version")));
+    EXPECT_THAT(load_lane("relay: wal, sink: { type: console }").problems,
+                ElementsAre(HasSubstr("not in this version")));
     const LoadedConfig memory =
         load_config_text("lanes: { m: { outbox: memory, sink: { type: nats, url: \"nats://h\" } } }", "d.yaml", {},
                          [](const std::string&) { return std::nullopt; });
@@ -129,13 +131,13 @@ TEST(EventsConfig, TwoLanesMayNotRelayOneTable) {
 
 TEST(EventsConfig, RefusesHeadersThatSayWhatAnEventIs) {
     for (const std::string name : {"Webhook-Id", "ce-type", "X-Event-Type"}) {
-        EXPECT_THAT(load("sink: { type: http, url: \"http://h/\", headers: { " + name + ": x } }").problems,
+        EXPECT_THAT(load_lane("sink: { type: http, url: \"http://h/\", headers: { " + name + ": x } }").problems,
                     ElementsAre(HasSubstr("deliverd sets " + name + " itself")));
     }
 }
 
 TEST(EventsConfig, SignsAndBreaksAsToldWhenItPosts) {
-    const LoadedConfig loaded = load(
+    const LoadedConfig loaded = load_lane(
         "sink: { type: http, url: \"http://h/\", format: cloudevents, secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw "
         "}");
     ASSERT_THAT(loaded.problems, IsEmpty());

@@ -17,11 +17,6 @@ namespace {
 constexpr double kSecondsAMinute = 60;
 constexpr Duration kRescueInterval = std::chrono::seconds(30);  // between looks for stuck orders
 
-template <typename Size = std::size_t>
-Size count_of(const Values& values, const std::string& path) {
-    return static_cast<Size>(values.integer(path));
-}
-
 class LaneBuilder {
 public:
     LaneBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}

@@ -13,11 +13,6 @@ namespace deliverd::app {
 
 namespace {
 
-template <typename Size = std::size_t>
-Size count_of(const Values& values, const std::string& path) {
-    return static_cast<Size>(values.integer(path));
-}
-
 /// "code, status" → code and status.
 std::vector<std::string> listed(std::string_view text) {
     std::vector<std::string> names;

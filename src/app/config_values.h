@@ -68,6 +68,12 @@ private:
     std::map<std::string, int> sections_;
 };
 
+/// An integer setting as a size or count.
+template <typename Size = std::size_t>
+[[nodiscard]] Size count_of(const Values& values, const std::string& path) {
+    return static_cast<Size>(values.integer(path));
+}
+
 /// "lanes.memories.sink.url" → "lanes.*.sink.url".
 [[nodiscard]] std::string pattern_of(std::string_view path);
 

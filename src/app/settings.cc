@@ -44,7 +44,7 @@ std::string table_type(const Setting& setting) {
             return "number";
         case boolean:
             return "true or false";
-        case seconds:
+        case SettingType::seconds:
             return setting.choices.empty() ? "seconds" : fmt::format("seconds, or `{}`", setting.choices);
         case choice:
             return join_choices(setting.choices);
@@ -143,7 +143,7 @@ std::string describe_type(const Setting& setting) {
             return "a number" + range_text(setting);
         case boolean:
             return "true or false";
-        case seconds:
+        case SettingType::seconds:
             return "a number of seconds" + range_text(setting) +
                    (setting.choices.empty() ? "" : fmt::format(", or \"{}\"", setting.choices));
         case choice:

@@ -8,13 +8,11 @@ namespace {
 
 using enum SettingType;
 
-constexpr double kDay = 86400;
 constexpr double kLongest = 3650 * kDay;
 constexpr double kMaxCount = 1'000'000;
-constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
 
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
-constexpr auto kSettings = std::to_array<Setting>({
+constexpr auto kGeneralSettings = std::to_array<Setting>({
     {"app.name", text, "deliverd", "Shown in logs and `config show`."},
     {"app.version", text, "", "Accepted for older files; without effect: `deliverd --version` tells."},
     {"app.environment", text, "production", "Shown in logs and `config show`."},
@@ -180,7 +178,7 @@ constexpr auto kSettings = std::to_array<Setting>({
 }  // namespace
 
 std::span<const Setting> general_settings() {
-    return kSettings;
+    return kGeneralSettings;
 }
 
 }  // namespace deliverd::app

@@ -9,11 +9,8 @@ namespace {
 
 using enum SettingType;
 
-constexpr double kDay = 86400;
-constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
-
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
-constexpr auto kSettings = std::to_array<Setting>({
+constexpr auto kLaneSettings = std::to_array<Setting>({
     {.path = "lanes.*.outbox",
      .type = choice,
      .fallback = "",
@@ -196,7 +193,7 @@ constexpr auto kSettings = std::to_array<Setting>({
 }  // namespace
 
 std::span<const Setting> lane_settings() {
-    return kSettings;
+    return kLaneSettings;
 }
 
 }  // namespace deliverd::app

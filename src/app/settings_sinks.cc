@@ -8,10 +8,8 @@ namespace {
 
 using enum SettingType;
 
-constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
-
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
-constexpr auto kSettings = std::to_array<Setting>({
+constexpr auto kSinkSettings = std::to_array<Setting>({
     {.path = "lanes.*.sink.type",
      .type = choice,
      .fallback = "",
@@ -200,7 +198,7 @@ constexpr auto kSettings = std::to_array<Setting>({
 }  // namespace
 
 std::span<const Setting> sink_settings() {
-    return kSettings;
+    return kSinkSettings;
 }
 
 }  // namespace deliverd::app

@@ -8,10 +8,8 @@ namespace {
 
 using enum SettingType;
 
-constexpr double kDay = 86400;
-
 // NOLINTNEXTLINE(cert-err58-cpp): constexpr data
-constexpr auto kSettings = std::to_array<Setting>({
+constexpr auto kSpoolSettings = std::to_array<Setting>({
     {"spools.*.path", text, "",
      "Required: the file (docs/spool.md). `serve` retries what is due in it, keeps what is exhausted as dead letters, "
      "and cleans it up."},
@@ -26,7 +24,7 @@ constexpr auto kSettings = std::to_array<Setting>({
 }  // namespace
 
 std::span<const Setting> spool_settings() {
-    return kSettings;
+    return kSpoolSettings;
 }
 
 }  // namespace deliverd::app

@@ -7,6 +7,10 @@
 
 namespace deliverd::app {
 
+// Limits of several settings.
+inline constexpr double kDay = 86400;
+inline constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
+
 [[nodiscard]] std::span<const Setting> general_settings();
 [[nodiscard]] std::span<const Setting> lane_settings();
 [[nodiscard]] std::span<const Setting> sink_settings();

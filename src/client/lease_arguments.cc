@@ -8,7 +8,7 @@
 namespace deliverd::client {
 namespace {
 
-Failure refused(std::string message) {
+Failure refused_lease(std::string message) {
     return permanent("bad_argument", std::move(message));
 }
 
@@ -16,39 +16,39 @@ Failure refused(std::string message) {
 
 Result<void> check_text(std::string_view name, std::string_view text) {
     if (const auto at = text.find('\0'); at != std::string_view::npos) {
-        return refused(std::string(name) + " has a NUL byte at offset " + std::to_string(at) +
-                       ", which text in a database cannot hold: encode it, for example as base64");
+        return refused_lease(std::string(name) + " has a NUL byte at offset " + std::to_string(at) +
+                             ", which text in a database cannot hold: encode it, for example as base64");
     }
     if (const auto at = find_invalid_utf8(text)) {
-        return refused(std::string(name) + " is not valid UTF-8 at offset " + std::to_string(*at) +
-                       ": convert it, or encode it, for example as base64");
+        return refused_lease(std::string(name) + " is not valid UTF-8 at offset " + std::to_string(*at) +
+                             ": convert it, or encode it, for example as base64");
     }
     return {};
 }
 
 Result<void> check_worker(std::string_view worker_id) {
-    if (worker_id.empty()) return refused("worker_id is empty: every worker needs a name of its own");
+    if (worker_id.empty()) return refused_lease("worker_id is empty: every worker needs a name of its own");
     return check_text("worker_id", worker_id);
 }
 
 Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double lease_seconds) {
     if (auto ok = check_worker(worker_id); !ok) return ok;
     if (limit < 1) {
-        return refused("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
+        return refused_lease("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
     }
-    if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused too
-        return refused("lease_seconds is " + decimal(lease_seconds) +
-                       ": between 0 and 1000000000 seconds are possible");
+    if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused_lease too
+        return refused_lease("lease_seconds is " + decimal(lease_seconds) +
+                             ": between 0 and 1000000000 seconds are possible");
     }
     return {};
 }
 
 Result<void> check_memory(std::string_view target_space, std::string_view payload_md, std::int64_t max_payload_bytes) {
-    if (target_space.empty()) return refused("target_space is empty: name the space the payload goes to");
+    if (target_space.empty()) return refused_lease("target_space is empty: name the space the payload goes to");
     if (auto ok = check_text("target_space", target_space); !ok) return ok;
     if (static_cast<std::int64_t>(payload_md.size()) > max_payload_bytes) {
-        return refused("payload_md has " + std::to_string(payload_md.size()) + " bytes, more than the " +
-                       std::to_string(max_payload_bytes) + " allowed: shorten it or raise max_payload_bytes");
+        return refused_lease("payload_md has " + std::to_string(payload_md.size()) + " bytes, more than the " +
+                             std::to_string(max_payload_bytes) + " allowed: shorten it or raise max_payload_bytes");
     }
     return check_text("payload_md", payload_md);
 }
@@ -60,7 +60,7 @@ Result<void> check_settle(std::string_view worker_id, std::string_view name, std
 
 Result<void> check_time(std::string_view name, std::string_view time) {
     if (parse_rfc3339(time)) return {};
-    return refused(std::string(name) + " is not a time as in RFC 3339: write it like 2026-02-20T10:30:00Z");
+    return refused_lease(std::string(name) + " is not a time as in RFC 3339: write it like 2026-02-20T10:30:00Z");
 }
 
 }  // namespace deliverd::client

@@ -10,7 +10,7 @@
 namespace deliverd::client {
 namespace {
 
-Failure refused(std::string message) {
+Failure refused_event(std::string message) {
     return permanent("bad_argument", std::move(message));
 }
 
@@ -21,18 +21,18 @@ std::size_t characters(std::string_view text) {
 }
 
 Result<void> check_name(std::string_view name, std::string_view text, std::string_view advice) {
-    if (text.empty()) return refused(std::string(name) + " is empty: " + std::string(advice));
+    if (text.empty()) return refused_event(std::string(name) + " is empty: " + std::string(advice));
     if (auto ok = check_text(name, text); !ok) return ok;
     if (const std::size_t count = characters(text); count > kMaxEventNameCharacters) {
-        return refused(std::string(name) + " has " + std::to_string(count) + " characters, more than the " +
-                       std::to_string(kMaxEventNameCharacters) + " allowed: shorten it");
+        return refused_event(std::string(name) + " has " + std::to_string(count) + " characters, more than the " +
+                             std::to_string(kMaxEventNameCharacters) + " allowed: shorten it");
     }
     return {};
 }
 
 Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind) {
     if (auto ok = check_text(name, text); !ok) return ok;
-    if (const auto problem = json_problem(text, kind)) return refused(std::string(name) + " " + *problem);
+    if (const auto problem = json_problem(text, kind)) return refused_event(std::string(name) + " " + *problem);
     return {};
 }
 
@@ -52,13 +52,13 @@ Result<void> check_event(const NewEvent& event) {
 
 Result<void> check_event_limit(std::int32_t limit) {
     if (limit >= 1) return {};
-    return refused("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
+    return refused_event("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
 }
 
 Result<void> check_age(double older_than_seconds) {
     if (older_than_seconds >= 0 && older_than_seconds <= kMaxLeaseSeconds) return {};
-    return refused("older_than_seconds is " + decimal(older_than_seconds) +
-                   ": between 0 and 1000000000 seconds are possible");
+    return refused_event("older_than_seconds is " + decimal(older_than_seconds) +
+                         ": between 0 and 1000000000 seconds are possible");
 }
 
 }  // namespace deliverd::client

@@ -12,7 +12,7 @@
 namespace deliverd::deadletter {
 namespace {
 
-Record record_with(Headers headers) {
+Record letter_with(Headers headers) {
     return {.topic = "orders.dlq.v1", .key = "k", .value = "{}", .headers = std::move(headers)};
 }
 
@@ -21,7 +21,7 @@ Record record_of(std::optional<std::string> key, std::optional<std::string> valu
 }
 
 TEST(Replay, TakesOffWhatTellsOfTheFailureAndCounts) {
-    Record dead = record_with({{"trace_id", "t"},
+    Record dead = letter_with({{"trace_id", "t"},
                                {"original_topic", "orders"},
                                {"tag", "1"},
                                {"kafka_dlt-exception-message", "m"},
@@ -42,7 +42,7 @@ TEST(Replay, TakesOffWhatTellsOfTheFailureAndCounts) {
 
 TEST(Replay, CountsOnAndAGarbledCountIsNone) {
     const auto count = [](std::optional<std::string> present) {
-        return *replay_of(record_with({{"deliverd-replays", std::move(present)}, {"a", "b"}}), "t", "")
+        return *replay_of(letter_with({{"deliverd-replays", std::move(present)}, {"a", "b"}}), "t", "")
                     .headers.back()
                     .value;
     };
@@ -53,7 +53,7 @@ TEST(Replay, CountsOnAndAGarbledCountIsNone) {
     EXPECT_EQ(count(std::nullopt), "1");
     EXPECT_EQ(count("99999999999999999999"), "1");
     EXPECT_EQ(count("9223372036854775807"), "1000000000");
-    const Record twice = replay_of(record_with({{"deliverd-replays", "7"}, {"deliverd-replays", "2"}}), "t", "");
+    const Record twice = replay_of(letter_with({{"deliverd-replays", "7"}, {"deliverd-replays", "2"}}), "t", "");
     EXPECT_EQ(twice.headers, (Headers{{"deliverd-replays", "3"}}));
 }
 
@@ -81,7 +81,7 @@ store::LetterDetail letter_to(std::string original_topic) {
     detail.letter.source = "kafka";
     detail.letter.topic = "orders.dlq.v1";
     detail.letter.provenance.original_topic = std::move(original_topic);
-    detail.record = record_with({});
+    detail.record = letter_with({});
     return detail;
 }
 
@@ -180,7 +180,7 @@ TEST(Refusal, OrdersButNotOtherLanesNorSpools) {
 
 RC_GTEST_PROP(ReplayProperty, KeepsExactlyWhatIsNotAboutTheFailure, ()) {
     const Headers headers = *any_headers();
-    const Record dead = record_with(headers);
+    const Record dead = letter_with(headers);
     const Record replay = replay_of(dead, "orders", "fresh");
     Headers expected;
     std::ranges::copy_if(headers, std::back_inserter(expected), [](const RecordHeader& header) {

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr Instant kStart{1h};
+constexpr Instant kBookStart{1h};
 using Ids = std::vector<std::int64_t>;
 
 store::Claimed row_of(std::int64_t id, std::int32_t failures = 0, std::size_t bytes = 0) {
@@ -27,133 +27,133 @@ bool add(LeaseBook& book, store::Claimed row, Instant since) {
 
 TEST(LeaseBook, RenewsAtAThirdOfTheLease) {
     LeaseBook book(60s);
-    add(book, row_of(2), kStart);
-    add(book, row_of(1), kStart + 5s);
-    EXPECT_THAT(book.due_for_renewal(kStart + 19s), IsEmpty());
-    EXPECT_THAT(book.due_for_renewal(kStart + 20s), ElementsAre(2));
-    EXPECT_THAT(book.due_for_renewal(kStart + 25s), ElementsAre(1, 2));
-    EXPECT_EQ(book.next_renewal(kStart + 1s), kStart + 20s);
+    add(book, row_of(2), kBookStart);
+    add(book, row_of(1), kBookStart + 5s);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 19s), IsEmpty());
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 20s), ElementsAre(2));
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 25s), ElementsAre(1, 2));
+    EXPECT_EQ(book.next_renewal(kBookStart + 1s), kBookStart + 20s);
 }
 
 TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
     LeaseBook book(60s);
-    add(book, row_of(1), kStart);
-    add(book, row_of(2), kStart);
-    book.renewed(Ids{2}, Ids{1}, kStart + 20s);
-    EXPECT_EQ(book.look(1, kStart + 21s), Hold::lost);
-    EXPECT_EQ(book.look(2, kStart + 21s), Hold::fresh);
-    EXPECT_THAT(book.due_for_renewal(kStart + 40s), ElementsAre(2));
+    add(book, row_of(1), kBookStart);
+    add(book, row_of(2), kBookStart);
+    book.renewed(Ids{2}, Ids{1}, kBookStart + 20s);
+    EXPECT_EQ(book.look(1, kBookStart + 21s), Hold::lost);
+    EXPECT_EQ(book.look(2, kBookStart + 21s), Hold::fresh);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 40s), ElementsAre(2));
 }
 
 TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
     LeaseBook book(60s);
-    add(book, row_of(1), kStart);
-    book.renewed(Ids{}, Ids{}, kStart + 20s);
-    EXPECT_EQ(book.look(1, kStart + 21s), Hold::fresh);
-    EXPECT_THAT(book.due_for_renewal(kStart + 21s), ElementsAre(1));
+    add(book, row_of(1), kBookStart);
+    book.renewed(Ids{}, Ids{}, kBookStart + 20s);
+    EXPECT_EQ(book.look(1, kBookStart + 21s), Hold::fresh);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 21s), ElementsAre(1));
 }
 
 TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
     LeaseBook book(60s);
-    add(book, row_of(1), kStart);
-    EXPECT_EQ(book.look(1, kStart + 39s), Hold::fresh);
-    EXPECT_EQ(book.look(1, kStart + 40s), Hold::stale);
-    book.renewed(Ids{1}, Ids{}, kStart + 50s);
-    EXPECT_EQ(book.look(1, kStart + 51s), Hold::fresh);
+    add(book, row_of(1), kBookStart);
+    EXPECT_EQ(book.look(1, kBookStart + 39s), Hold::fresh);
+    EXPECT_EQ(book.look(1, kBookStart + 40s), Hold::stale);
+    book.renewed(Ids{1}, Ids{}, kBookStart + 50s);
+    EXPECT_EQ(book.look(1, kBookStart + 51s), Hold::fresh);
 }
 
 TEST(LeaseBook, ClaimingARowAgainIsARenewalNotASecondRow) {
     LeaseBook book(60s);
-    EXPECT_TRUE(add(book, row_of(1), kStart));
-    book.renewed(Ids{}, Ids{1}, kStart + 20s);
-    EXPECT_FALSE(add(book, row_of(1), kStart + 70s));
-    EXPECT_EQ(book.look(1, kStart + 71s), Hold::fresh);
+    EXPECT_TRUE(add(book, row_of(1), kBookStart));
+    book.renewed(Ids{}, Ids{1}, kBookStart + 20s);
+    EXPECT_FALSE(add(book, row_of(1), kBookStart + 70s));
+    EXPECT_EQ(book.look(1, kBookStart + 71s), Hold::fresh);
     EXPECT_EQ(book.size(), 1U);
 }
 
 TEST(LeaseBook, ARenewalThatBeganBeforeTheLastClaimDoesNotUndoIt) {
     LeaseBook book(60s);
-    add(book, row_of(1), kStart + 10s);
-    book.renewed(Ids{}, Ids{1}, kStart + 5s);
-    EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
+    add(book, row_of(1), kBookStart + 10s);
+    book.renewed(Ids{}, Ids{1}, kBookStart + 5s);
+    EXPECT_EQ(book.look(1, kBookStart + 11s), Hold::fresh);
 }
 
 TEST(LeaseBook, AddsUpTheBytesOfWhatIsHeld) {
     LeaseBook book(60s);
-    add(book, row_of(1, 0, 100), kStart);
-    add(book, row_of(2, 0, 20), kStart);
-    add(book, row_of(2, 0, 20), kStart + 1s);
+    add(book, row_of(1, 0, 100), kBookStart);
+    add(book, row_of(2, 0, 20), kBookStart);
+    add(book, row_of(2, 0, 20), kBookStart + 1s);
     EXPECT_EQ(book.bytes(), 140U);  // both copies
-    add(book, row_of(2, 0, 30), kStart + 2s);
+    add(book, row_of(2, 0, 30), kBookStart + 2s);
     EXPECT_EQ(book.bytes(), 150U);
     book.remove(Ids{1, 3});
     EXPECT_EQ(book.bytes(), 50U);
-    book.end(2, std::nullopt, kStart + 3s);
+    book.end(2, std::nullopt, kBookStart + 3s);
     EXPECT_EQ(book.bytes(), 30U);
-    add(book, row_of(2, 0, 7), kStart + 4s);
+    add(book, row_of(2, 0, 7), kBookStart + 4s);
     EXPECT_TRUE(book.take_newer(2));
     EXPECT_EQ(book.bytes(), 7U);
-    book.end(2, std::nullopt, kStart + 5s);
+    book.end(2, std::nullopt, kBookStart + 5s);
     EXPECT_EQ(book.bytes(), 0U);
 }
 
 TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheElderHasEnded) {
     LeaseBook book(60s);
-    add(book, row_of(1, 0), kStart);
-    EXPECT_FALSE(add(book, row_of(1, 1), kStart + 5s));
+    add(book, row_of(1, 0), kBookStart);
+    EXPECT_FALSE(add(book, row_of(1, 1), kBookStart + 5s));
     EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
-    EXPECT_TRUE(book.end(1, 0, kStart + 6s));
+    EXPECT_TRUE(book.end(1, 0, kBookStart + 6s));
     EXPECT_EQ(book.size(), 1U);
     const std::vector<store::Claimed> again = book.take_claimed_again(10);
     ASSERT_EQ(again.size(), 1U);
     EXPECT_EQ(again[0].message.failures, 1);
     EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
-    EXPECT_FALSE(book.end(1, 1, kStart + 7s));
+    EXPECT_FALSE(book.end(1, 1, kBookStart + 7s));
     EXPECT_EQ(book.size(), 0U);
 }
 
 TEST(LeaseBook, ANewerCopyIsNotSentBeforeARenewalThatBeganAfterTheElderEnded) {
     LeaseBook book(60s);
-    add(book, row_of(1, 0), kStart);
-    add(book, row_of(1, 0), kStart + 5s);
-    book.end(1, std::nullopt, kStart + 10s);
-    EXPECT_EQ(book.look(1, kStart + 10s), Hold::stale);
-    EXPECT_THAT(book.due_for_renewal(kStart + 10s), ElementsAre(1));
-    EXPECT_EQ(book.next_renewal(kStart + 10s), kStart + 10s);
-    book.renewed(Ids{1}, Ids{}, kStart + 9s);
-    EXPECT_EQ(book.look(1, kStart + 10s), Hold::stale);
-    book.renewed(Ids{1}, Ids{}, kStart + 11s);
-    EXPECT_EQ(book.look(1, kStart + 11s), Hold::fresh);
-    EXPECT_THAT(book.due_for_renewal(kStart + 12s), IsEmpty());
+    add(book, row_of(1, 0), kBookStart);
+    add(book, row_of(1, 0), kBookStart + 5s);
+    book.end(1, std::nullopt, kBookStart + 10s);
+    EXPECT_EQ(book.look(1, kBookStart + 10s), Hold::stale);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 10s), ElementsAre(1));
+    EXPECT_EQ(book.next_renewal(kBookStart + 10s), kBookStart + 10s);
+    book.renewed(Ids{1}, Ids{}, kBookStart + 9s);
+    EXPECT_EQ(book.look(1, kBookStart + 10s), Hold::stale);
+    book.renewed(Ids{1}, Ids{}, kBookStart + 11s);
+    EXPECT_EQ(book.look(1, kBookStart + 11s), Hold::fresh);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 12s), IsEmpty());
 }
 
 TEST(LeaseBook, ASettlementThatTookEffectEndsTheClaimsAtItsCount) {
     LeaseBook book(60s);
-    add(book, row_of(1, 2), kStart);
-    add(book, row_of(1, 2), kStart + 5s);  // the lease had run out
-    EXPECT_FALSE(book.end(1, 2, kStart + 6s));
+    add(book, row_of(1, 2), kBookStart);
+    add(book, row_of(1, 2), kBookStart + 5s);  // the lease had run out
+    EXPECT_FALSE(book.end(1, 2, kBookStart + 6s));
     EXPECT_EQ(book.size(), 0U);
     EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
 }
 
 TEST(LeaseBook, TheNewestCopyReplacesOneThatWaits) {
     LeaseBook book(60s);
-    add(book, row_of(1, 0), kStart);
+    add(book, row_of(1, 0), kBookStart);
     EXPECT_FALSE(book.take_newer(1));
-    add(book, row_of(1, 1), kStart + 5s);
-    add(book, row_of(1, 2), kStart + 6s);
+    add(book, row_of(1, 1), kBookStart + 5s);
+    add(book, row_of(1, 2), kBookStart + 6s);
     const std::optional<store::Claimed> newer = book.take_newer(1);
     ASSERT_TRUE(newer);
     EXPECT_EQ(newer->message.failures, 2);
-    EXPECT_FALSE(book.end(1, std::nullopt, kStart + 7s));
+    EXPECT_FALSE(book.end(1, std::nullopt, kBookStart + 7s));
 }
 
 TEST(LeaseBook, HandsOutNoMoreThanAskedFor) {
     LeaseBook book(60s);
     for (const std::int64_t id : {3, 1, 2}) {
-        add(book, row_of(id, 0), kStart);
-        add(book, row_of(id, 1), kStart);
-        book.end(id, 0, kStart);
+        add(book, row_of(id, 0), kBookStart);
+        add(book, row_of(id, 1), kBookStart);
+        book.end(id, 0, kBookStart);
     }
     EXPECT_EQ(book.take_claimed_again(2).at(1).message.id, 1);
     EXPECT_EQ(book.take_claimed_again(2).size(), 1U);
@@ -161,10 +161,10 @@ TEST(LeaseBook, HandsOutNoMoreThanAskedFor) {
 
 TEST(LeaseBook, SettledRowsAreForgotten) {
     LeaseBook book(60s);
-    add(book, row_of(1), kStart);
+    add(book, row_of(1), kBookStart);
     book.remove(Ids{1});
     EXPECT_EQ(book.size(), 0U);
-    EXPECT_EQ(book.look(1, kStart), Hold::lost);
+    EXPECT_EQ(book.look(1, kBookStart), Hold::lost);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const Instant kStart = Instant(1h);
+const Instant kThrottleStart = Instant(1h);
 
 /// Sends as many as `wanted` if it may; answers how many went.
 std::size_t send(Throttle& throttle, Instant now, std::size_t wanted) {
@@ -34,79 +34,79 @@ std::vector<Instant> send_all(Throttle& throttle, Instant from, Instant until) {
 
 TEST(Throttle, WithoutComplaintsThereIsNoLimit) {
     Throttle throttle(1h);
-    EXPECT_EQ(throttle.permits(kStart, 1000), 1000U);
-    EXPECT_EQ(throttle.next_permit(kStart), kStart);
-    throttle.on_sent(kStart, 1000);
-    throttle.on_success(kStart);
-    EXPECT_EQ(throttle.permits(kStart, 1000), 1000U);
+    EXPECT_EQ(throttle.permits(kThrottleStart, 1000), 1000U);
+    EXPECT_EQ(throttle.next_permit(kThrottleStart), kThrottleStart);
+    throttle.on_sent(kThrottleStart, 1000);
+    throttle.on_success(kThrottleStart);
+    EXPECT_EQ(throttle.permits(kThrottleStart, 1000), 1000U);
     EXPECT_FALSE(throttle.rate());
 }
 
 TEST(Throttle, TheFirstComplaintHalvesWhatWasSentInTheLastSecond) {
     Throttle throttle(1h);
-    throttle.on_sent(kStart, 500);  // longer ago than a second
-    throttle.on_sent(kStart + 5s + 300ms, 30);
-    throttle.on_sent(kStart + 5s + 500ms, 10);
-    throttle.on_rate_limited(kStart + 5s + 300ms, kStart + 5s + 600ms, 3s);
+    throttle.on_sent(kThrottleStart, 500);  // longer ago than a second
+    throttle.on_sent(kThrottleStart + 5s + 300ms, 30);
+    throttle.on_sent(kThrottleStart + 5s + 500ms, 10);
+    throttle.on_rate_limited(kThrottleStart + 5s + 300ms, kThrottleStart + 5s + 600ms, 3s);
     EXPECT_EQ(throttle.rate(), 20.0);
 }
 
 TEST(Throttle, RetryAfterPausesEverything) {
     Throttle throttle(1h);
-    send(throttle, kStart, 8);
-    throttle.on_rate_limited(kStart, kStart + 1s, 3s);
-    EXPECT_EQ(throttle.permits(kStart + 1s, 8), 0U);
-    EXPECT_EQ(throttle.permits(kStart + 4s - 1ns, 8), 0U);
-    EXPECT_EQ(throttle.next_permit(kStart + 1s), kStart + 4s);
-    EXPECT_EQ(throttle.permits(kStart + 4s, 8), 1U);
+    send(throttle, kThrottleStart, 8);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart + 1s, 3s);
+    EXPECT_EQ(throttle.permits(kThrottleStart + 1s, 8), 0U);
+    EXPECT_EQ(throttle.permits(kThrottleStart + 4s - 1ns, 8), 0U);
+    EXPECT_EQ(throttle.next_permit(kThrottleStart + 1s), kThrottleStart + 4s);
+    EXPECT_EQ(throttle.permits(kThrottleStart + 4s, 8), 1U);
 }
 
 TEST(Throttle, APauseIsCappedAndHasADefault) {
     Throttle capped(10s);
-    capped.on_rate_limited(kStart, kStart, 1h);
-    EXPECT_EQ(capped.next_permit(kStart), kStart + 10s);
+    capped.on_rate_limited(kThrottleStart, kThrottleStart, 1h);
+    EXPECT_EQ(capped.next_permit(kThrottleStart), kThrottleStart + 10s);
     Throttle unnamed(10s);
-    unnamed.on_rate_limited(kStart, kStart, std::nullopt);
-    EXPECT_EQ(unnamed.next_permit(kStart), kStart + Throttle::kPauseWithoutRetryAfter);
+    unnamed.on_rate_limited(kThrottleStart, kThrottleStart, std::nullopt);
+    EXPECT_EQ(unnamed.next_permit(kThrottleStart), kThrottleStart + Throttle::kPauseWithoutRetryAfter);
     Throttle at_once(10s);
-    at_once.on_rate_limited(kStart, kStart, 0s);
-    EXPECT_EQ(at_once.next_permit(kStart), kStart);
+    at_once.on_rate_limited(kThrottleStart, kThrottleStart, 0s);
+    EXPECT_EQ(at_once.next_permit(kThrottleStart), kThrottleStart);
 }
 
 TEST(Throttle, ALaterComplaintNeverShortensAPause) {
     Throttle throttle(1h);
-    throttle.on_rate_limited(kStart, kStart, 60s);
-    throttle.on_rate_limited(kStart, kStart + 1s, 2s);
-    throttle.on_rate_limited(kStart + 1s, kStart + 2s, std::nullopt);
-    EXPECT_EQ(throttle.next_permit(kStart + 2s), kStart + 60s);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 60s);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart + 1s, 2s);
+    throttle.on_rate_limited(kThrottleStart + 1s, kThrottleStart + 2s, std::nullopt);
+    EXPECT_EQ(throttle.next_permit(kThrottleStart + 2s), kThrottleStart + 60s);
 }
 
 TEST(Throttle, AttemptsFromBeforeTheDecreaseChangeTheRateNoFurther) {
     Throttle throttle(1h);
-    send(throttle, kStart, 64);
-    throttle.on_rate_limited(kStart, kStart + 100ms, 1s);
+    send(throttle, kThrottleStart, 64);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart + 100ms, 1s);
     ASSERT_EQ(throttle.rate(), 32.0);
-    throttle.on_rate_limited(kStart, kStart + 200ms, 2s);  // heard, but for its Retry-After only
-    throttle.on_rate_limited(kStart + 100ms, kStart + 200ms, std::nullopt);
-    throttle.on_success(kStart);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart + 200ms, 2s);  // heard, but for its Retry-After only
+    throttle.on_rate_limited(kThrottleStart + 100ms, kThrottleStart + 200ms, std::nullopt);
+    throttle.on_success(kThrottleStart);
     EXPECT_EQ(throttle.rate(), 32.0);
-    EXPECT_EQ(throttle.next_permit(kStart + 200ms), kStart + 2s + 200ms);
-    throttle.on_rate_limited(kStart + 3s, kStart + 4s, 1s);
+    EXPECT_EQ(throttle.next_permit(kThrottleStart + 200ms), kThrottleStart + 2s + 200ms);
+    throttle.on_rate_limited(kThrottleStart + 3s, kThrottleStart + 4s, 1s);
     EXPECT_EQ(throttle.rate(), 16.0);
 }
 
 TEST(Throttle, NeverBelowTheFloor) {
     Throttle throttle(1h);
-    for (int i = 1; i < 20; ++i) throttle.on_rate_limited(kStart + i * 2s, kStart + i * 2s + 1s, 0s);
+    for (int i = 1; i < 20; ++i) throttle.on_rate_limited(kThrottleStart + i * 2s, kThrottleStart + i * 2s + 1s, 0s);
     EXPECT_EQ(throttle.rate(), Throttle::kFloorPerSecond);
 }
 
 TEST(Throttle, NothingIsCaughtUpAfterAPause) {
     Throttle throttle(1h);
-    send(throttle, kStart, 20);
-    throttle.on_rate_limited(kStart, kStart, 60s);
+    send(throttle, kThrottleStart, 20);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 60s);
     ASSERT_EQ(throttle.rate(), 10.0);
-    const Instant resumed = kStart + 90s;  // half a minute late
+    const Instant resumed = kThrottleStart + 90s;  // half a minute late
     EXPECT_EQ(send(throttle, resumed, 8), 1U);
     EXPECT_EQ(send(throttle, resumed, 8), 0U);
     EXPECT_EQ(send(throttle, resumed + 99ms, 8), 0U);
@@ -115,10 +115,10 @@ TEST(Throttle, NothingIsCaughtUpAfterAPause) {
 
 TEST(Throttle, ASecondOfSuccessesAddsTheStep) {
     Throttle throttle(1h);
-    send(throttle, kStart, 200);
-    throttle.on_rate_limited(kStart, kStart, 1s);
+    send(throttle, kThrottleStart, 200);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
     ASSERT_EQ(throttle.rate(), 100.0);
-    const std::vector<Instant> sends = send_all(throttle, kStart + 1s, kStart + 11s);
+    const std::vector<Instant> sends = send_all(throttle, kThrottleStart + 1s, kThrottleStart + 11s);
     const double grown = 100 + 10 * Throttle::kIncreaseShare * 200;
     EXPECT_NEAR(*throttle.rate(), grown, 1);
     EXPECT_NEAR(static_cast<double>(sends.size()), 10 * (100 + grown) / 2, 10);
@@ -126,20 +126,20 @@ TEST(Throttle, ASecondOfSuccessesAddsTheStep) {
 
 TEST(Throttle, TheStepOfASlowLaneIsNotSmallerThanTheLeast) {
     Throttle throttle(1h);
-    send(throttle, kStart, 10);
-    throttle.on_rate_limited(kStart, kStart, 1s);
+    send(throttle, kThrottleStart, 10);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
     ASSERT_EQ(throttle.rate(), 5.0);
-    send_all(throttle, kStart + 1s, kStart + 6s);
+    send_all(throttle, kThrottleStart + 1s, kThrottleStart + 6s);
     EXPECT_NEAR(*throttle.rate(), 5 + 5 * Throttle::kLeastIncreasePerSecond, 1);
 }
 
 TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateItBeganAt) {
     Throttle throttle(1h);
-    send(throttle, kStart, 40);
-    throttle.on_rate_limited(kStart, kStart, 1s);
+    send(throttle, kThrottleStart, 40);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
     ASSERT_EQ(throttle.rate(), 20.0);
     double highest = 0;
-    Instant now = kStart + 1s;
+    Instant now = kThrottleStart + 1s;
     for (int sends = 0; sends < 10'000 && throttle.rate(); ++sends) {
         highest = *throttle.rate();
         now = throttle.next_permit(now);
@@ -153,9 +153,9 @@ TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateItBeganAt) {
 
 TEST(Throttle, ASlowLaneIsNotLetLooseByAFewSuccesses) {
     Throttle throttle(1h);
-    send(throttle, kStart, 1);
-    throttle.on_rate_limited(kStart, kStart, 1s);
-    send_all(throttle, kStart + 1s, kStart + 6s);
+    send(throttle, kThrottleStart, 1);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
+    send_all(throttle, kThrottleStart + 1s, kThrottleStart + 6s);
     ASSERT_TRUE(throttle.rate());
     EXPECT_LT(*throttle.rate(), Throttle::kLeastLiftPerSecond);
 }
@@ -217,7 +217,7 @@ struct Life {
     };
     const Duration longest_pause = 2s;
     Throttle throttle{longest_pause};
-    Instant now = kStart;
+    Instant now = kThrottleStart;
     Instant paused_until{};
     double most_in_a_second = 0;
     std::vector<Instant> under_way;

@@ -18,17 +18,17 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // 1994-11-06T08:49:37Z, the date of RFC 9110's examples.
-const WallTime kNow = WallTime(seconds(784'111'777));
+const WallTime kBrokerNow = WallTime(seconds(784'111'777));
 
-Outcome answer(int status, std::string_view body = "", std::string_view retry_after = "",
-               const ProcessedMatch& match = {}) {
-    return classify_broker_answer({status, body, retry_after}, false, "order-0001", match, kNow);
+Outcome broker_answer(int status, std::string_view body = "", std::string_view retry_after = "",
+                      const ProcessedMatch& match = {}) {
+    return classify_broker_answer({status, body, retry_after}, false, "order-0001", match, kBrokerNow);
 }
 
 TEST(BrokerAnswer, ASuccessWithOurKeyIsDeliveredAndKept) {
     for (const int status : {200, 201, 202, 299}) {
         const std::string_view body = R"({ "broker_order_id": "B-7", "idempotency_key": "order-0001", "qty": 1e2 })";
-        const Outcome outcome = answer(status, body);
+        const Outcome outcome = broker_answer(status, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << status;
         EXPECT_EQ(outcome.code, "");
         EXPECT_EQ(outcome.receipt, "B-7");
@@ -40,16 +40,17 @@ TEST(BrokerAnswer, ASuccessWithOurKeyIsDeliveredAndKept) {
 }
 
 TEST(BrokerAnswer, TheReceiptIsTheBrokersOrderIdElseItsId) {
-    EXPECT_EQ(answer(200, R"({"idempotency_key":"order-0001","id":12345678901234567})").receipt, "12345678901234567");
-    EXPECT_EQ(answer(200, R"({"idempotency_key":"order-0001","id":"a","broker_order_id":17})").receipt, "17");
-    EXPECT_EQ(answer(200, R"({"idempotency_key":"order-0001"})").receipt, std::nullopt);
-    EXPECT_EQ(answer(409, R"({"code":"already_processed","broker_order_id":"B-7"})").receipt, "B-7");
+    EXPECT_EQ(broker_answer(200, R"({"idempotency_key":"order-0001","id":12345678901234567})").receipt,
+              "12345678901234567");
+    EXPECT_EQ(broker_answer(200, R"({"idempotency_key":"order-0001","id":"a","broker_order_id":17})").receipt, "17");
+    EXPECT_EQ(broker_answer(200, R"({"idempotency_key":"order-0001"})").receipt, std::nullopt);
+    EXPECT_EQ(broker_answer(409, R"({"code":"already_processed","broker_order_id":"B-7"})").receipt, "B-7");
 }
 
 TEST(BrokerAnswer, WithoutACanonicalFormTheDigestIsOfTheBytes) {
     for (const std::string body :
          {R"({"idempotency_key":"order-0001","price":1e400})", R"({"idempotency_key":"order-0001","a":1,"a":2})"}) {
-        const Outcome outcome = answer(200, body);
+        const Outcome outcome = broker_answer(200, body);
         ASSERT_EQ(outcome.kind, OutcomeKind::delivered) << body;
         EXPECT_EQ(outcome.answer->digest, "sha256:" + sha256_hex(body));
     }
@@ -76,15 +77,15 @@ TEST(BrokerAnswer, ASuccessThatIsNotSurelyOursIsAmbiguous) {
                                         R"({"idempotency_key":"order-0001"} x)",
                                         R"({"idempotency_key":"order-)",
                                         "{\"idempotency_key\":\"order-0001\",\"a\":\"\xff\"}"}) {
-        const Outcome outcome = answer(201, body);
+        const Outcome outcome = broker_answer(201, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << body;
         EXPECT_EQ(outcome.code, "UNKNOWN") << body;
         EXPECT_THAT(outcome.detail, StartsWith("HTTP 201, but ")) << body;
         EXPECT_FALSE(outcome.answer) << body;
     }
-    EXPECT_THAT(answer(200, R"({"idempotency_key":"order-0002"})").detail, HasSubstr("another idempotency_key"));
-    EXPECT_THAT(answer(200, "{}").detail, HasSubstr("without our idempotency_key"));
-    EXPECT_THAT(answer(200, "<html>").detail, HasSubstr("not a JSON object: <html>"));
+    EXPECT_THAT(broker_answer(200, R"({"idempotency_key":"order-0002"})").detail, HasSubstr("another idempotency_key"));
+    EXPECT_THAT(broker_answer(200, "{}").detail, HasSubstr("without our idempotency_key"));
+    EXPECT_THAT(broker_answer(200, "<html>").detail, HasSubstr("not a JSON object: <html>"));
 }
 
 TEST(BrokerAnswer, AnAnswerThatWasCutIsAmbiguousAndSaysWhatToDo) {
@@ -93,14 +94,14 @@ TEST(BrokerAnswer, AnAnswerThatWasCutIsAmbiguousAndSaysWhatToDo) {
              {200, R"({"idempotency_key":"order-0001"})"},
              {409, "already processed"},
              {409, R"({"code":"already_processed","broker_orde)"}}) {
-        const Outcome outcome = classify_broker_answer({status, body, ""}, true, "order-0001", {}, kNow);
+        const Outcome outcome = classify_broker_answer({status, body, ""}, true, "order-0001", {}, kBrokerNow);
         EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << body;
         EXPECT_EQ(outcome.code, "UNKNOWN") << body;
         EXPECT_THAT(outcome.detail, HasSubstr("raise")) << body;
         EXPECT_THAT(outcome.detail, HasSubstr("max_answer_bytes")) << body;
     }
-    EXPECT_EQ(classify_broker_answer({503, "long", ""}, true, "order-0001", {}, kNow).code, "BROKER_5XX");
-    EXPECT_EQ(classify_broker_answer({422, "long", ""}, true, "order-0001", {}, kNow).code, "BAD_REQUEST");
+    EXPECT_EQ(classify_broker_answer({503, "long", ""}, true, "order-0001", {}, kBrokerNow).code, "BROKER_5XX");
+    EXPECT_EQ(classify_broker_answer({422, "long", ""}, true, "order-0001", {}, kBrokerNow).code, "BAD_REQUEST");
 }
 
 TEST(BrokerAnswer, OtherStatusesAsWithAnyReceiver) {
@@ -128,7 +129,7 @@ TEST(BrokerAnswer, OtherStatusesAsWithAnyReceiver) {
                                                      {600, retryable, "UNKNOWN"}}) {
         // Not even our key makes them anything else.
         for (const std::string_view body : {"", R"({"idempotency_key":"order-0001","code":"already_processed"})"}) {
-            const Outcome outcome = answer(row.status, body);
+            const Outcome outcome = broker_answer(row.status, body);
             EXPECT_EQ(outcome.kind, row.kind) << row.status << body;
             EXPECT_EQ(outcome.code, row.code) << row.status << body;
             EXPECT_FALSE(outcome.answer) << row.status;
@@ -137,11 +138,11 @@ TEST(BrokerAnswer, OtherStatusesAsWithAnyReceiver) {
 }
 
 TEST(BrokerAnswer, RetryAfterInSecondsAndAsADate) {
-    EXPECT_EQ(answer(429, "", "3").retry_after, seconds(3));
-    EXPECT_EQ(answer(429, "", "Sun, 06 Nov 1994 08:49:40 GMT").retry_after, seconds(3));
-    EXPECT_EQ(answer(503, "", "120").retry_after, seconds(120));
-    EXPECT_EQ(answer(429).retry_after, std::nullopt);
-    EXPECT_EQ(answer(400, "", "3").retry_after, std::nullopt);
+    EXPECT_EQ(broker_answer(429, "", "3").retry_after, seconds(3));
+    EXPECT_EQ(broker_answer(429, "", "Sun, 06 Nov 1994 08:49:40 GMT").retry_after, seconds(3));
+    EXPECT_EQ(broker_answer(503, "", "120").retry_after, seconds(120));
+    EXPECT_EQ(broker_answer(429).retry_after, std::nullopt);
+    EXPECT_EQ(broker_answer(400, "", "3").retry_after, std::nullopt);
 }
 
 TEST(BrokerAnswer, AConflictThatSaysProcessedForOurKeyOrNone) {
@@ -149,7 +150,7 @@ TEST(BrokerAnswer, AConflictThatSaysProcessedForOurKeyOrNone) {
          {R"({"code":"already_processed","idempotency_key":"order-0001"})", R"({"status":"Already_Processed"})",
           R"({"message":"this order was ALREADY PROCESSED","idempotency_key":"order-0001"})",
           R"({"code":"already_processed","idempotency_key":null})", "Already processed."}) {
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = broker_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << body;
         EXPECT_EQ(outcome.code, "CONFLICT_PROCESSED") << body;
         ASSERT_TRUE(outcome.answer) << body;
@@ -159,7 +160,7 @@ TEST(BrokerAnswer, AConflictThatSaysProcessedForOurKeyOrNone) {
 }
 
 TEST(BrokerAnswer, AConflictIsKeptAsTextAStoreTakes) {
-    const Outcome outcome = answer(409, std::string_view("already processed \xff\0!", 21));
+    const Outcome outcome = broker_answer(409, std::string_view("already processed \xff\0!", 21));
     ASSERT_TRUE(outcome.answer);
     EXPECT_EQ(outcome.answer->body, "already processed \xEF\xBF\xBD !");
 }
@@ -169,7 +170,7 @@ TEST(BrokerAnswer, AConflictAboutAnotherKeyOrUnreadableIsRetried) {
          {R"({"code":"already_processed","idempotency_key":"order-0002"})",
           R"({"message":"already processed","idempotency_key":1})", R"({"code":"already_processed","idempotency_k)",
           R"({"message":"already processed",)", "{broken"}) {
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = broker_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::retryable) << body;
         EXPECT_EQ(outcome.code, "UNKNOWN") << body;
     }
@@ -178,7 +179,7 @@ TEST(BrokerAnswer, AConflictAboutAnotherKeyOrUnreadableIsRetried) {
 TEST(BrokerAnswer, APlainConflictIsRejected) {
     for (const std::string_view body : {"", "conflict", R"({"code":"version_mismatch"})", R"({"code":7})", "{}",
                                         R"({"code":"not_already_processed","idempotency_key":"order-0001"})"}) {
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = broker_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << body;
         EXPECT_EQ(outcome.code, "REJECTED") << body;
     }
@@ -192,7 +193,7 @@ TEST(BrokerAnswer, AConflictIsReadAtAnyDepth) {
           R"({"error":{"message":"order already processed","idempotency_key":null},"idempotency_key":"order-0001"})",
           R"({"error":{"message":"already\u0020processed","idempotency\u005fkey":"order-0001"}})",
           R"({"code":"already_processed","idempotency_key":"order-0001","idempotency_key":"order-0001"})"}) {
-        EXPECT_EQ(answer(409, body).code, "CONFLICT_PROCESSED") << body;
+        EXPECT_EQ(broker_answer(409, body).code, "CONFLICT_PROCESSED") << body;
     }
     for (const std::string_view body :
          {R"({"error":{"message":"order already processed","idempotency_key":"order-0002"}})",
@@ -204,32 +205,32 @@ TEST(BrokerAnswer, AConflictIsReadAtAnyDepth) {
           R"({"code":"already_processed","idempotency_key":1.5})",
           R"({"error":{"message":"already\u0020processed","idempotency\u005fkey":"order-0002"}})",
           R"([{"message":"already processed")"}) {
-        EXPECT_EQ(answer(409, body).code, "UNKNOWN") << body;
+        EXPECT_EQ(broker_answer(409, body).code, "UNKNOWN") << body;
     }
 }
 
 TEST(BrokerAnswer, AConflictThatNamesAnotherKeyIsNoRefusalOfOurs) {
-    EXPECT_EQ(answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0002"})").code, "UNKNOWN");
-    EXPECT_EQ(answer(409, R"({"error":{"idempotency_key":"order-0002"}})").code, "UNKNOWN");
-    EXPECT_EQ(answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0001"})").code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0002"})").code, "UNKNOWN");
+    EXPECT_EQ(broker_answer(409, R"({"error":{"idempotency_key":"order-0002"}})").code, "UNKNOWN");
+    EXPECT_EQ(broker_answer(409, R"({"code":"version_mismatch","idempotency_key":"order-0001"})").code, "REJECTED");
 }
 
 TEST(BrokerAnswer, TheTextOfAConflictIsLookedForInItsStringsOnly) {
-    EXPECT_EQ(answer(409, R"({"already processed":false})").code, "REJECTED");
-    EXPECT_EQ(answer(409, R"({"a":"already","processed":1})").code, "REJECTED");
-    EXPECT_EQ(answer(409, R"("already processed")").code, "CONFLICT_PROCESSED");
-    EXPECT_EQ(answer(409, "[broker] already processed").code, "CONFLICT_PROCESSED") << "no array";
+    EXPECT_EQ(broker_answer(409, R"({"already processed":false})").code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"({"a":"already","processed":1})").code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"("already processed")").code, "CONFLICT_PROCESSED");
+    EXPECT_EQ(broker_answer(409, "[broker] already processed").code, "CONFLICT_PROCESSED") << "no array";
 }
 
 TEST(BrokerAnswer, NotAlreadyProcessedIsNoMatch) {
     for (const std::string_view body :
          {"not already processed", "Order NOT Already Processed", "it was not \t already processed",
           R"({"message":"not already processed"})", R"({"message":"not\u0020already processed"})"}) {
-        EXPECT_EQ(answer(409, body).code, "REJECTED") << body;
+        EXPECT_EQ(broker_answer(409, body).code, "REJECTED") << body;
     }
     for (const std::string_view body : {"not already processed? It is already processed", "It is notalready processed",
                                         "lot already processed", R"({"sent":"not","message":"already processed"})"}) {
-        EXPECT_EQ(answer(409, body).code, "CONFLICT_PROCESSED") << body;
+        EXPECT_EQ(broker_answer(409, body).code, "CONFLICT_PROCESSED") << body;
     }
 }
 
@@ -238,29 +239,31 @@ TEST(BrokerAnswer, AKeyWrittenTwiceDifferentlyIsAnotherKey) {
                                         R"("idempotency_key":"order-0001","idempotency_key":"order-0002")",
                                         R"("idempotency_key":1,"idempotency_key":"order-0001")"}) {
         const std::string body = R"({"code":"already_processed",)" + std::string(keys) + "}";
-        EXPECT_EQ(answer(200, body).code, "UNKNOWN") << body;
-        EXPECT_THAT(answer(200, body).detail, HasSubstr("another idempotency_key")) << body;
-        EXPECT_EQ(answer(409, body).code, "UNKNOWN") << body;
+        EXPECT_EQ(broker_answer(200, body).code, "UNKNOWN") << body;
+        EXPECT_THAT(broker_answer(200, body).detail, HasSubstr("another idempotency_key")) << body;
+        EXPECT_EQ(broker_answer(409, body).code, "UNKNOWN") << body;
     }
     const std::string_view with_null = R"({"idempotency_key":null,"idempotency_key":"order-0001"})";
-    EXPECT_EQ(answer(200, with_null).code, "UNKNOWN");
+    EXPECT_EQ(broker_answer(200, with_null).code, "UNKNOWN");
     const std::string_view the_same = R"({"idempotency_key":"order-0001","idempotency_key":"order-0001"})";
-    EXPECT_EQ(answer(200, the_same).kind, OutcomeKind::delivered);
-    // Only the top says whose answer it is: below it a broker may name other orders.
+    EXPECT_EQ(broker_answer(200, the_same).kind, OutcomeKind::delivered);
+    // Only the top says whose broker_answer it is: below it a broker may name other orders.
     const std::string_view others = R"({"idempotency_key":"order-0001","replaces":{"idempotency_key":"order-0002"}})";
-    EXPECT_EQ(answer(200, others).kind, OutcomeKind::delivered);
+    EXPECT_EQ(broker_answer(200, others).kind, OutcomeKind::delivered);
 }
 
 TEST(BrokerAnswer, TheMatchIsConfigurable) {
     const ProcessedMatch match{{"reason"}, "DUPLICATE", "Seen Before"};
-    EXPECT_EQ(answer(409, R"({"reason":"duplicate"})", "", match).code, "CONFLICT_PROCESSED");
-    EXPECT_EQ(answer(409, "seen before", "", match).code, "CONFLICT_PROCESSED");
-    EXPECT_EQ(answer(409, R"({"reason":"duplicate","idempotency_key":"order-0002"})", "", match).code, "UNKNOWN");
-    EXPECT_EQ(answer(409, R"({"code":"already_processed","text":"already processed"})", "", match).code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"({"reason":"duplicate"})", "", match).code, "CONFLICT_PROCESSED");
+    EXPECT_EQ(broker_answer(409, "seen before", "", match).code, "CONFLICT_PROCESSED");
+    EXPECT_EQ(broker_answer(409, R"({"reason":"duplicate","idempotency_key":"order-0002"})", "", match).code,
+              "UNKNOWN");
+    EXPECT_EQ(broker_answer(409, R"({"code":"already_processed","text":"already processed"})", "", match).code,
+              "REJECTED");
 
     const ProcessedMatch nothing{{"code"}, "", ""};
-    EXPECT_EQ(answer(409, R"({"code":""})", "", nothing).code, "REJECTED");
-    EXPECT_EQ(answer(409, "", "", nothing).code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"({"code":""})", "", nothing).code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, "", "", nothing).code, "REJECTED");
 }
 
 /// Pieces of answers, so that many of them are nearly right.
@@ -284,7 +287,7 @@ RC_GTEST_PROP(BrokerAnswerProperty, AnyBytesGiveAnOutcomeAndOnlyOurKeyIsADeliver
     const std::string body = *any_body();
     const int status = *rc::gen::element(200, 201, 299, 409, 429, 500, 404, 302);
     const bool cut = *rc::gen::arbitrary<bool>();
-    const Outcome outcome = classify_broker_answer({status, body, ""}, cut, "order-0001", {}, kNow);
+    const Outcome outcome = classify_broker_answer({status, body, ""}, cut, "order-0001", {}, kBrokerNow);
     RC_ASSERT(outcome.detail.size() <= kMaxDetailBytes);
     RC_ASSERT(!find_invalid_utf8(outcome.detail));
     RC_ASSERT(outcome.kind == OutcomeKind::delivered || !outcome.code.empty());

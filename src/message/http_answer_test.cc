@@ -16,10 +16,10 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 // 1994-11-06T08:49:37Z, the date of RFC 9110's examples.
-const WallTime kNow = WallTime(seconds(784'111'777));
+const WallTime kHttpNow = WallTime(seconds(784'111'777));
 
-Outcome answer(int status, std::string_view body = "", std::string_view retry_after = "") {
-    return classify_http_answer({status, body, retry_after}, "key-1", kNow);
+Outcome http_answer(int status, std::string_view body = "", std::string_view retry_after = "") {
+    return classify_http_answer({status, body, retry_after}, "key-1", kHttpNow);
 }
 
 struct Row {
@@ -56,15 +56,15 @@ TEST(HttpAnswer, TableOfStatuses) {
                                                      {0, retryable, "UNKNOWN"},
                                                      {600, retryable, "UNKNOWN"},
                                                      {-1, retryable, "UNKNOWN"}}) {
-        const Outcome outcome = answer(row.status);
+        const Outcome outcome = http_answer(row.status);
         EXPECT_EQ(outcome.kind, row.kind) << row.status;
         EXPECT_EQ(outcome.code, row.code) << row.status;
     }
 }
 
 TEST(HttpAnswer, AnyTwoHundredIsDeliveredWhateverItSays) {
-    EXPECT_EQ(answer(200, R"({"idempotency_key":"another"})").kind, OutcomeKind::delivered);
-    EXPECT_EQ(answer(200, "{broken").kind, OutcomeKind::delivered);
+    EXPECT_EQ(http_answer(200, R"({"idempotency_key":"another"})").kind, OutcomeKind::delivered);
+    EXPECT_EQ(http_answer(200, "{broken").kind, OutcomeKind::delivered);
 }
 
 TEST(HttpAnswer, ConflictThatSaysProcessedForOurKeyOrNone) {
@@ -72,7 +72,7 @@ TEST(HttpAnswer, ConflictThatSaysProcessedForOurKeyOrNone) {
          {R"({"code":"already_processed"})", R"({"status":"already_processed","idempotency_key":"key-1"})",
           R"({"code":"ALREADY_PROCESSED","idempotency_key":null})", R"({"message":"Order already processed"})",
           "already processed", "Already Processed.", R"(  {"error":{"text":"it was already processed"}} )"}) {
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = http_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << body;
         EXPECT_EQ(outcome.code, "CONFLICT_PROCESSED") << body;
     }
@@ -84,7 +84,7 @@ TEST(HttpAnswer, ConflictAboutAnotherKeyIsRetried) {
           R"({"message":"already processed","idempotency_key":"KEY-1"})",
           R"({"status":"already_processed","idempotency_key":17})",
           R"({"message":"already processed","idempotency_key":"ke)"}) {  // cut off: the key cannot be read
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = http_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::retryable) << body;
         EXPECT_EQ(outcome.code, "UNKNOWN") << body;
     }
@@ -93,64 +93,65 @@ TEST(HttpAnswer, ConflictAboutAnotherKeyIsRetried) {
 TEST(HttpAnswer, PlainConflictIsRejected) {
     for (const std::string_view body : {"", "conflict", R"({"code":"version_mismatch"})", "{broken",
                                         R"({"code":"not_already_processed"})", R"({"code":7})"}) {
-        const Outcome outcome = answer(409, body);
+        const Outcome outcome = http_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << body;
         EXPECT_EQ(outcome.code, "REJECTED") << body;
     }
 }
 
 TEST(HttpAnswer, ConflictIsReadAtAnyDepth) {
-    EXPECT_EQ(answer(409, R"({"error":{"code":"already_processed","idempotency_key":"key-1"}})").code,
+    EXPECT_EQ(http_answer(409, R"({"error":{"code":"already_processed","idempotency_key":"key-1"}})").code,
               "CONFLICT_PROCESSED");
-    EXPECT_EQ(answer(409, R"({"error":{"text":"already processed","idempotency_key":"key-2"}})").code, "UNKNOWN");
-    EXPECT_EQ(answer(409, R"([{"text":"already processed","idempotency_key":"key-2"}])").code, "UNKNOWN");
-    EXPECT_EQ(answer(409, R"({"text":"not already processed"})").code, "REJECTED");
-    EXPECT_EQ(answer(409, R"({"text":"busy","idempotency_key":"key-2"})").code, "REJECTED") << "says nothing of it";
+    EXPECT_EQ(http_answer(409, R"({"error":{"text":"already processed","idempotency_key":"key-2"}})").code, "UNKNOWN");
+    EXPECT_EQ(http_answer(409, R"([{"text":"already processed","idempotency_key":"key-2"}])").code, "UNKNOWN");
+    EXPECT_EQ(http_answer(409, R"({"text":"not already processed"})").code, "REJECTED");
+    EXPECT_EQ(http_answer(409, R"({"text":"busy","idempotency_key":"key-2"})").code, "REJECTED")
+        << "says nothing of it";
 }
 
 TEST(HttpAnswer, ProcessedMattersOnlyWith409) {
-    EXPECT_EQ(answer(400, "already processed").code, "BAD_REQUEST");
-    EXPECT_EQ(answer(500, "already processed").code, "BROKER_5XX");
+    EXPECT_EQ(http_answer(400, "already processed").code, "BAD_REQUEST");
+    EXPECT_EQ(http_answer(500, "already processed").code, "BROKER_5XX");
 }
 
 TEST(HttpAnswer, RetryAfterGoesWithWhatIsRetried) {
-    EXPECT_EQ(answer(429, "", "120").retry_after, seconds(120));
-    EXPECT_EQ(answer(503, "", "5").retry_after, seconds(5));
-    EXPECT_EQ(answer(429).retry_after, std::nullopt);
-    EXPECT_EQ(answer(400, "", "120").retry_after, std::nullopt);
-    EXPECT_EQ(answer(200, "", "120").retry_after, std::nullopt);
+    EXPECT_EQ(http_answer(429, "", "120").retry_after, seconds(120));
+    EXPECT_EQ(http_answer(503, "", "5").retry_after, seconds(5));
+    EXPECT_EQ(http_answer(429).retry_after, std::nullopt);
+    EXPECT_EQ(http_answer(400, "", "120").retry_after, std::nullopt);
+    EXPECT_EQ(http_answer(200, "", "120").retry_after, std::nullopt);
 }
 
 TEST(HttpAnswer, DetailIsOneShortLine) {
-    EXPECT_EQ(answer(500).detail, "HTTP 500");
-    EXPECT_EQ(answer(500, "\r\n").detail, "HTTP 500");
-    EXPECT_EQ(answer(400, "bad\nqty\x1b[31m").detail, "HTTP 400: bad qty [31m");
-    const Outcome outcome = answer(502, std::string(100'000, 'x'));
+    EXPECT_EQ(http_answer(500).detail, "HTTP 500");
+    EXPECT_EQ(http_answer(500, "\r\n").detail, "HTTP 500");
+    EXPECT_EQ(http_answer(400, "bad\nqty\x1b[31m").detail, "HTTP 400: bad qty [31m");
+    const Outcome outcome = http_answer(502, std::string(100'000, 'x'));
     EXPECT_EQ(outcome.detail.size(), kMaxDetailBytes);
     EXPECT_THAT(outcome.detail, HasSubstr("HTTP 502: xxx"));
 }
 
 RC_GTEST_PROP(HttpAnswerProperty, DetailIsAlwaysFitToStore, (const std::string& body)) {
     const int status = *rc::gen::inRange(0, 700);
-    const Outcome outcome = classify_http_answer({status, body + std::string(600, '\xe2'), ""}, "key-1", kNow);
+    const Outcome outcome = classify_http_answer({status, body + std::string(600, '\xe2'), ""}, "key-1", kHttpNow);
     RC_ASSERT(outcome.detail.size() <= kMaxDetailBytes);
     RC_ASSERT(!find_invalid_utf8(outcome.detail).has_value());
     RC_ASSERT(outcome.detail.find_first_of(std::string("\0\n\r\x1b", 4)) == std::string::npos);
 }
 
 TEST(RetryAfter, Seconds) {
-    EXPECT_EQ(parse_retry_after("0", kNow), seconds(0));
-    EXPECT_EQ(parse_retry_after(" 120 ", kNow), seconds(120));
-    EXPECT_EQ(parse_retry_after("99999999999999999999999999", kNow), Duration(kLongestRetryAfter));
-    EXPECT_EQ(parse_retry_after("9223372036854775807", kNow), Duration(kLongestRetryAfter));
+    EXPECT_EQ(parse_retry_after("0", kHttpNow), seconds(0));
+    EXPECT_EQ(parse_retry_after(" 120 ", kHttpNow), seconds(120));
+    EXPECT_EQ(parse_retry_after("99999999999999999999999999", kHttpNow), Duration(kLongestRetryAfter));
+    EXPECT_EQ(parse_retry_after("9223372036854775807", kHttpNow), Duration(kLongestRetryAfter));
 }
 
 TEST(RetryAfter, DatesInAllThreeForms) {
-    EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:50:37 GMT", kNow), seconds(60));
-    EXPECT_EQ(parse_retry_after("Sunday, 06-Nov-94 08:50:37 GMT", kNow), seconds(60));
-    EXPECT_EQ(parse_retry_after("Sun Nov  6 08:50:37 1994", kNow), seconds(60));
-    EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:49:37 GMT", kNow), seconds(0));
-    EXPECT_EQ(parse_retry_after("Fri, 31 Dec 9999 23:59:59 GMT", kNow), Duration(kLongestRetryAfter));
+    EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:50:37 GMT", kHttpNow), seconds(60));
+    EXPECT_EQ(parse_retry_after("Sunday, 06-Nov-94 08:50:37 GMT", kHttpNow), seconds(60));
+    EXPECT_EQ(parse_retry_after("Sun Nov  6 08:50:37 1994", kHttpNow), seconds(60));
+    EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:49:37 GMT", kHttpNow), seconds(0));
+    EXPECT_EQ(parse_retry_after("Fri, 31 Dec 9999 23:59:59 GMT", kHttpNow), Duration(kLongestRetryAfter));
 }
 
 TEST(RetryAfter, PastOrUnreadableIsNone) {
@@ -158,14 +159,14 @@ TEST(RetryAfter, PastOrUnreadableIsNone) {
          {"", " ", "-1", "+5", "1.5", "5s", "soon", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994",
           "Sun, 31 Feb 2030 08:49:37 GMT", "Sun, 06 Nov 2030 24:49:37 GMT", "Sun, 06 Xyz 2030 08:49:37 GMT",
           "Sun, 06 Nov 2030 08:49:37 CET", "Sun, 06 Nov 2030 08:49:37 GMT and more", "Sun, -6 Nov 2030 08:49:37 GMT"}) {
-        EXPECT_EQ(parse_retry_after(value, kNow), std::nullopt) << value;
+        EXPECT_EQ(parse_retry_after(value, kHttpNow), std::nullopt) << value;
     }
-    EXPECT_EQ(parse_retry_after(std::string(100'000, 'S'), kNow), std::nullopt);
+    EXPECT_EQ(parse_retry_after(std::string(100'000, 'S'), kHttpNow), std::nullopt);
 }
 
 TEST(HttpDate, TwoDigitYearsAreNear) {
     const WallTime in_2026 = WallTime(seconds(1'771'583'400));
-    EXPECT_EQ(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", in_2026), kNow);
+    EXPECT_EQ(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT", in_2026), kHttpNow);
     EXPECT_EQ(parse_http_date("Thursday, 01-Jan-70 00:00:00 GMT", in_2026),
               parse_http_date("Thu, 01 Jan 2070 00:00:00 GMT", in_2026));
 }

@@ -10,25 +10,25 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-constexpr Instant kStart = Instant(std::chrono::hours(1));
+constexpr Instant kQueueStart = Instant(std::chrono::hours(1));
 constexpr Duration kLinger = std::chrono::milliseconds(5);
 constexpr Duration kPatience = std::chrono::minutes(1);
 constexpr Duration kLongEnough = std::chrono::seconds(10);  // longer than any wait between tries
 
 class SettleQueueTest : public ::testing::Test {
 protected:
-    void add(const std::string& id, std::int32_t shard = 0, Instant now = kStart) {
+    void add(const std::string& id, std::int32_t shard = 0, Instant now = kQueueStart) {
         store::EventSettlement settlement;
         settlement.row_id = id;
         settlement.lease = {shard, 1};
         queue_.add(std::move(settlement), now);
     }
-    std::vector<std::string> begin(Instant now = kStart) {
+    std::vector<std::string> begin(Instant now = kQueueStart) {
         std::vector<std::string> ids;
         for (const auto& settlement : queue_.begin(now)) ids.push_back(settlement.row_id);
         return ids;
     }
-    SettleQueue::Ended fail(ErrorClass error_class, Instant now = kStart) {
+    SettleQueue::Ended fail(ErrorClass error_class, Instant now = kQueueStart) {
         const Error error{error_class, "db_error", "away"};
         return queue_.end(&error, now, random_);
     }
@@ -43,19 +43,19 @@ protected:
 };
 
 TEST_F(SettleQueueTest, WaitsForABatchOrALittleWhileOrUntilNothingElseCanCome) {
-    EXPECT_FALSE(queue_.due(kStart, true));
+    EXPECT_FALSE(queue_.due(kQueueStart, true));
     add("1");
-    EXPECT_FALSE(queue_.due(kStart, false));
-    EXPECT_TRUE(queue_.due(kStart, true));
-    EXPECT_EQ(queue_.due_at(), kStart + kLinger);
-    EXPECT_TRUE(queue_.due(kStart + kLinger, false));
+    EXPECT_FALSE(queue_.due(kQueueStart, false));
+    EXPECT_TRUE(queue_.due(kQueueStart, true));
+    EXPECT_EQ(queue_.due_at(), kQueueStart + kLinger);
+    EXPECT_TRUE(queue_.due(kQueueStart + kLinger, false));
     add("2");
     add("3");
-    EXPECT_TRUE(queue_.due(kStart, false));
+    EXPECT_TRUE(queue_.due(kQueueStart, false));
     for (const char* id : {"4", "5", "6", "7"}) add(id);
     EXPECT_THAT(begin(), ElementsAre("1", "2", "3", "4", "5", "6"));
-    EXPECT_FALSE(queue_.due(kStart + kPatience, true)) << "one at a time";
-    EXPECT_THAT(ids(queue_.end(nullptr, kStart, random_).answered), ElementsAre("1", "2", "3", "4", "5", "6"));
+    EXPECT_FALSE(queue_.due(kQueueStart + kPatience, true)) << "one at a time";
+    EXPECT_THAT(ids(queue_.end(nullptr, kQueueStart, random_).answered), ElementsAre("1", "2", "3", "4", "5", "6"));
     EXPECT_EQ(queue_.size(), 1U);
 }
 
@@ -65,13 +65,13 @@ TEST_F(SettleQueueTest, AFailedCallIsRepeatedAsItWasAfterAWait) {
     begin();
     EXPECT_THAT(fail(ErrorClass::ambiguous).given_up, IsEmpty());
     add("3");
-    EXPECT_FALSE(queue_.due(kStart, true));
-    EXPECT_GT(queue_.due_at(), kStart);
-    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1", "2"));
-    const auto ended = queue_.end(nullptr, kStart + kLongEnough, random_);
+    EXPECT_FALSE(queue_.due(kQueueStart, true));
+    EXPECT_GT(queue_.due_at(), kQueueStart);
+    EXPECT_THAT(begin(kQueueStart + kLongEnough), ElementsAre("1", "2"));
+    const auto ended = queue_.end(nullptr, kQueueStart + kLongEnough, random_);
     EXPECT_TRUE(ended.answered.front().in_doubt);
-    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("3"));
-    EXPECT_FALSE(queue_.end(nullptr, kStart + kLongEnough, random_).answered.front().in_doubt);
+    EXPECT_THAT(begin(kQueueStart + kLongEnough), ElementsAre("3"));
+    EXPECT_FALSE(queue_.end(nullptr, kQueueStart + kLongEnough, random_).answered.front().in_doubt);
 }
 
 TEST_F(SettleQueueTest, WhatIsRefusedForGoodGoesOneByOneAndDoesNotHoldUpTheOthers) {
@@ -81,12 +81,12 @@ TEST_F(SettleQueueTest, WhatIsRefusedForGoodGoesOneByOneAndDoesNotHoldUpTheOther
     EXPECT_THAT(begin(), ElementsAre("1"));
     fail(ErrorClass::permanent);
     EXPECT_THAT(begin(), ElementsAre("2"));
-    EXPECT_THAT(ids(queue_.end(nullptr, kStart, random_).answered), ElementsAre("2"));
+    EXPECT_THAT(ids(queue_.end(nullptr, kQueueStart, random_).answered), ElementsAre("2"));
     EXPECT_THAT(begin(), ElementsAre("3"));
-    queue_.end(nullptr, kStart, random_);
+    queue_.end(nullptr, kQueueStart, random_);
     EXPECT_THAT(begin(), IsEmpty());
-    EXPECT_TRUE(queue_.due(kStart + kLongEnough, false));
-    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1"));
+    EXPECT_TRUE(queue_.due(kQueueStart + kLongEnough, false));
+    EXPECT_THAT(begin(kQueueStart + kLongEnough), ElementsAre("1"));
 }
 
 TEST_F(SettleQueueTest, SaysWhenEverythingIsRefused) {
@@ -97,8 +97,8 @@ TEST_F(SettleQueueTest, SaysWhenEverythingIsRefused) {
         fail(ErrorClass::permanent);
     }
     EXPECT_TRUE(queue_.refused());
-    begin(kStart + kLongEnough);
-    queue_.end(nullptr, kStart + kLongEnough, random_);
+    begin(kQueueStart + kLongEnough);
+    queue_.end(nullptr, kQueueStart + kLongEnough, random_);
     EXPECT_FALSE(queue_.refused());
 }
 
@@ -115,15 +115,15 @@ TEST_F(SettleQueueTest, WhatIsLockedWaitsOnItsOwnAndTheOthersPass) {
     };
     for (const char* id : {"1", "2", "3"}) add(id, id[0] - '0');
     begin();
-    EXPECT_THAT(end({"1", "3"}, kStart), ElementsAre("2"));
+    EXPECT_THAT(end({"1", "3"}, kQueueStart), ElementsAre("2"));
     EXPECT_EQ(queue_.size(), 2U);
-    EXPECT_FALSE(queue_.due(kStart, true)) << "not at once";
-    EXPECT_GT(queue_.due_at(), kStart);
+    EXPECT_FALSE(queue_.due(kQueueStart, true)) << "not at once";
+    EXPECT_GT(queue_.due_at(), kQueueStart);
     add("4");
     EXPECT_THAT(begin(), ElementsAre("4")) << "nobody waits for them";
-    queue_.end(nullptr, kStart, random_);
+    queue_.end(nullptr, kQueueStart, random_);
 
-    Instant now = kStart;
+    Instant now = kQueueStart;
     std::vector<std::string> given_up;
     while (given_up.empty() && queue_.size() > 0) {
         const Instant next = queue_.due_at();
@@ -136,20 +136,20 @@ TEST_F(SettleQueueTest, WhatIsLockedWaitsOnItsOwnAndTheOthersPass) {
         given_up = end({"1", "3"}, now);
     }
     EXPECT_FALSE(given_up.empty());
-    EXPECT_GE(now, kStart + kPatience);
+    EXPECT_GE(now, kQueueStart + kPatience);
 }
 
 TEST_F(SettleQueueTest, ALockedRowGoesWithItsShardAndAtTheEnd) {
     for (const char* id : {"1", "2"}) add(id, id[0] - '0');
     begin();
-    auto ended = queue_.end(nullptr, kStart, random_);
-    for (SettleItem& item : ended.answered) EXPECT_TRUE(queue_.keep_locked(item, kStart, random_));
+    auto ended = queue_.end(nullptr, kQueueStart, random_);
+    for (SettleItem& item : ended.answered) EXPECT_TRUE(queue_.keep_locked(item, kQueueStart, random_));
     EXPECT_EQ(queue_.drop_shard(1), 1U);
-    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("2"));
-    fail(ErrorClass::retryable, kStart + kLongEnough);
-    EXPECT_THAT(begin(kStart + 2 * kLongEnough), ElementsAre("2")) << "a call that fails loses nothing";
-    ended = queue_.end(nullptr, kStart + 2 * kLongEnough, random_);
-    EXPECT_TRUE(queue_.keep_locked(ended.answered.front(), kStart + 2 * kLongEnough, random_));
+    EXPECT_THAT(begin(kQueueStart + kLongEnough), ElementsAre("2"));
+    fail(ErrorClass::retryable, kQueueStart + kLongEnough);
+    EXPECT_THAT(begin(kQueueStart + 2 * kLongEnough), ElementsAre("2")) << "a call that fails loses nothing";
+    ended = queue_.end(nullptr, kQueueStart + 2 * kLongEnough, random_);
+    EXPECT_TRUE(queue_.keep_locked(ended.answered.front(), kQueueStart + 2 * kLongEnough, random_));
     EXPECT_THAT(ids(queue_.take_all()), ElementsAre("2"));
     EXPECT_EQ(queue_.size(), 0U);
 }
@@ -157,15 +157,15 @@ TEST_F(SettleQueueTest, ALockedRowGoesWithItsShardAndAtTheEnd) {
 TEST_F(SettleQueueTest, PatienceEnds) {
     add("1");
     add("2");
-    Instant now = kStart;
+    Instant now = kQueueStart;
     std::vector<std::string> given_up;
-    while (given_up.empty() && now < kStart + 2 * kPatience) {
+    while (given_up.empty() && now < kQueueStart + 2 * kPatience) {
         now += kLongEnough;
         begin(now);
         given_up = ids(fail(ErrorClass::retryable, now).given_up);
     }
     EXPECT_THAT(given_up, ElementsAre("1", "2"));
-    EXPECT_GE(now, kStart + kPatience);
+    EXPECT_GE(now, kQueueStart + kPatience);
     EXPECT_EQ(queue_.size(), 0U);
 }
 
@@ -175,7 +175,7 @@ TEST_F(SettleQueueTest, AShardThatIsLostTakesItsSettlementsWithIt) {
     fail(ErrorClass::retryable);
     add("4");
     EXPECT_EQ(queue_.drop_shard(5), 1U);
-    EXPECT_THAT(begin(kStart + kLongEnough), ElementsAre("1", "3")) << "still as one call";
+    EXPECT_THAT(begin(kQueueStart + kLongEnough), ElementsAre("1", "3")) << "still as one call";
 }
 
 }  // namespace

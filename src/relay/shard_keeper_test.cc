@@ -9,35 +9,35 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 constexpr Duration kLease = std::chrono::seconds(6);
-constexpr Instant kStart = Instant(std::chrono::hours(1));
+constexpr Instant kKeeperStart = Instant(std::chrono::hours(1));
 
 TEST(ShardKeeper, IsStaleBeforeTheFirstTendAndTwoThirdsOfALeaseAfterTheLast) {
     ShardKeeper keeper(kLease);
-    EXPECT_TRUE(keeper.stale(kStart));
-    keeper.tended(kStart, {{{0, 1}}, 1, 1});
-    EXPECT_FALSE(keeper.stale(kStart + std::chrono::seconds(4)));
-    EXPECT_TRUE(keeper.stale(kStart + std::chrono::milliseconds(4001)));
-    keeper.tend_failed(kStart + std::chrono::seconds(5));
-    EXPECT_TRUE(keeper.stale(kStart + std::chrono::seconds(5)));
+    EXPECT_TRUE(keeper.stale(kKeeperStart));
+    keeper.tended(kKeeperStart, {{{0, 1}}, 1, 1});
+    EXPECT_FALSE(keeper.stale(kKeeperStart + std::chrono::seconds(4)));
+    EXPECT_TRUE(keeper.stale(kKeeperStart + std::chrono::milliseconds(4001)));
+    keeper.tend_failed(kKeeperStart + std::chrono::seconds(5));
+    EXPECT_TRUE(keeper.stale(kKeeperStart + std::chrono::seconds(5)));
 }
 
 TEST(ShardKeeper, TendsThreeTimesALeaseAndMoreOftenWhileSomethingIsDue) {
     ShardKeeper keeper(kLease);
-    keeper.tended(kStart, {{{0, 1}}, 1, 1});
-    EXPECT_EQ(keeper.next_tend(), kStart + kLease / 3);
-    keeper.tended(kStart, {{{0, 1}}, 1, 2});
-    EXPECT_EQ(keeper.next_tend(), kStart + kLease / 12) << "another has yet to give one up";
-    keeper.tend_failed(kStart);
-    EXPECT_EQ(keeper.next_tend(), kStart + kLease / 12);
+    keeper.tended(kKeeperStart, {{{0, 1}}, 1, 1});
+    EXPECT_EQ(keeper.next_tend(), kKeeperStart + kLease / 3);
+    keeper.tended(kKeeperStart, {{{0, 1}}, 1, 2});
+    EXPECT_EQ(keeper.next_tend(), kKeeperStart + kLease / 12) << "another has yet to give one up";
+    keeper.tend_failed(kKeeperStart);
+    EXPECT_EQ(keeper.next_tend(), kKeeperStart + kLease / 12);
 }
 
 TEST(ShardKeeper, AnotherTokenIsAnotherTenure) {
     ShardKeeper keeper(kLease);
-    EXPECT_TRUE(keeper.tended(kStart, {{{0, 1}, {1, 1}}, 1, 2}).gained);
-    const auto same = keeper.tended(kStart, {{{0, 1}, {1, 1}}, 1, 2});
+    EXPECT_TRUE(keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}}, 1, 2}).gained);
+    const auto same = keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}}, 1, 2});
     EXPECT_FALSE(same.gained);
     EXPECT_THAT(same.lost, IsEmpty());
-    const auto change = keeper.tended(kStart, {{{0, 1}, {1, 3}}, 1, 2});
+    const auto change = keeper.tended(kKeeperStart, {{{0, 1}, {1, 3}}, 1, 2});
     EXPECT_TRUE(change.gained);
     EXPECT_THAT(change.lost, ElementsAre(1));
     EXPECT_EQ(keeper.active_token(1), 3);
@@ -45,27 +45,27 @@ TEST(ShardKeeper, AnotherTokenIsAnotherTenure) {
 
 TEST(ShardKeeper, WhatIsTooMuchLeavesAndComesBackWhenItIsWantedAgain) {
     ShardKeeper keeper(kLease);
-    keeper.tended(kStart, {{{0, 1}, {1, 1}, {2, 1}}, 1, 3});
-    const auto change = keeper.tended(kStart, {{{0, 1}, {1, 1}, {2, 1}}, 2, 2});
+    keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}, {2, 1}}, 1, 3});
+    const auto change = keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}, {2, 1}}, 2, 2});
     EXPECT_THAT(change.leaving, ElementsAre(2));
     EXPECT_THAT(keeper.leaving(), ElementsAre(store::ShardLease{2, 1}));
     EXPECT_EQ(keeper.active_token(2), std::nullopt);
-    const auto back = keeper.tended(kStart, {{{0, 1}, {1, 1}, {2, 1}}, 1, 3});
+    const auto back = keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}, {2, 1}}, 1, 3});
     EXPECT_TRUE(back.gained) << "its rows were dropped: they must be read again";
     EXPECT_EQ(keeper.active_token(2), 1);
 }
 
 TEST(ShardKeeper, ALeaseKnownToBeOverIsNotBelievedAnyMore) {
     ShardKeeper keeper(kLease);
-    keeper.tended(kStart, {{{0, 4}}, 1, 1});
-    EXPECT_TRUE(keeper.lost({0, 4}, kStart));
-    EXPECT_FALSE(keeper.lost({0, 4}, kStart));
-    EXPECT_EQ(keeper.next_tend(), kStart);
-    keeper.tended(kStart, {{{0, 4}}, 1, 1});  // an answer from before
+    keeper.tended(kKeeperStart, {{{0, 4}}, 1, 1});
+    EXPECT_TRUE(keeper.lost({0, 4}, kKeeperStart));
+    EXPECT_FALSE(keeper.lost({0, 4}, kKeeperStart));
+    EXPECT_EQ(keeper.next_tend(), kKeeperStart);
+    keeper.tended(kKeeperStart, {{{0, 4}}, 1, 1});  // an answer from before
     EXPECT_EQ(keeper.active_token(0), std::nullopt);
-    keeper.tended(kStart, {{{0, 6}}, 1, 1});
+    keeper.tended(kKeeperStart, {{{0, 6}}, 1, 1});
     EXPECT_EQ(keeper.active_token(0), 6);
-    EXPECT_FALSE(keeper.lost({0, 4}, kStart)) << "the present tenure is another";
+    EXPECT_FALSE(keeper.lost({0, 4}, kKeeperStart)) << "the present tenure is another";
 }
 
 }  // namespace

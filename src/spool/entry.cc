@@ -15,10 +15,6 @@ namespace {
 
 constexpr double kMostMs = 9e15;  // whole numbers up to here are exact in JavaScript, and years enough
 
-Failure unreadable(const std::string& why) {
-    return permanent("unreadable", why);
-}
-
 std::string quoted(std::string_view text) {
     std::string out;
     append_json_string(out, text);

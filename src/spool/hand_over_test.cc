@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Pair;
 
-constexpr int kMostCalls = 80;  // a run makes far fewer
+constexpr int kMostHandOverCalls = 80;  // a run makes far fewer
 
 class HandOver : public SpoolFixture {
 protected:
@@ -211,7 +211,7 @@ TEST_F(HandOver, KilledAtEveryCallNothingIsLostAndTheSameIsGivenAgain) {
             bool died = true;
             for (int nth = 1; died; ++nth) {
                 SCOPED_TRACE("call " + std::to_string(nth));
-                ASSERT_LT(nth, kMostCalls);
+                ASSERT_LT(nth, kMostHandOverCalls);
                 put(exhausted("a") + line("p", "pending", 1, 1) + exhausted("b"));
                 kept_.clear();
                 died = dies([&] {
@@ -247,7 +247,7 @@ TEST_F(HandOver, PutBackKilledAtEveryCallAndRepeatedIsThereOnce) {
         bool died = true;
         for (int nth = 1; died; ++nth) {
             SCOPED_TRACE("call " + std::to_string(nth));
-            ASSERT_LT(nth, kMostCalls);
+            ASSERT_LT(nth, kMostHandOverCalls);
             put(before);
             died = dies([&] {
                 FaultyFiles faulty(fault, nth);

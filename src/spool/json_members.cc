@@ -156,10 +156,6 @@ private:
     const char* fault_ = nullptr;
 };
 
-Failure unreadable(const std::string& why) {
-    return permanent("unreadable", why);
-}
-
 std::string words(const Scanner& scanner) {
     return std::string("is not JSON: ") +
            (scanner.fault() == nullptr ? "something was not expected" : scanner.fault()) + " at byte " +
@@ -243,6 +239,10 @@ bool is_named(const Member& member, std::string_view name) {
 }
 
 }  // namespace
+
+Failure unreadable(const std::string& why) {
+    return permanent("unreadable", why);
+}
 
 Result<Members> split_object(std::string_view text) {
     if (const auto wrong = utf8_fault(text)) return unreadable(*wrong);

@@ -21,6 +21,9 @@ struct Member {
 };
 using Members = std::vector<Member>;
 
+/// The failure of a line that cannot be read.
+[[nodiscard]] Failure unreadable(const std::string& why);
+
 /// Failure (permanent, `unreadable`): `text` is not one JSON object in UTF-8, and nothing else; says why and where.
 [[nodiscard]] Result<Members> split_object(std::string_view text);
 

@@ -15,25 +15,26 @@ namespace deliverd::spool {
 
 namespace {
 
-Failure bad(std::string message) {
+Failure bad_entry(std::string message) {
     return permanent("bad_argument", std::move(message));
 }
 
 Result<void> check_entry(const NewSpoolEntry& entry) {
     if (!entry.endpoint.starts_with("http://") && !entry.endpoint.starts_with("https://")) {
-        return bad("endpoint must be an http:// or https:// URL");
+        return bad_entry("endpoint must be an http:// or https:// URL");
     }
     if (entry.endpoint.size() > kMaxEndpointBytes) {
-        return bad("endpoint is longer than " + std::to_string(kMaxEndpointBytes) + " bytes");
+        return bad_entry("endpoint is longer than " + std::to_string(kMaxEndpointBytes) + " bytes");
     }
     if (entry.job_id.size() > kMaxJobIdBytes) {
-        return bad("job id is longer than " + std::to_string(kMaxJobIdBytes) + " bytes");
+        return bad_entry("job id is longer than " + std::to_string(kMaxJobIdBytes) + " bytes");
     }
     if (find_invalid_utf8(entry.endpoint) || find_invalid_utf8(entry.job_id)) {
-        return bad("endpoint and job id must be UTF-8");
+        return bad_entry("endpoint and job id must be UTF-8");
     }
-    if (entry.attempts_made < 0 || entry.max_attempts < 1) return bad("attempts must be at least 0, their maximum 1");
-    if (const auto fault = json_fault(entry.payload)) return bad("payload " + *fault);
+    if (entry.attempts_made < 0 || entry.max_attempts < 1)
+        return bad_entry("attempts must be at least 0, their maximum 1");
+    if (const auto fault = json_fault(entry.payload)) return bad_entry("payload " + *fault);
     return {};
 }
 
@@ -66,7 +67,7 @@ Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
                                                   std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken");
     }
     // The payload lies deeper in the line than by itself: what would not be read again is not taken.
-    if (const auto again = parse_entry(entry.json); !again) return bad("the entry " + again.error().message);
+    if (const auto again = parse_entry(entry.json); !again) return bad_entry("the entry " + again.error().message);
     if (auto stored = append(entry.json); !stored) return Failure(stored.error());
     return entry;
 }
@@ -79,7 +80,7 @@ Result<void> SpoolFile::append(const std::string& line) {
     if (!file) return file_failure("open", path_, file.get());
     struct stat status = {};
     if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
-    if (!S_ISREG(status.st_mode)) return bad(path_ + " is not a regular file");
+    if (!S_ISREG(status.st_mode)) return bad_entry(path_ + " is not a regular file");
     auto written = write_end(file.get(), line, status.st_size);
     if (written) return {};
     // Back to what it was, so that the caller may try again without doubling it.

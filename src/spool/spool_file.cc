@@ -13,7 +13,7 @@ namespace deliverd::spool {
 
 namespace {
 
-Failure bad(std::string message) {
+Failure bad_option(std::string message) {
     return permanent("bad_argument", std::move(message));
 }
 
@@ -28,10 +28,10 @@ bool is_spool_name(std::string_view name) {
 }
 
 Result<void> check_options(const SpoolOptions& options) {
-    if (options.path.empty() || options.path.find('\0') != std::string::npos) return bad("a spool needs a path");
+    if (options.path.empty() || options.path.find('\0') != std::string::npos) return bad_option("a spool needs a path");
     if (!is_spool_name(options.name)) {
-        return bad("a spool's name has 1 to 64 letters, digits, '-', '_' and '.', not \"" + one_line(options.name) +
-                   "\"");
+        return bad_option("a spool's name has 1 to 64 letters, digits, '-', '_' and '.', not \"" +
+                          one_line(options.name) + "\"");
     }
     return {};
 }
@@ -52,7 +52,7 @@ Result<File> SpoolFile::open_to_read() const {
     if (!file) return file_failure("open", path_, file.get());
     struct stat status = {};
     if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
-    if (!S_ISREG(status.st_mode)) return bad(path_ + " is not a regular file");
+    if (!S_ISREG(status.st_mode)) return bad_option(path_ + " is not a regular file");
     return file;
 }
 

@@ -26,7 +26,7 @@ struct MetadataDeleter {
 };
 using Metadata = std::unique_ptr<const rd_kafka_metadata_t, MetadataDeleter>;
 
-int to_ms(Duration span) {
+int deadline_ms(Duration span) {
     return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(span).count());
 }
 
@@ -46,7 +46,7 @@ public:
         if (!made) return Failure(made.error());
         const std::unique_ptr<rd_kafka_t, ClientDeleter> kafka(*made);
         const rd_kafka_metadata_t* answer = nullptr;
-        const auto error = rd_kafka_metadata(kafka.get(), 1, nullptr, &answer, to_ms(deadline_));
+        const auto error = rd_kafka_metadata(kafka.get(), 1, nullptr, &answer, deadline_ms(deadline_));
         const Metadata metadata(answer);
         rd_kafka_poll(kafka.get(), 0);  // what was said meanwhile about the brokers
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR) return no_answer(error);
@@ -87,7 +87,7 @@ private:
 
     void ask_the_group(rd_kafka_t* kafka) {
         const Partitions list = partitions_of(places_);
-        auto error = rd_kafka_committed(kafka, list.get(), to_ms(deadline_));
+        auto error = rd_kafka_committed(kafka, list.get(), deadline_ms(deadline_));
         for (int i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) error = list->elems[i].err;
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR) found_.group_problem = rd_kafka_err2str(error);
     }

@@ -34,7 +34,7 @@ constexpr std::string_view kResetEvent =
     "dead letters were lost before they were read: the broker no longer has them (their retention ended, or their "
     "topic was made anew); reading goes on with the oldest one";
 
-int to_ms(Duration span) {
+int wait_ms(Duration span) {
     return static_cast<int>(std::chrono::ceil<milliseconds>(std::clamp(span, Duration::zero(), kLongestWait)).count());
 }
 
@@ -143,7 +143,7 @@ Result<std::vector<Record>> KafkaSource::poll(std::size_t limit, std::size_t max
         const bool woken = records.empty() && woken_.exchange(false);
         const auto left = records.empty() && !woken ? until - clock.now() : Duration::zero();
         // One at a time: of a batch, librdkafka 2.0 may lose some when its partitions change meanwhile.
-        const ConsumedMessage message(rd_kafka_consumer_poll(kafka_.get(), to_ms(left)));
+        const ConsumedMessage message(rd_kafka_consumer_poll(kafka_.get(), wait_ms(left)));
         if (message) {
             take(*message, records, bytes);
         } else if (left <= Duration::zero()) {
@@ -178,7 +178,7 @@ Result<void> KafkaSource::commit(Duration deadline) {
     };
     const auto asked = rd_kafka_commit_queue(kafka_.get(), offsets.get(), answers.get(), nullptr, nullptr);
     if (asked != RD_KAFKA_RESP_ERR_NO_ERROR) return failed(rd_kafka_err2str(asked));
-    const Event answer(rd_kafka_queue_poll(answers.get(), to_ms(deadline)));
+    const Event answer(rd_kafka_queue_poll(answers.get(), wait_ms(deadline)));
     if (!answer) return failed("no broker answered in time");
     auto error = rd_kafka_event_error(answer.get());
     const auto* done = rd_kafka_event_topic_partition_list(answer.get());
@@ -216,7 +216,7 @@ void KafkaSource::read_again() {
     const auto again = positions_.to_give_again();
     if (!again.empty()) {
         const Partitions list = partitions_of(again);
-        rd_kafka_error_t* error = rd_kafka_seek_partitions(kafka_.get(), list.get(), to_ms(kSeekDeadline));
+        rd_kafka_error_t* error = rd_kafka_seek_partitions(kafka_.get(), list.get(), wait_ms(kSeekDeadline));
         rewinding_ = error != nullptr;
         if (error != nullptr) rd_kafka_error_destroy(error);
         for (int i = 0; i < list->cnt; ++i) {
@@ -281,7 +281,7 @@ void KafkaSource::take_log(int level, std::string_view facility, std::string_vie
 bool KafkaSource::reachable() {
     const rd_kafka_metadata_t* metadata = nullptr;
     const bool answered =
-        rd_kafka_metadata(kafka_.get(), 0, nullptr, &metadata, to_ms(kLagDeadline)) == RD_KAFKA_RESP_ERR_NO_ERROR;
+        rd_kafka_metadata(kafka_.get(), 0, nullptr, &metadata, wait_ms(kLagDeadline)) == RD_KAFKA_RESP_ERR_NO_ERROR;
     if (metadata != nullptr) rd_kafka_metadata_destroy(metadata);
     return answered;
 }
@@ -298,7 +298,7 @@ bool KafkaSource::find_committed() {
     });
     if (unknown.empty()) return true;
     const Partitions list = partitions_of(unknown);
-    if (rd_kafka_committed(kafka_.get(), list.get(), to_ms(kLagDeadline)) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
+    if (rd_kafka_committed(kafka_.get(), list.get(), wait_ms(kLagDeadline)) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
     for (int i = 0; i < list->cnt; ++i) {
         const auto& one = list->elems[i];
         if (one.err != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
@@ -326,7 +326,7 @@ std::optional<std::int64_t> KafkaSource::count_behind() {
     if (unread.empty()) return behind;
     const Partitions list = partitions_of(unread);
     for (int i = 0; i < list->cnt; ++i) list->elems[i].offset = RD_KAFKA_OFFSET_END;
-    if (rd_kafka_offsets_for_times(kafka_.get(), list.get(), to_ms(kLagDeadline)) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (rd_kafka_offsets_for_times(kafka_.get(), list.get(), wait_ms(kLagDeadline)) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         return std::nullopt;
     }
     for (int i = 0; i < list->cnt; ++i) {
@@ -349,7 +349,7 @@ void KafkaSource::close() {
     const SystemClock clock;
     const auto until = clock.now() + kCloseDeadline;
     while (rd_kafka_consumer_closed(kafka_.get()) == 0 && clock.now() < until) {
-        const ConsumedMessage unread(rd_kafka_consume_queue(events.get(), to_ms(kCloseSlice)));
+        const ConsumedMessage unread(rd_kafka_consume_queue(events.get(), wait_ms(kCloseSlice)));
     }
 }
 

@@ -12,14 +12,14 @@ using testing::HasSubstr;
 using testing::Not;
 
 // The vector of the standard's own libraries.
-constexpr std::string_view kSecret = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+constexpr std::string_view kBareSecret = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 constexpr std::string_view kId = "msg_p5jXN8AQM9LWM0D4loKWxJek";
 constexpr std::int64_t kTime = 1614265330;
 constexpr std::string_view kBody = R"({"test": 2432232314})";
 constexpr std::string_view kSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
 // The bytes 0 to 23, and what another program computes with them over the same content.
-constexpr std::string_view kOther = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+constexpr std::string_view kOtherBareSecret = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 constexpr std::string_view kOtherSignature = "v1,/485aUtxlie+TIScVpHggMfqOB4so2KWb7+Gf727B44=";
 
 std::string signed_with(std::string_view secrets) {
@@ -28,20 +28,21 @@ std::string signed_with(std::string_view secrets) {
 }
 
 TEST(WebhookSignature, IsThatOfTheStandard) {
-    EXPECT_EQ(signed_with(kSecret), kSignature);
-    EXPECT_EQ(signed_with("whsec_" + std::string(kSecret)), kSignature);
-    EXPECT_EQ(signed_with("\n whsec_" + std::string(kSecret) + "\n"), kSignature);
+    EXPECT_EQ(signed_with(kBareSecret), kSignature);
+    EXPECT_EQ(signed_with("whsec_" + std::string(kBareSecret)), kSignature);
+    EXPECT_EQ(signed_with("\n whsec_" + std::string(kBareSecret) + "\n"), kSignature);
 }
 
 TEST(WebhookSignature, SeveralSecretsGiveOneEachInTheirOrder) {
     const std::string both = std::string(kSignature) + " " + std::string(kOtherSignature);
     for (const auto* between : {" ", ",", "\n", " , "}) {
-        EXPECT_EQ(signed_with("whsec_" + std::string(kSecret) + between + "whsec_" + std::string(kOther)), both);
+        EXPECT_EQ(signed_with("whsec_" + std::string(kBareSecret) + between + "whsec_" + std::string(kOtherBareSecret)),
+                  both);
     }
 }
 
 TEST(WebhookSignature, CoversIdTimeAndBody) {
-    const auto secrets = WebhookSecrets::parse(kSecret);
+    const auto secrets = WebhookSecrets::parse(kBareSecret);
     ASSERT_TRUE(secrets);
     EXPECT_NE(secrets->sign("msg_other", kTime, kBody), kSignature);
     EXPECT_NE(secrets->sign(kId, kTime + 1, kBody), kSignature);

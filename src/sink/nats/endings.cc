@@ -5,20 +5,15 @@
 #include <string>
 
 #include "base/text.h"
+#include "sink/nats/nats_message.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr std::size_t kShownSubjectBytes = 128;
-
 Outcome ending(OutcomeKind kind, std::string_view code, std::string_view detail) {
     return Outcome{.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
-}
-
-std::string shown(std::string_view subject) {
-    return shorten(one_line(subject), kShownSubjectBytes);
 }
 
 }  // namespace
@@ -41,8 +36,9 @@ Outcome too_large(std::size_t bytes, std::string_view hosts, std::int64_t max_pa
 }
 
 Outcome not_permitted(std::string_view hosts, std::string_view subject) {
-    return ending(OutcomeKind::permanent, "NOT_PERMITTED",
-                  fmt::format("NATS at {} does not let this user publish to subject '{}'", hosts, shown(subject)));
+    return ending(
+        OutcomeKind::permanent, "NOT_PERMITTED",
+        fmt::format("NATS at {} does not let this user publish to subject '{}'", hosts, shown_subject(subject)));
 }
 
 Outcome not_acknowledged(std::string_view hosts, Duration timeout, std::string_view subject) {
@@ -50,7 +46,7 @@ Outcome not_acknowledged(std::string_view hosts, Duration timeout, std::string_v
         OutcomeKind::ambiguous, "ACK_TIMEOUT",
         fmt::format("NATS at {} did not acknowledge within {} s; is there a stream that has subject '{}', and "
                     "may this user read its answers?",
-                    hosts, to_seconds(timeout), shown(subject)));
+                    hosts, to_seconds(timeout), shown_subject(subject)));
 }
 
 Outcome connection_lost(std::string_view hosts, std::string_view why) {

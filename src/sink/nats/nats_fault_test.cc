@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-Message event(std::int64_t id, std::string key = "k") {
+Message event_of_key(std::int64_t id, std::string key = "k") {
     auto message = test_message(id);
     message.key = std::move(key);
     message.type = "T";
@@ -51,7 +51,7 @@ public:
         for (int k = 0; k < keys; ++k) {
             for (int i = 0; i < of_each; ++i) {
                 const auto id = static_cast<std::int64_t>(k) * of_each + i;
-                waiting_["key-" + std::to_string(k)].push_back(event(id, "key-" + std::to_string(k)));
+                waiting_["key-" + std::to_string(k)].push_back(event_of_key(id, "key-" + std::to_string(k)));
             }
         }
     }
@@ -142,15 +142,15 @@ TEST(NatsFault, APausedServerIsAmbiguous) {
     NatsServer server;
     Streams(server.url()).add("s");
     const auto nats = sink_to(server, kShortTimeout);
-    ASSERT_EQ(send_one(*nats, event(1)).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_one(*nats, event_of_key(1)).kind, OutcomeKind::delivered);
     server.pause();
-    const auto outcome = send_one(*nats, event(2));
+    const auto outcome = send_one(*nats, event_of_key(2));
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "ACK_TIMEOUT");
     EXPECT_THAT(outcome.detail, HasSubstr(" 3 s"));
     server.resume();
     const auto later = sink_to(server);
-    EXPECT_EQ(send_one(*later, event(2)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(send_one(*later, event_of_key(2)).kind, OutcomeKind::delivered);
     EXPECT_EQ(Streams(server.url()).count("s"), 2U);  // it had arrived
 }
 
@@ -158,10 +158,10 @@ TEST(NatsFault, AConnectionLostBeforeTheAcknowledgementIsAmbiguous) {
     NatsServer server;
     Streams(server.url()).add("s");
     const auto nats = sink_to(server);
-    ASSERT_EQ(send_one(*nats, event(1)).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_one(*nats, event_of_key(1)).kind, OutcomeKind::delivered);
     server.pause();
     Collector collector;
-    const auto message = event(2);
+    const auto message = event_of_key(2);
     const Message* pointer = &message;
     nats->send({&pointer, 1}, collector);
     // What libnats has not written yet is not sent at all; either way nobody can know.
@@ -179,7 +179,7 @@ TEST(NatsFault, WithoutAServerNothingIsTriedAndWithOneEverythingGoesOn) {
     server.kill9();
     const auto nats = sink_to(server);
     for (int i = 0; i < 3; ++i) {
-        const auto outcome = send_one(*nats, event(i));
+        const auto outcome = send_one(*nats, event_of_key(i));
         EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
         EXPECT_EQ(outcome.code, kBrokerUnreachable);
         EXPECT_TRUE(outcome.not_attempted);
@@ -188,15 +188,15 @@ TEST(NatsFault, WithoutAServerNothingIsTriedAndWithOneEverythingGoesOn) {
     EXPECT_FALSE(nats->check(2s));
     server.start();
     const auto end = std::chrono::steady_clock::now() + kTestPatience;
-    auto outcome = send_one(*nats, event(5));
-    while (outcome.not_attempted && std::chrono::steady_clock::now() < end) outcome = send_one(*nats, event(5));
+    auto outcome = send_one(*nats, event_of_key(5));
+    while (outcome.not_attempted && std::chrono::steady_clock::now() < end) outcome = send_one(*nats, event_of_key(5));
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
 }
 
 TEST(NatsFault, WithoutJetStreamAMissingStreamIsNotPermanent) {
     const NatsServer server({.jetstream = false});
     const auto nats = sink_to(server);
-    const auto outcome = send_one(*nats, event(1));
+    const auto outcome = send_one(*nats, event_of_key(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, "JETSTREAM_UNAVAILABLE");
     EXPECT_TRUE(outcome.not_attempted);
@@ -216,14 +216,14 @@ TEST(NatsFault, AWrongPasswordIsSaidAndNotShown) {
     EXPECT_EQ(checked.error().code, "UNAUTHORIZED");
     EXPECT_THAT(checked.error().message, HasSubstr("refused user, password"));
     EXPECT_THAT(checked.error().message, Not(HasSubstr("s3cret")));
-    const auto outcome = send_one(*wrong, event(1));
+    const auto outcome = send_one(*wrong, event_of_key(1));
     EXPECT_TRUE(outcome.not_attempted);
     EXPECT_THAT(outcome.detail, HasSubstr("refused user, password"));
     EXPECT_THAT(outcome.detail, Not(HasSubstr("s3cret")));
     options.url = server.url("relay:right-s3cret@");
     const auto right = sink_to(options);
     EXPECT_TRUE(right->check(kTestPatience));
-    EXPECT_EQ(send_one(*right, event(1)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(send_one(*right, event_of_key(1)).kind, OutcomeKind::delivered);
 }
 
 TEST(NatsFault, ATokenComesFromItsFileAtEachTry) {
@@ -235,14 +235,14 @@ TEST(NatsFault, ATokenComesFromItsFileAtEachTry) {
     options.token_file = path;
     const auto nats = sink_to(options);
     EXPECT_EQ(nats->check(kTestPatience).error().code, "TOKEN_UNREADABLE");
-    EXPECT_TRUE(send_one(*nats, event(1)).not_attempted);
+    EXPECT_TRUE(send_one(*nats, event_of_key(1)).not_attempted);
     std::ofstream(path) << "wrong-s3cret\n";
     EXPECT_EQ(nats->check(kTestPatience).error().code, "UNAUTHORIZED");
     std::ofstream(path) << "right-s3cret\n";
     EXPECT_TRUE(nats->check(kTestPatience));
     const auto end = std::chrono::steady_clock::now() + kTestPatience;
-    auto outcome = send_one(*nats, event(1));
-    while (outcome.not_attempted && std::chrono::steady_clock::now() < end) outcome = send_one(*nats, event(1));
+    auto outcome = send_one(*nats, event_of_key(1));
+    while (outcome.not_attempted && std::chrono::steady_clock::now() < end) outcome = send_one(*nats, event_of_key(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
 }
 
@@ -264,11 +264,11 @@ protected:
 
 TEST_F(NatsPermissions, ASubjectTheUserMayNotUseIsPermanent) {
     const auto nats = relay(kTestPatience);
-    const auto outcome = send_one(*nats, event(1));
+    const auto outcome = send_one(*nats, event_of_key(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << outcome.detail;
     EXPECT_EQ(outcome.code, "NOT_PERMITTED");
     EXPECT_THAT(outcome.detail, HasSubstr("'s.a'"));
-    auto allowed = event(2);
+    auto allowed = event_of_key(2);
     allowed.topic = "s.b";
     EXPECT_EQ(send_one(*nats, allowed).kind, OutcomeKind::delivered);
 }
@@ -277,7 +277,7 @@ TEST_F(NatsPermissions, OfManyEachIsJudgedByItsSubject) {
     const auto nats = relay(kTestPatience);
     std::vector<Message> messages;
     for (int i = 0; i < 1000; ++i) {
-        messages.push_back(event(i));
+        messages.push_back(event_of_key(i));
         if (i % 2 == 1) messages.back().topic = "s.b";
     }
     Collector collector;
@@ -290,9 +290,9 @@ TEST_F(NatsPermissions, OfManyEachIsJudgedByItsSubject) {
 
 TEST_F(NatsPermissions, ARefusalSaysNothingAboutALaterSilence) {
     const auto nats = relay(kShortTimeout);
-    ASSERT_EQ(send_one(*nats, event(1)).code, "NOT_PERMITTED");
+    ASSERT_EQ(send_one(*nats, event_of_key(1)).code, "NOT_PERMITTED");
     server_.pause();
-    const auto outcome = send_one(*nats, event(2));  // by now it may be allowed
+    const auto outcome = send_one(*nats, event_of_key(2));  // by now it may be allowed
     EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
     EXPECT_EQ(outcome.code, "ACK_TIMEOUT");
 }
@@ -303,7 +303,7 @@ TEST(NatsFault, AUserWhoMayNotAskWhyIsNotTriedForEver) {
     NatsSinkOptions options;
     options.url = server.url("relay:r@");
     options.timeout = kShortTimeout;
-    const auto outcome = send_one(*sink_to(options), event(1));
+    const auto outcome = send_one(*sink_to(options), event_of_key(1));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);  // nobody took it, so it is not ambiguous
     EXPECT_EQ(outcome.code, "JETSTREAM_UNAVAILABLE");
     EXPECT_FALSE(outcome.not_attempted);
@@ -324,7 +324,7 @@ TEST(NatsFault, TlsIsCheckedAgainstTheAuthorities) {
     const auto trusting = sink_to(options);
     const auto checked = trusting->check(kTestPatience);
     EXPECT_TRUE(checked) << checked.error().message;
-    EXPECT_EQ(send_one(*trusting, event(1)).code, "NO_STREAM");
+    EXPECT_EQ(send_one(*trusting, event_of_key(1)).code, "NO_STREAM");
     options.url = server.url("", "tls", "127.0.0.1");
     const auto by_address = sink_to(options)->check(kTestPatience);
     EXPECT_TRUE(by_address) << by_address.error().message;
@@ -340,7 +340,7 @@ TEST(NatsFault, TlsIsCheckedAgainstTheAuthorities) {
 class NatsStop : public testing::Test {
 protected:
     void send(Sink& sink, int count) {
-        for (int i = 0; i < count; ++i) messages_.push_back(event(i));
+        for (int i = 0; i < count; ++i) messages_.push_back(event_of_key(i));
         sink.send(pointers_to(messages_), collector_);
     }
 
@@ -352,7 +352,7 @@ protected:
 TEST_F(NatsStop, ReportsWhatIsLeftAndThenNothingMore) {
     Streams(server_.url()).add("s");
     const auto nats = sink_to(server_);
-    ASSERT_EQ(send_one(*nats, event(-1)).kind, OutcomeKind::delivered);
+    ASSERT_EQ(send_one(*nats, event_of_key(-1)).kind, OutcomeKind::delivered);
     server_.pause();
     send(*nats, 10'000);  // more than the window: some were never published
     nats->stop(3s);       // in which some have to be published
@@ -367,7 +367,7 @@ TEST_F(NatsStop, ReportsWhatIsLeftAndThenNothingMore) {
     EXPECT_GT(ambiguous, 0);
     EXPECT_LE(ambiguous, 4096);  // the window: the rest was never published, and its outcome says so
     server_.resume();
-    const auto late = send_one(*nats, event(-2));
+    const auto late = send_one(*nats, event_of_key(-2));
     EXPECT_EQ(late.code, kStopped);
     EXPECT_EQ(late.kind, OutcomeKind::retryable);
     EXPECT_EQ(collector_.count(), messages_.size());

@@ -52,11 +52,14 @@ std::string_view problem_of(std::string_view subject) {
 
 }  // namespace
 
+std::string shown_subject(std::string_view subject) {
+    return shorten(one_line(subject), kShownSubjectBytes);
+}
+
 Result<void> check_subject(std::string_view subject) {
     const auto problem = problem_of(subject);
     if (problem.empty()) return {};
-    return permanent("BAD_TOPIC", fmt::format("'{}' is no subject to publish to: {}",
-                                              shorten(one_line(subject), kShownSubjectBytes), problem));
+    return permanent("BAD_TOPIC", fmt::format("'{}' is no subject to publish to: {}", shown_subject(subject), problem));
 }
 
 Attributes nats_headers(const Message& message, const EventAttributesOptions& options) {

@@ -22,6 +22,9 @@ using NatsMessage = std::unique_ptr<natsMsg, NatsMessageDeleter>;
 /// control characters, wildcards, empty parts between dots, not UTF-8, or one of the server's own (`$…`).
 [[nodiscard]] Result<void> check_subject(std::string_view subject);
 
+/// A subject as error messages show it: on one line, and not longer than a line.
+[[nodiscard]] std::string shown_subject(std::string_view subject);
+
 /// The headers of nats_sink.h except Nats-Msg-Id's own, values by plain_header_value(), those of CloudEvents by
 /// percent_encoded(): NATS takes visible ASCII. Entries that would be `Content-Type` or a command to the
 /// server (`Nats-…`) are left out: what an application notes beside an event does not purge a stream.

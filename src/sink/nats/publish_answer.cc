@@ -7,14 +7,13 @@
 #include <optional>
 
 #include "base/text.h"
+#include "sink/nats/nats_message.h"
 
 namespace deliverd::sink {
 
 namespace {
 
 namespace json = boost::json;
-
-constexpr std::size_t kShownSubjectBytes = 128;
 
 // JetStream's own error codes (err_code), where they say more than the HTTP-like `code`.
 constexpr std::int64_t kAccountResourcesExceeded = 10002;
@@ -68,10 +67,6 @@ std::optional<ApiError> error_in(const json::object& answer) {
 
 Outcome failure(OutcomeKind kind, std::string_view code, std::string_view detail) {
     return Outcome{.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
-}
-
-std::string shown(std::string_view subject) {
-    return shorten(one_line(subject), kShownSubjectBytes);
 }
 
 /// Nobody is there to store it.
@@ -131,11 +126,12 @@ Outcome refusal(const ApiError& error, std::string_view subject) {
         return failure(OutcomeKind::retryable, "STREAM_FULL",
                        fmt::format("{}; the stream of subject '{}' is full and refuses new messages: raise its limits "
                                    "or have it discard old ones",
-                                   said, shown(subject)));
+                                   said, shown_subject(subject)));
     }
     if (error.err_code == kMessageTooLarge || error.err_code == kHeaderTooLarge) {
-        return failure(OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
-                       fmt::format("{}; raise max_msg_size of the stream of subject '{}'", said, shown(subject)));
+        return failure(
+            OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
+            fmt::format("{}; raise max_msg_size of the stream of subject '{}'", said, shown_subject(subject)));
     }
     // 409: another copy is being stored at this moment. 5xx: a store that fails, which may be for this message's sake.
     if (error.code == 409 || error.code >= 500) return failure(OutcomeKind::retryable, "STORE_FAILED", said);
@@ -154,17 +150,17 @@ Outcome outcome_of_publish(std::string_view answer, std::string_view subject) {
             return Outcome{.kind = OutcomeKind::delivered, .receipt = fmt::format("{}@{}", stream, sequence)};
         }
     }
-    return failure(
-        OutcomeKind::ambiguous, "UNKNOWN",
-        fmt::format("what answered on subject '{}' is not JetStream: another program replies there", shown(subject)));
+    return failure(OutcomeKind::ambiguous, "UNKNOWN",
+                   fmt::format("what answered on subject '{}' is not JetStream: another program replies there",
+                               shown_subject(subject)));
 }
 
 Outcome outcome_of_stream_names(std::string_view answer, std::string_view subject) {
     const auto object = parsed(answer);
     if (!object) return jetstream_is_off(subject);
     if (const auto error = error_in(*object)) {
-        return unavailable(fmt::format("no stream took subject '{}', and JetStream says: {} ({})", shown(subject),
-                                       error->description, error->err_code));
+        return unavailable(fmt::format("no stream took subject '{}', and JetStream says: {} ({})",
+                                       shown_subject(subject), error->description, error->err_code));
     }
     const auto* streams = object->if_contains("streams");
     if (streams != nullptr && streams->is_array() && !streams->get_array().empty()) {
@@ -173,15 +169,15 @@ Outcome outcome_of_stream_names(std::string_view answer, std::string_view subjec
                          fmt::format("stream '{}' has subject '{}', but nobody takes messages for it: it has no "
                                      "leader, for want of a majority of its servers, or has only just been made",
                                      first.is_string() ? std::string_view(first.get_string()) : std::string_view("?"),
-                                     shown(subject)));
+                                     shown_subject(subject)));
     }
     return failure(OutcomeKind::permanent, "NO_STREAM",
                    fmt::format("no stream has subject '{}': create a stream that has this subject, or add it to one",
-                               shown(subject)));
+                               shown_subject(subject)));
 }
 
 Outcome jetstream_is_off(std::string_view subject) {
-    return unavailable(fmt::format("nobody took subject '{}', and JetStream does not answer", shown(subject)));
+    return unavailable(fmt::format("nobody took subject '{}', and JetStream does not answer", shown_subject(subject)));
 }
 
 std::string jetstream_problem(std::string_view answer) {

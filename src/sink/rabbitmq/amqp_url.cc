@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kPort = 5672;
 constexpr std::uint16_t kTlsPort = 5671;
-constexpr std::size_t kMaxShortString = 255;  // what AMQP can say of a virtual host
+constexpr std::size_t kMaxVirtualHostBytes = 255;  // what AMQP can say of a virtual host
 
 Failure bad(std::string_view why) {
     return permanent("bad_argument", fmt::format("the sink's url {}: write amqp://USER:PASSWORD@HOST:PORT/VHOST, or "
@@ -81,7 +81,8 @@ Result<void> read_vhost(std::string_view text, AmqpUrl& out) {
     if (text.find_first_of("?#") != std::string_view::npos) return bad("has parameters (?…), which are not read");
     if (text.find('/') != std::string_view::npos) return bad("has a / in the virtual host, which is written %2F");
     const auto vhost = decoded(text);
-    if (!vhost || vhost->size() > kMaxShortString) return bad("has a virtual host that is too long or wrongly encoded");
+    if (!vhost || vhost->size() > kMaxVirtualHostBytes)
+        return bad("has a virtual host that is too long or wrongly encoded");
     out.vhost = *vhost;
     return {};
 }

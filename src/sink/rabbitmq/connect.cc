@@ -20,7 +20,6 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr amqp_channel_t kChannel = 1;
 constexpr int kMaxChannels = 1;
 constexpr int kMaxFrameBytes = 64 * 1024;
 constexpr std::size_t kMaxPasswordBytes = 4096;

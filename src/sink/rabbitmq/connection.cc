@@ -16,7 +16,6 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr amqp_channel_t kChannel = 1;
 // A socket that is called writable has room for a third of its buffer: what is written between two looks stays below.
 constexpr std::size_t kWriteBudget = 64UL * 1024;
 constexpr std::size_t kMaxBodyFrameBytes = 32UL * 1024;

@@ -21,6 +21,8 @@
 
 namespace deliverd::sink {
 
+inline constexpr amqp_channel_t kChannel = 1;  // the only one of a connection
+
 /// Where to connect, checked.
 struct RabbitmqTarget {
     RabbitmqSinkOptions options;

@@ -16,12 +16,12 @@ private:
     std::unique_ptr<deliverd::Outbox> outbox_;
 };
 
-const StoreKind kPostgres{"PostgreSQL", [] { return std::make_unique<postgres::PostgresTestStore>(true); }};
+const StoreKind kPostgresClients{"PostgreSQL", [] { return std::make_unique<postgres::PostgresTestStore>(true); }};
 const ClientKind kClient{
-    kPostgres, [](TestStore& store) {
+    kPostgresClients, [](TestStore& store) {
         return std::make_unique<PostgresCaller>(dynamic_cast<postgres::PostgresTestStore&>(store).server().conninfo());
     }};
-const ClientKind kStore{kPostgres, nullptr, false};
+const ClientKind kStore{kPostgresClients, nullptr, false};
 
 INSTANTIATE_TEST_SUITE_P(Postgres, ClientOutboxConformance, ::testing::Values(kClient, kStore),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

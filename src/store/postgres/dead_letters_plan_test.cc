@@ -19,7 +19,7 @@ using conformance::must;
 constexpr int kBig = 100'000;
 constexpr int kSmall = 20'000;
 constexpr int kOld = 500;  // of the big topic, the oldest: what a purge finds
-constexpr int kLimit = 20;
+constexpr int kLetterLimit = 20;
 /// The table has more than 15,000 pages. Those of a page: of two indexes, and for each letter those of a look-up.
 constexpr int kPagesOfAPage = 400;
 
@@ -83,49 +83,49 @@ protected:
 
     void expect_good_listings() {
         LetterQuery query;
-        query.limit = kLimit;
-        expect_by_index(plan(select_page(query)), {"dlq_messages_created"}, kLimit + 1, kPagesOfAPage);
+        query.limit = kLetterLimit;
+        expect_by_index(plan(select_page(query)), {"dlq_messages_created"}, kLetterLimit + 1, kPagesOfAPage);
         query.after = middle();
-        expect_by_index(plan(select_page(query)), {"dlq_messages_created"}, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), {"dlq_messages_created"}, kLetterLimit + 1, kPagesOfAPage);
         for (const char* topic : {"big", "big.dlq.v1"}) {
             SCOPED_TRACE(topic);
             query.topic = topic;
             query.after.reset();
             const auto both = {"dlq_messages_source_topic", "dlq_messages_original_topic"};
-            expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+            expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
             query.after = middle();
-            expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+            expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
             expect_by_index(plan(select_total(query)), {"dlq_counts_topic", "dlq_counts_original_topic"}, 100, 100);
         }
         query = {};
-        query.limit = kLimit;
+        query.limit = kLetterLimit;
         query.error_class = "E7";
-        expect_by_index(plan(select_page(query)), {"dlq_messages_error_class"}, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), {"dlq_messages_error_class"}, kLetterLimit + 1, kPagesOfAPage);
         query = {};
         query.source = "lane:none";
         expect_by_index(plan(select_page(query)), {"dlq_messages_elsewhere"}, 0, 20);
         // All there are of a status are found: what is behind them is not looked through.
         query = {};
-        query.limit = kLimit;
+        query.limit = kLetterLimit;
         query.topic = "big";
         query.status = LetterStatus::pending;
-        expect_by_index(plan(select_page(query)), {"dlq_messages_original_topic"}, kLimit, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), {"dlq_messages_original_topic"}, kLetterLimit, kPagesOfAPage);
         expect_good_listings_of_the_dead();
     }
 
     void expect_good_listings_of_the_dead() {
         LetterQuery query;
-        query.limit = kLimit;
+        query.limit = kLetterLimit;
         query.status = LetterStatus::dead;
-        expect_by_index(plan(select_page(query)), {"dlq_dead_created"}, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), {"dlq_dead_created"}, kLetterLimit + 1, kPagesOfAPage);
         const auto both = {"dlq_dead_source_topic", "dlq_dead_original_topic"};
         query.topic = "big";
-        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
         query.after = middle();
-        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
         query.error_class = "E5";
         query.from = query.after->created_at - std::chrono::hours(24);
-        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
     }
 
     void expect_good_purges() {
@@ -219,11 +219,11 @@ TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
     for (const char* topic : {"big", "big.dlq.v1"}) {
         SCOPED_TRACE(topic);
         LetterQuery query;
-        query.limit = kLimit;
+        query.limit = kLetterLimit;
         query.topic = topic;
         query.status = LetterStatus::pending;
         const auto both = {"dlq_messages_source_topic", "dlq_messages_original_topic"};
-        expect_by_index(plan(select_page(query)), both, kLimit + 1, kPagesOfAPage);
+        expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
         must(store_.database().dead_letters()->open_redrive(topic, topic, "ann", std::chrono::seconds(600)));
         Params next;
         next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20).text_array(

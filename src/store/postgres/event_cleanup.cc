@@ -17,7 +17,7 @@ constexpr const char* kLowestUuid = "00000000-0000-0000-0000-000000000000";
 
 /// After this id, rows to look at, age in seconds, rows to delete. Answers how many were deleted, the last id looked
 /// at, how many were looked at, and how many of these were published but are young.
-constexpr std::string_view kRemove = R"(
+constexpr std::string_view kRemoveEvents = R"(
 with look as materialized (
     select o.@id as id, o.@published as published,
            o.@published and o.@at < now() - $3::float8 * interval '1 second' as old
@@ -100,7 +100,7 @@ Result<std::int64_t> EventCleanup::drop_partition(Connection& connection, Durati
 }
 
 Result<std::int64_t> EventCleanup::remove_rows(Connection& connection, IdKind ids, Duration age, std::int32_t limit) {
-    std::string sql(kRemove);
+    std::string sql(kRemoveEvents);
     for (const auto& [mark, text] : {std::pair<const char*, std::string>{"@table", place_.quoted_name()},
                                      {"@id", quoted(columns_.id)},
                                      {"@published", quoted(columns_.published)},

@@ -15,7 +15,7 @@ using conformance::must;
 constexpr int kPublished = 200'000;
 constexpr int kOpen = 2000;
 constexpr int kAggregates = 500;
-constexpr int kLimit = 500;
+constexpr int kEventLimit = 500;
 constexpr int kShards = 64;
 /// Index and heap pages a row that is read may cost, the probes for waiting and dead ones included; and one that is
 /// written, new versions and index entries included. The table has some 4,000 pages.
@@ -32,7 +32,7 @@ void expect_by_index(const json::object& root, const std::string& index, int row
         for (const char* slow : {"Seq Scan", "Bitmap Heap Scan", "Hash", "Hash Join", "Merge Join", "Materialize"}) {
             EXPECT_NE(type, slow) << shown;
         }
-        EXPECT_LE(number_of(node, "Rows Removed by Filter"), kLimit) << shown;
+        EXPECT_LE(number_of(node, "Rows Removed by Filter"), kEventLimit) << shown;
         if (text_of(node, "Index Name") != index) return;
         used = true;
         EXPECT_LE(number_of(node, "Actual Rows"), rows) << shown;
@@ -86,11 +86,11 @@ protected:
         const EventStatements sql = statements();
         {
             Params forward;
-            forward.int32(kLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
+            forward.int32(kEventLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
             const auto root = plan(sql.of_all.forward, forward);
-            expect_by_index(root, "outbox_open", kLimit + 10, kLimit * kPagesPerRead);
-            expect_by_index(root, "outbox_waiting_aggregate", 1, kLimit * kPagesPerRead);
-            expect_by_index(root, "outbox_dead", 1, kLimit * kPagesPerRead);
+            expect_by_index(root, "outbox_open", kEventLimit + 10, kEventLimit * kPagesPerRead);
+            expect_by_index(root, "outbox_waiting_aggregate", 1, kEventLimit * kPagesPerRead);
+            expect_by_index(root, "outbox_dead", 1, kEventLimit * kPagesPerRead);
             expect_no_sort(root);
             forward.int32_array(half_of_the_shards());
             const auto some = plan(sql.of_some.forward, forward);
@@ -99,7 +99,7 @@ protected:
         }
         {
             Params due;
-            due.int32(kLimit);
+            due.int32(kEventLimit);
             const auto root = plan(sql.of_all.due, due);
             expect_by_index(root, "outbox_waiting_due", 100, 100 * kPagesPerRead);
             expect_no_sort(root);
@@ -111,8 +111,8 @@ protected:
             expect_by_index(plan(sql.of_all.follow, follow), "outbox_open_aggregate", 3, 6 * kPagesPerRead);
         }
         const auto [sent, failed] = settlements(open_rows());
-        expect_by_index(plan(sql.settle.sent, sent), "outbox_pkey", 1, kLimit * kPagesPerWrite);
-        expect_by_index(plan(sql.settle.failed, failed), "outbox_pkey", 1, kLimit * kPagesPerWrite * 2);
+        expect_by_index(plan(sql.settle.sent, sent), "outbox_pkey", 1, kEventLimit * kPagesPerWrite);
+        expect_by_index(plan(sql.settle.failed, failed), "outbox_pkey", 1, kEventLimit * kPagesPerWrite * 2);
         for (const std::int64_t above : {std::int64_t{0}, std::int64_t{kPublished + kOpen}}) {
             Params end;
             end.int64(above);
@@ -127,17 +127,17 @@ protected:
         for (int shard = 0; shard < kShards; shard += 2) shards.push_back(shard);
         return shards;
     }
-    /// kLimit open rows.
+    /// kEventLimit open rows.
     std::vector<std::int64_t> open_rows() {
         std::vector<std::int64_t> ids;
         for (const std::string& id : store_.plain().column("select id from outbox where not published and dead_at is "
                                                            "null and retry_count = 0 order by id limit " +
-                                                           std::to_string(kLimit))) {
+                                                           std::to_string(kEventLimit))) {
             ids.push_back(std::stoll(id));
         }
         return ids;
     }
-    /// kLimit rows in all shards: as sent, and as failed.
+    /// kEventLimit rows in all shards: as sent, and as failed.
     static std::pair<Params, Params> settlements(const std::vector<std::int64_t>& ids) {
         std::vector<std::int32_t> shards;
         std::vector<std::int64_t> tokens;
@@ -146,15 +146,16 @@ protected:
             tokens.push_back(1);
         }
         std::vector<std::int32_t> leases;
-        for (int n = 0; n < kLimit; ++n) leases.push_back(1 + n % kShards);
+        for (int n = 0; n < kEventLimit; ++n) leases.push_back(1 + n % kShards);
         Params sent;
         sent.text("events").text("r").int32_array(shards).int64_array(tokens);
-        sent.int64_array(ids).int32_array(leases).int32_array(std::vector<std::int32_t>(kLimit, 0));
+        sent.int64_array(ids).int32_array(leases).int32_array(std::vector<std::int32_t>(kEventLimit, 0));
         Params failed = sent;
-        sent.int32(kLimit);
-        failed.text_array(std::vector<std::optional<std::string>>(kLimit, "no"));
-        failed.float64_array(std::vector<double>(kLimit, 1)).int32_array(std::vector<std::int32_t>(kLimit, 0));
-        failed.int32(kLimit);
+        sent.int32(kEventLimit);
+        failed.text_array(std::vector<std::optional<std::string>>(kEventLimit, "no"));
+        failed.float64_array(std::vector<double>(kEventLimit, 1))
+            .int32_array(std::vector<std::int32_t>(kEventLimit, 0));
+        failed.int32(kEventLimit);
         return {std::move(sent), std::move(failed)};
     }
 
@@ -174,7 +175,7 @@ TEST_F(EventPlan, SettlesByIdWhateverTheStatisticsSay) {
             " select 'a', 'T', '{}', true, now() from generate_series(1, " +
             std::to_string(published) + ")");
         store_.execute("vacuum analyze outbox");
-        const auto [sent, failed] = settlements(std::vector<std::int64_t>(kLimit, 1));
+        const auto [sent, failed] = settlements(std::vector<std::int64_t>(kEventLimit, 1));
         for (const auto& root : {plan(sql.settle.sent, sent), plan(sql.settle.failed, failed)}) {
             bool by_id = false;
             walk(root, [&](const json::object& node) {
@@ -190,7 +191,7 @@ TEST_F(EventPlan, SettlesByIdWhateverTheStatisticsSay) {
 TEST_F(EventPlan, IsTheSameForAnEmptyTable) {
     const EventStatements sql = statements();
     Params forward;
-    forward.int32(kLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
+    forward.int32(kEventLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
     for (const bool analyzed : {false, true}) {
         if (analyzed) store_.execute("analyze outbox");
         const auto root = plan(sql.of_all.forward, forward);

@@ -56,9 +56,9 @@ std::string rfc3339_micros(WallTime time) {
 }
 
 /// The text of columns as they come in the binary format, by their types.
-class Texts {
+class ColumnTexts {
 public:
-    explicit Texts(const PGresult* result) : result_(result) {
+    explicit ColumnTexts(const PGresult* result) : result_(result) {
         for (int column = 0; column <= kEventAggregateType; ++column) {
             types_[static_cast<std::size_t>(column)] = PQftype(result, column);
         }
@@ -81,7 +81,7 @@ private:
     std::array<Oid, kEventAggregateType + 1> types_{};
 };
 
-EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin origin) {
+EventRow row_at(const PGresult* result, int row, const ColumnTexts& texts, EventOrigin origin) {
     EventRow out;
     out.origin = origin;
     out.shard = int32_at(result, row, kEventShard);
@@ -111,7 +111,7 @@ EventRow row_at(const PGresult* result, int row, const Texts& texts, EventOrigin
 }  // namespace
 
 void append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin, bool sorted) {
-    const Texts texts(result);
+    const ColumnTexts texts(result);
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     const int count = PQntuples(result);
     out.reserve(out.size() + static_cast<std::size_t>(count));

@@ -19,7 +19,7 @@ bool failed(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::retry || settlement.settlement.kind == SettleKind::dead;
 }
 
-bool given_up(const EventSettlement& settlement) {
+bool event_given_up(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::dead;
 }
 
@@ -95,7 +95,7 @@ public:
         std::vector<std::int64_t> numbers;
         std::vector<std::optional<std::string>> uuids;
         for (const Entry& entry : entries_) {
-            if (!given_up(settlements_[entry.index])) continue;
+            if (!event_given_up(settlements_[entry.index])) continue;
             if (ids_ == IdKind::number) {
                 numbers.push_back(entry.number);
             } else {
@@ -221,7 +221,7 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     const bool some_sent = !std::ranges::all_of(settlements, failed);
     const Params sent_params = some_sent ? batch->params(lane, owner, false) : Params();
     const Params failed_params = some_failed ? batch->params(lane, owner, true) : Params();
-    const bool some_dead = std::ranges::any_of(settlements, given_up);
+    const bool some_dead = std::ranges::any_of(settlements, event_given_up);
     const Params letter_params = some_dead ? batch->letter_params(lane, owner) : Params();
     // Both know all leases of the batch: they are locked in one order whichever comes first.
     const auto run = [&](const SettleStatements& with, bool briefly) {

@@ -217,7 +217,7 @@ string follow_sql(const Fragments& on, bool some_shards) {
 /// The leases that are still the owner's, locked so that they stay it until the commit; one after the other as they
 /// come, which is the order in which tend() locks them as well. A lease that ran out and that nobody took is still the
 /// owner's.
-constexpr std::string_view kHeld = R"(
+constexpr std::string_view kHeldEvents = R"(
 with held as materialized (
     select p.place::int as lease
     from unnest($3::int[], $4::bigint[]) with ordinality as p (shard, token, place)
@@ -272,7 +272,7 @@ string locked_ids(const Fragments& on, const string& input) {
 string settle_sent_sql(const Fragments& on, const EventTable& table, bool past_locks) {
     const bool remove = table.after_publish == AfterPublish::remove || table.columns.published.empty();
     const string input = "unnest(" + ids_param(on) + ", $6::int[], $7::int[]) as i (id, lease, failures)";
-    string sql(kHeld);
+    string sql(kHeldEvents);
     if (past_locks) sql += free_rows(on, input, remove ? "update" : "no key update");
     if (remove) {
         sql += ", done as (delete from " + on.table() + " o using " + input;
@@ -298,7 +298,7 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
     const string again = "case when i.dead = 0 then now() + i.delay_seconds * interval '1 second' end";
     const string gone = "case when i.dead = 1 then now() end";
     const string only_free = past_locks ? is_free(on) : "";
-    string sql(kHeld);
+    string sql(kHeldEvents);
     if (past_locks) sql += free_rows(on, input, "no key update");
     if (on.own()) {
         sql += ", done as (update " + on.table() + " o set " + quoted(columns.retry_count) + " = i.failures + 1, " +

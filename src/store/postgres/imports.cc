@@ -11,7 +11,7 @@ namespace deliverd::store::postgres {
 namespace {
 
 /// Origin, actor; arrays: keys, aggregates, types, payloads, metadata.
-constexpr std::string_view kStore = R"(
+constexpr std::string_view kStoreImport = R"(
 with given as materialized (
     select i.key::uuid as key, i.aggregate_id, i.event_type, i.payload::jsonb as payload,
         i.metadata::jsonb as metadata, i.place
@@ -33,12 +33,12 @@ with given as materialized (
 )
 select count(*) from added)";
 
-const Statement kForget{"imports_forget", "delete from deliverd.imports where origin = $1::text"};
+const Statement kForgetImport{"imports_forget", "delete from deliverd.imports where origin = $1::text"};
 
 }  // namespace
 
 PostgresImports::PostgresImports(Pool& pool, std::string_view schema)
-    : pool_(pool), store_{"imports_store", replaced(std::string(kStore), "@schema", quoted(schema))} {}
+    : pool_(pool), store_{"imports_store", replaced(std::string(kStoreImport), "@schema", quoted(schema))} {}
 
 Result<std::int64_t> PostgresImports::store(std::string_view origin, std::string_view actor,
                                             std::span<const ImportedEvent> events) {
@@ -66,7 +66,7 @@ Result<std::int64_t> PostgresImports::store(std::string_view origin, std::string
 Result<void> PostgresImports::forget(std::string_view origin) {
     Params params;
     params.text(origin);
-    auto done = run_once(pool_, kForget, params, Effect::write);
+    auto done = run_once(pool_, kForgetImport, params, Effect::write);
     if (!done) return Failure(std::move(done.error()));
     return {};
 }

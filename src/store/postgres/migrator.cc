@@ -12,7 +12,7 @@ namespace {
 /// pg_advisory_xact_lock's key: "deliverd" in ASCII.
 constexpr std::string_view kLockKey = "7234298753085371236";
 
-std::string cell(const PgResult& result, int row, int column) {
+std::string migration_cell(const PgResult& result, int row, int column) {
     return {PQgetvalue(result.get(), row, column), static_cast<std::size_t>(PQgetlength(result.get(), row, column))};
 }
 
@@ -39,8 +39,9 @@ Result<std::vector<AppliedMigration>> applied_migrations(Connection& connection)
     auto result = connection.run(Step{&kList, &none, Format::text}, Effect::read, connection.statement_deadline());
     if (!result) return Failure(std::move(result.error()));
     for (int row = 0; row < PQntuples(result->get()); ++row) {
-        applied.push_back(AppliedMigration{std::atoi(cell(*result, row, 0).c_str()), cell(*result, row, 1),
-                                           cell(*result, row, 2), cell(*result, row, 3)});
+        applied.push_back(AppliedMigration{std::atoi(migration_cell(*result, row, 0).c_str()),
+                                           migration_cell(*result, row, 1), migration_cell(*result, row, 2),
+                                           migration_cell(*result, row, 3)});
     }
     return applied;
 }

@@ -11,18 +11,18 @@
 namespace deliverd::store::postgres {
 namespace {
 
-constexpr int kRows = 200'000;
+constexpr int kOrderRows = 200'000;
 constexpr int kOpenEvery = 100;  // one row in so many is open: by turns queued, failed, sending and stuck
-constexpr int kOfEach = kRows / kOpenEvery / 4;
-constexpr int kLimit = 100;
+constexpr int kOfEach = kOrderRows / kOpenEvery / 4;
+constexpr int kOrderLimit = 100;
 /// Index and heap pages a row may cost, new row version, its index entries and audit line included. The table has more
 /// than 5,000 pages.
-constexpr int kPagesPerRow = 30;
+constexpr int kPagesPerOrder = 30;
 
 /// Looks rows up in these indexes, and only there, each in one step.
 void expect_reads(const json::object& root, const std::set<std::string>& indexes, int rows) {
     const std::string shown = json::serialize(root);
-    EXPECT_LE(pages_of(root), rows * kPagesPerRow) << shown;
+    EXPECT_LE(pages_of(root), rows * kPagesPerOrder) << shown;
     walk(root, [&](const json::object& node) {
         for (const char* slow : {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}) {
             EXPECT_NE(text_of(node, "Node Type"), slow) << shown;
@@ -67,12 +67,12 @@ protected:
             std::to_string(kOpenEvery) +
             " > 0 then 'sent' else (array['queued', 'failed', 'sending', 'sending'])[1 + " + turn +
             "] end, now() - interval '1 day' + n * interval '1 millisecond', 'w', case when " + turn +
-            " = 3 then now() - interval '1 hour' else now() end from generate_series(1, " + std::to_string(kRows) +
+            " = 3 then now() - interval '1 hour' else now() end from generate_series(1, " + std::to_string(kOrderRows) +
             ") as n");
         store_->execute(
             "insert into idempo_ledger (idempotency_key, request_digest, expires_at)"
             " select 'key-' || n, 'sha256:a', now() + (n - 1000) * interval '1 second' from generate_series(1, " +
-            std::to_string(kRows) + ") as n");
+            std::to_string(kOrderRows) + ") as n");
     }
 
     json::object plan(const Statement& statement, const Params& params) {
@@ -80,7 +80,7 @@ protected:
     }
     static Params worker_and_limit() {
         Params params;
-        params.text("w").int32(kLimit);
+        params.text("w").int32(kOrderLimit);
         return params;
     }
     std::vector<std::int64_t> sending() {
@@ -94,16 +94,16 @@ protected:
 
     void expect_good_plans() {
         const json::object claim = plan(sql_.claim, worker_and_limit());
-        expect_reads(claim, {"outbox_orders_claim", "outbox_orders_pkey"}, kLimit);
-        expect_picks(claim, "picked", "outbox_orders_claim", kLimit, 0);
+        expect_reads(claim, {"outbox_orders_claim", "outbox_orders_pkey"}, kOrderLimit);
+        expect_picks(claim, "picked", "outbox_orders_claim", kOrderLimit, 0);
 
         Params after = worker_and_limit();
         after.int64(0).int64(0);
-        expect_picks(plan(sql_.claim_after, after), "picked", "outbox_orders_claim", kLimit, 0);
+        expect_picks(plan(sql_.claim_after, after), "picked", "outbox_orders_claim", kOrderLimit, 0);
 
         const json::object requeue = plan(sql_.requeue, worker_and_limit());
-        expect_reads(requeue, {"outbox_orders_failed", "outbox_orders_pkey"}, kLimit);
-        expect_picks(requeue, "due", "outbox_orders_failed", kLimit, 0);
+        expect_reads(requeue, {"outbox_orders_failed", "outbox_orders_pkey"}, kOrderLimit);
+        expect_picks(requeue, "due", "outbox_orders_failed", kOrderLimit, 0);
 
         Params stuck;
         stuck.text("w").float64(600);
@@ -136,24 +136,25 @@ protected:
 
     void expect_good_intake_plans() {
         std::vector<std::optional<std::string>> keys;
-        for (int n = 1; n <= kLimit; ++n) keys.emplace_back("key-" + std::to_string(1000 + n));
+        for (int n = 1; n <= kOrderLimit; ++n) keys.emplace_back("key-" + std::to_string(1000 + n));
         Params find;
         find.text_array(keys);
-        expect_reads(plan(intake_.find, find), {"outbox_orders_idempotency_key_key", "idempo_ledger_pkey"}, kLimit);
+        expect_reads(plan(intake_.find, find), {"outbox_orders_idempotency_key_key", "idempo_ledger_pkey"},
+                     kOrderLimit);
         Params audit;
         audit.text("key-5").int32(10);
         expect_reads(plan(intake_.audit, audit), {"outbox_orders_idempotency_key_key", "outbox_audit_pkey"}, 1);
         Params list;
-        list.literal(std::nullopt).literal("5000").int32(kLimit);
-        expect_reads(plan(intake_.list, list), {"outbox_orders_pkey"}, kLimit);
+        list.literal(std::nullopt).literal("5000").int32(kOrderLimit);
+        expect_reads(plan(intake_.list, list), {"outbox_orders_pkey"}, kOrderLimit);
         Params dead;
-        dead.literal("dead").literal(std::nullopt).int32(kLimit);
-        expect_reads(plan(intake_.list_dead, dead), {"outbox_orders_dead"}, kLimit);
+        dead.literal("dead").literal(std::nullopt).int32(kOrderLimit);
+        expect_reads(plan(intake_.list_dead, dead), {"outbox_orders_dead"}, kOrderLimit);
         Params limit;
-        limit.int32(kLimit);
+        limit.int32(kOrderLimit);
         const json::object purge = plan(purge_, limit);
-        expect_reads(purge, {"idempo_ledger_expiry", "idempo_ledger_pkey"}, kLimit);
-        expect_picks(purge, "over", "idempo_ledger_expiry", kLimit, 0);
+        expect_reads(purge, {"idempo_ledger_expiry", "idempo_ledger_pkey"}, kOrderLimit);
+        expect_picks(purge, "over", "idempo_ledger_expiry", kOrderLimit, 0);
     }
 
     const OrdersOutboxStatements sql_{"public"};

@@ -58,7 +58,7 @@ constexpr std::string_view kAfter = "and (p.next_attempt_at, p.id) > ($3::timest
 /// The rows of @input that this worker holds, except those that someone has locked at this moment. The lock is the
 /// one an update takes anyway, so that a foreign key that points here is in nobody's way. Locked in a query of its own
 /// for each id: in a plain join a planner without statistics compares every id with everything that is being sent.
-constexpr std::string_view kHeld = R"(
+constexpr std::string_view kHeldOrders = R"(
 with held as materialized (
     select i.*
     from @input
@@ -112,7 +112,7 @@ constexpr std::string_view kRowStates = R"(
 select id, status, retry_count, locked_by, last_error_detail from @orders where id = any ($1::bigint[]))";
 
 /// Lost is what was so when the statement began. What changes hands beside it is in neither list, as if locked.
-constexpr std::string_view kRenew = R"(@held, renewed as (
+constexpr std::string_view kRenewOrders = R"(@held, renewed as (
     update @orders o
     set updated_at = now()
     from held h
@@ -128,7 +128,7 @@ left join lateral (
 ) as mine on true
 where mine.id is null)";
 
-constexpr std::string_view kRelease = R"(@held, moved as (
+constexpr std::string_view kReleaseOrders = R"(@held, moved as (
     update @orders o
     set status = 'queued', locked_by = null, updated_at = now()
     from held h
@@ -209,7 +209,7 @@ constexpr std::string_view kOrder =
     " o.retry_count, o.next_attempt_at, o.last_error, o.last_error_detail, o.in_doubt, o.broker_order_id,"
     " o.created_at, o.updated_at";
 
-constexpr std::string_view kFind = R"(
+constexpr std::string_view kFindOrders = R"(
 select @order, l.result_digest, l.result_json
 from @orders o
 left join @ledger l on l.idempotency_key = o.idempotency_key
@@ -260,7 +260,7 @@ std::string audited(std::string_view sql, const Transition& transition) {
 }
 
 std::string on_held(std::string_view sql, std::string_view input, std::string_view fence) {
-    return replaced(replaced(replaced(std::string(sql), "@held", kHeld), "@input", input), "@fence", fence);
+    return replaced(replaced(replaced(std::string(sql), "@held", kHeldOrders), "@input", input), "@fence", fence);
 }
 
 }  // namespace
@@ -268,7 +268,7 @@ std::string on_held(std::string_view sql, std::string_view input, std::string_vi
 OrdersOutboxStatements::OrdersOutboxStatements(std::string_view schema) {
     const Tables tables(schema);
     const std::string claim_sql = audited(kClaim, {"outbox_claim", "queued", "sending"});
-    const std::string release_sql = audited(kRelease, {"outbox_release", "sending", "queued"});
+    const std::string release_sql = audited(kReleaseOrders, {"outbox_release", "sending", "queued"});
     requeue = tables.statement("requeue", audited(kRequeue, {"outbox_requeue", "failed", "queued"}));
     claim = tables.statement("claim", replaced(claim_sql, "@after", ""));
     claim_after = tables.statement("claim_after", replaced(claim_sql, "@after", kAfter));
@@ -276,7 +276,7 @@ OrdersOutboxStatements::OrdersOutboxStatements(std::string_view schema) {
     settle = tables.statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
     letters = tables.statement("letters", order_letters_sql("@orders"));
     row_states = tables.statement("row_states", kRowStates);
-    renew = tables.statement("renew", on_held(kRenew, kIds, ""));
+    renew = tables.statement("renew", on_held(kRenewOrders, kIds, ""));
     release = tables.statement("release", on_held(release_sql, kIds, ""));
     audit = tables.statement("notes", kNotes);
     lag = tables.statement("lag", kLag);
@@ -286,7 +286,7 @@ OrdersOutboxStatements::OrdersOutboxStatements(std::string_view schema) {
 OrdersStatements::OrdersStatements(std::string_view schema) {
     const Tables tables(schema);
     accept = tables.statement("accept", kAccept);
-    find = tables.statement("find", kFind);
+    find = tables.statement("find", kFindOrders);
     audit = tables.statement("audit", kAuditOf);
     list = tables.statement("list", replaced(std::string(kList), "@state", "true"));
     list_dead = tables.statement("list_dead", replaced(std::string(kList), "@state", "o.status = 'dead'"));

@@ -10,7 +10,7 @@
 namespace deliverd::store::postgres {
 namespace {
 
-Claimed claimed_at(const PGresult* result, int row) {
+Claimed claimed_memory_at(const PGresult* result, int row) {
     MemoryFields fields;
     fields.outbox_id = int64_at(result, row, kClaimId);
     if (!null_at(result, row, kClaimItemId)) fields.item_id = int64_at(result, row, kClaimItemId);
@@ -42,7 +42,7 @@ Result<ClaimBatch> PostgresOutbox::claim(const ClaimRequest& request) {
     params.text(request.worker_id).int32(request.limit).float64(lease_seconds);
     if (auto ok = add_position(params, request.after); !ok) return Failure(std::move(ok.error()));
     const Step step{request.after ? &sql_.claim_after : &sql_.claim, &params};
-    return run_claim({&step, 1}, {claimed_at, kClaimId, kClaimDueAt});
+    return run_claim({&step, 1}, {claimed_memory_at, kClaimId, kClaimDueAt});
 }
 
 Params PostgresOutbox::settle_params(std::string_view worker_id, std::span<const Settlement> settlements,

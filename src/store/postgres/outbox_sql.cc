@@ -8,7 +8,7 @@ namespace {
 
 /// @memory and @audit stand for the tables, @after for the condition of a claim with a position, @held for what a
 /// batch works on.
-constexpr std::string_view kClaim = R"(
+constexpr std::string_view kClaimMemories = R"(
 with picked as materialized (
     select p.outbox_id
     from @memory p
@@ -42,11 +42,11 @@ left join lateral (
 ) d on true
 order by t.next_attempt_at, t.outbox_id)";
 
-constexpr std::string_view kAfter = "and (p.next_attempt_at, p.outbox_id) > ($4::timestamptz, $5::bigint)";
+constexpr std::string_view kAfterMemories = "and (p.next_attempt_at, p.outbox_id) > ($4::timestamptz, $5::bigint)";
 
 /// The rows of @input that this worker holds, except those that someone has locked at this moment. The lock is the
 /// one an update takes anyway, so that a foreign key that points here is in nobody's way.
-constexpr std::string_view kHeld = R"(
+constexpr std::string_view kHeldMemories = R"(
 with held as materialized (
     select o.outbox_id, i.*
     from @input
@@ -55,13 +55,13 @@ with held as materialized (
     for no key update of o skip locked
 ))";
 
-constexpr std::string_view kIds = "unnest($2::bigint[]) as i (id)";
+constexpr std::string_view kIdsMemories = "unnest($2::bigint[]) as i (id)";
 
-constexpr std::string_view kSettlements =
+constexpr std::string_view kSettlementsMemories =
     "unnest($2::bigint[], $3::int[], $4::text[], $5::float8[], $6::int[])"
     " as i (id, kind, note, delay_seconds, failures)";
 
-constexpr std::string_view kSettle = R"(@held, done as (
+constexpr std::string_view kSettleMemories = R"(@held, done as (
     update @memory o
     set status = case h.kind when 2 then 'pending' when 3 then 'dead' else 'sent' end,
         retry_count = o.retry_count + case when h.kind >= 2 then 1 else 0 end,
@@ -81,11 +81,11 @@ constexpr std::string_view kSettle = R"(@held, done as (
 )
 select outbox_id from done)";
 
-constexpr std::string_view kRowStates = R"(
+constexpr std::string_view kRowStatesMemories = R"(
 select outbox_id, status, retry_count, locked_by, last_error from @memory where outbox_id = any ($1::bigint[]))";
 
 /// Lost is what was so when the statement began. What changes hands beside it is in neither list, as if locked.
-constexpr std::string_view kRenew = R"(@held, renewed as (
+constexpr std::string_view kRenewMemories = R"(@held, renewed as (
     update @memory o
     set locked_at = now(), updated_at = now()
     from held h
@@ -99,29 +99,29 @@ from unnest($2::bigint[]) as i (id)
 left join @memory o on o.outbox_id = i.id and o.status = 'pending' and o.locked_by = $1::text
 where o.outbox_id is null)";
 
-constexpr std::string_view kRelease = R"(@held
+constexpr std::string_view kReleaseMemories = R"(@held
 update @memory o
 set locked_at = null, locked_by = null, updated_at = now()
 from held h
 where o.outbox_id = h.outbox_id
 returning o.outbox_id)";
 
-constexpr std::string_view kAudit = R"(
+constexpr std::string_view kAuditMemories = R"(
 insert into @audit (outbox, outbox_id, reason, last_error, retry_count, worker, actor)
 select 'memory', i.id, i.reason, i.detail, i.retry_count, $1::text, $1::text
 from unnest($2::bigint[], $3::text[], $4::text[], $5::int[]) as i (id, reason, detail, retry_count))";
 
 /// -infinity, which an INSERT may say for "at once", is no time to count from: kEarliestMicros in its place.
-constexpr std::string_view kLag = R"(
+constexpr std::string_view kLagMemories = R"(
 select date_part('epoch', now() - greatest(next_attempt_at, timestamptz '1970-01-01 00:00:00Z'))
 from @memory
 where status = 'pending' and next_attempt_at <= now()
 order by next_attempt_at, outbox_id
 limit 1)";
 
-constexpr std::string_view kCounts = "select status, count(*) from @memory group by status";
+constexpr std::string_view kCountsMemories = "select status, count(*) from @memory group by status";
 
-constexpr std::string_view kRemove = R"(
+constexpr std::string_view kRemoveMemories = R"(
 with gone as (
     delete from @memory where target_space = $1::text and outbox_id between $2::bigint and $3::bigint
     returning outbox_id),
@@ -134,23 +134,23 @@ select count(*) from gone)";
 OutboxStatements::OutboxStatements(std::string_view schema) {
     const std::string prefix = quoted(schema) + ".";
     const auto on_held = [](std::string_view sql, std::string_view input, std::string_view fence) {
-        return replaced(replaced(replaced(std::string(sql), "@held", kHeld), "@input", input), "@fence", fence);
+        return replaced(replaced(replaced(std::string(sql), "@held", kHeldMemories), "@input", input), "@fence", fence);
     };
     const auto statement = [&](std::string name, std::string sql) {
         sql = replaced(std::move(sql), "@memory", prefix + "outbox_memory");
         return Statement{"memory_" + std::move(name), replaced(std::move(sql), "@audit", prefix + "outbox_audit")};
     };
-    claim = statement("claim", replaced(std::string(kClaim), "@after", ""));
-    claim_after = statement("claim_after", replaced(std::string(kClaim), "@after", kAfter));
-    settle = statement("settle", on_held(kSettle, kSettlements, "and o.retry_count = i.failures"));
+    claim = statement("claim", replaced(std::string(kClaimMemories), "@after", ""));
+    claim_after = statement("claim_after", replaced(std::string(kClaimMemories), "@after", kAfterMemories));
+    settle = statement("settle", on_held(kSettleMemories, kSettlementsMemories, "and o.retry_count = i.failures"));
     letters = statement("letters", memory_letters_sql("@memory"));
-    row_states = statement("row_states", std::string(kRowStates));
-    renew = statement("renew", on_held(kRenew, kIds, ""));
-    release = statement("release", on_held(kRelease, kIds, ""));
-    audit = statement("audit", std::string(kAudit));
-    lag = statement("lag", std::string(kLag));
-    counts = statement("counts", std::string(kCounts));
-    remove = statement("remove", std::string(kRemove));
+    row_states = statement("row_states", std::string(kRowStatesMemories));
+    renew = statement("renew", on_held(kRenewMemories, kIdsMemories, ""));
+    release = statement("release", on_held(kReleaseMemories, kIdsMemories, ""));
+    audit = statement("audit", std::string(kAuditMemories));
+    lag = statement("lag", std::string(kLagMemories));
+    counts = statement("counts", std::string(kCountsMemories));
+    remove = statement("remove", std::string(kRemoveMemories));
 }
 
 }  // namespace deliverd::store::postgres

@@ -13,7 +13,7 @@ namespace {
 
 // Type oids from pg_type.dat; they never change.
 constexpr std::int32_t kByteaOid = 17;
-constexpr std::int32_t kInt8Oid = 20;
+constexpr std::int32_t kInt8ElementOid = 20;
 constexpr std::int32_t kInt4Oid = 23;
 constexpr std::int32_t kTextOid = 25;
 constexpr std::int32_t kFloat8Oid = 701;
@@ -100,7 +100,7 @@ Params& Params::int32_array(std::span<const std::int32_t> values) {
 Params& Params::int64_array(std::span<const std::int64_t> values) {
     std::string bytes;
     bytes.reserve(20 + values.size() * 12);
-    put_array_header(bytes, kInt8Oid, values.size(), false);
+    put_array_header(bytes, kInt8ElementOid, values.size(), false);
     for (const std::int64_t value : values) {
         put32(bytes, 8);
         put64(bytes, static_cast<std::uint64_t>(value));
@@ -133,7 +133,7 @@ Params& Params::int32_array(std::span<const std::optional<std::int32_t>> values)
 Params& Params::int64_array(std::span<const std::optional<std::int64_t>> values) {
     std::string bytes;
     bytes.reserve(20 + values.size() * 12);
-    put_array_header(bytes, kInt8Oid, values.size(), true);
+    put_array_header(bytes, kInt8ElementOid, values.size(), true);
     for (const auto& value : values) {
         put32(bytes, value ? 8 : -1);
         if (value) put64(bytes, static_cast<std::uint64_t>(*value));

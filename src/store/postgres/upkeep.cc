@@ -43,7 +43,7 @@ const Statement kEndLease{"upkeep_end",
                           " select $3::text, now() from freed where $4::int = 1"
                           " on conflict (name) do update set done_at = excluded.done_at"};
 
-constexpr std::string_view kPurge = R"(
+constexpr std::string_view kPurgeBatch = R"(
 with over as materialized (
     select l.idempotency_key
     from @ledger l
@@ -62,7 +62,7 @@ select count(*) from gone)";
 }  // namespace
 
 Statement purge_statement(std::string_view schema) {
-    return {"upkeep_purge", replaced(std::string(kPurge), "@ledger", quoted(schema) + ".idempo_ledger")};
+    return {"upkeep_purge", replaced(std::string(kPurgeBatch), "@ledger", quoted(schema) + ".idempo_ledger")};
 }
 
 Result<bool> PostgresUpkeep::begin(std::string_view chore, std::string_view owner, Duration interval, Duration lease) {

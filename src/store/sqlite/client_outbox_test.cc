@@ -23,9 +23,9 @@ private:
     std::unique_ptr<deliverd::Outbox> outbox_;
 };
 
-const StoreKind kSqlite{"SQLite", [] { return std::make_unique<sqlite::SqliteTestStore>(true); }};
-const ClientKind kClient{kSqlite, [](TestStore& store) { return std::make_unique<SqliteCaller>(store); }};
-const ClientKind kStore{kSqlite, nullptr, false};
+const StoreKind kSqliteClients{"SQLite", [] { return std::make_unique<sqlite::SqliteTestStore>(true); }};
+const ClientKind kClient{kSqliteClients, [](TestStore& store) { return std::make_unique<SqliteCaller>(store); }};
+const ClientKind kStore{kSqliteClients, nullptr, false};
 
 INSTANTIATE_TEST_SUITE_P(Sqlite, ClientOutboxConformance, ::testing::Values(kClient, kStore),
                          [](const auto& info) { return info.param.client ? "Client" : "Store"; });

@@ -5,7 +5,7 @@
 namespace deliverd::store::sqlite {
 namespace {
 
-constexpr std::string_view kAudit =
+constexpr std::string_view kAuditEvent =
     "insert into outbox_audit (outbox, outbox_id, reason, status_from, status_to, retry_count, last_error, detail,"
     " actor) values ('events', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
@@ -17,7 +17,7 @@ public:
     deliverd::Outbox& outbox() override { return *outbox_; }
 
     Result<void> audit(const EventAudit& entry) override {
-        auto statement = handle_->prepared(kAudit);
+        auto statement = handle_->prepared(kAuditEvent);
         if (!statement) return Failure(std::move(statement.error()));
         (*statement)->bind(1, entry.id).bind(2, entry.reason).bind(3, entry.status_from).bind(4, entry.status_to);
         (*statement)->bind_null(5).bind(6, entry.last_error).bind(7, entry.detail).bind(8, entry.actor);

@@ -62,8 +62,8 @@ constexpr std::string_view kHeld =
 /// 1 lane, 2 owner, 3 shard, 4 token.
 constexpr std::string_view kOwns =
     "select 1 from deliverd_shards where lane = ?1 and owner = ?2 and shard = ?3 and token = ?4";
-constexpr std::string_view kRelease = "update deliverd_shards set owner = null, expires_at = " DELIVERD_NOW
-                                      " where lane = ?1 and owner = ?2 and shard = ?3 and token = ?4";
+constexpr std::string_view kReleaseShard = "update deliverd_shards set owner = null, expires_at = " DELIVERD_NOW
+                                           " where lane = ?1 and owner = ?2 and shard = ?3 and token = ?4";
 
 /// 1 lane, 2 owner.
 constexpr std::string_view kReleaseAll =
@@ -74,7 +74,7 @@ constexpr std::string_view kLeave = "delete from deliverd_relays where lane = ?1
 #undef DELIVERD_NOW
 
 template <typename Bind>
-Result<void> run(Handle& handle, std::string_view sql, Bind bind) {
+Result<void> run_shard_sql(Handle& handle, std::string_view sql, Bind bind) {
     auto statement = handle.prepared(sql);
     if (!statement) return Failure(std::move(statement.error()));
     bind(**statement);
@@ -93,10 +93,11 @@ Result<void> make_shards(Handle& handle, const EventTable& table, std::string_vi
     if (!counted) return counted;
     if (stored.fits(table.shards)) return {};
     if (stored.others > 0) return other_shards(table.lane, table.shards, stored);
-    auto freed = run(handle, kFreeAll, [&](SqliteStatement& s) { s.bind(1, lane); });
+    auto freed = run_shard_sql(handle, kFreeAll, [&](SqliteStatement& s) { s.bind(1, lane); });
     if (!freed) return freed;
     for (const std::string_view sql : {kMake, kDropRest}) {
-        auto done = run(handle, sql, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, std::int64_t{table.shards}); });
+        auto done = run_shard_sql(handle, sql,
+                                  [&](SqliteStatement& s) { s.bind(1, lane).bind(2, std::int64_t{table.shards}); });
         if (!done) return done;
     }
     return {};
@@ -107,11 +108,11 @@ Result<ShardShare> count_relays(Handle& handle, const EventTable& table, std::st
     const std::string_view lane = table.lane;
     const std::string ahead = time_ahead(to_seconds(lease));
     const std::string long_ago = client::lease_modifier(kForgetAfterLeases * to_seconds(lease));
-    auto forgotten =
-        run(handle, kForget, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, std::string_view(long_ago)); });
+    auto forgotten = run_shard_sql(handle, kForget,
+                                   [&](SqliteStatement& s) { s.bind(1, lane).bind(2, std::string_view(long_ago)); });
     if (!forgotten) return Failure(std::move(forgotten.error()));
-    auto lives = run(handle, kLive,
-                     [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner).bind(3, std::string_view(ahead)); });
+    auto lives = run_shard_sql(
+        handle, kLive, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner).bind(3, std::string_view(ahead)); });
     if (!lives) return Failure(std::move(lives.error()));
     auto statement = handle.prepared(kCount);
     if (!statement) return Failure(std::move(statement.error()));
@@ -143,12 +144,12 @@ Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::str
     auto share = count_relays(handle, table, owner, lease);
     if (!share) return share;
     const std::string ahead = time_ahead(to_seconds(lease));
-    auto renewed = run(handle, kRenew,
-                       [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner).bind(3, std::string_view(ahead)); });
+    auto renewed = run_shard_sql(
+        handle, kRenew, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner).bind(3, std::string_view(ahead)); });
     if (!renewed) return Failure(std::move(renewed.error()));
     const int missing = share->share - handle.changes();
     if (missing > 0) {
-        auto taken = run(handle, kTake, [&](SqliteStatement& s) {
+        auto taken = run_shard_sql(handle, kTake, [&](SqliteStatement& s) {
             s.bind(1, lane).bind(2, owner).bind(3, std::string_view(ahead)).bind(4, std::int64_t{missing});
         });
         if (!taken) return Failure(std::move(taken.error()));
@@ -162,7 +163,7 @@ Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::str
 Result<void> release_shards(Handle& handle, std::string_view lane, std::string_view owner,
                             std::span<const ShardLease> leases) {
     for (const ShardLease& lease : leases) {
-        auto done = run(handle, kRelease, [&](SqliteStatement& s) {
+        auto done = run_shard_sql(handle, kReleaseShard, [&](SqliteStatement& s) {
             s.bind(1, lane).bind(2, owner).bind(3, std::int64_t{lease.shard}).bind(4, lease.token);
         });
         if (!done) return done;
@@ -172,7 +173,7 @@ Result<void> release_shards(Handle& handle, std::string_view lane, std::string_v
 
 Result<void> leave_shards(Handle& handle, std::string_view lane, std::string_view owner) {
     for (const std::string_view sql : {kReleaseAll, kLeave}) {
-        auto done = run(handle, sql, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner); });
+        auto done = run_shard_sql(handle, sql, [&](SqliteStatement& s) { s.bind(1, lane).bind(2, owner); });
         if (!done) return done;
     }
     return {};

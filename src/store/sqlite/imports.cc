@@ -16,11 +16,11 @@ constexpr std::string_view kAdd =
     "insert into outbox (aggregate_id, event_type, payload, metadata, event_id) values (?1, ?2, ?3, ?4, ?5)";
 
 /// 1 origin, 2 actor. Of the row that was added last.
-constexpr std::string_view kAudit =
+constexpr std::string_view kAuditImport =
     "insert into outbox_audit (outbox, outbox_id, reason, status_to, retry_count, detail, actor)"
     " values ('events', last_insert_rowid(), 'event_imported', 'pending', 0, ?1, ?2)";
 
-constexpr std::string_view kForget = "delete from deliverd_imports where origin = ?1";
+constexpr std::string_view kForgetImport = "delete from deliverd_imports where origin = ?1";
 
 template <typename... Values>
 Result<void> run(Handle& handle, std::string_view sql, Values... values) {
@@ -36,7 +36,7 @@ Result<bool> store_event(Handle& handle, const ImportedEvent& event, std::string
     if (auto done = run(handle, kRemember, event.key, origin); !done) return Failure(std::move(done.error()));
     if (handle.changes() == 0) return false;
     auto done = run(handle, kAdd, event.aggregate_id, event.event_type, event.payload, event.metadata, event.key);
-    if (done) done = run(handle, kAudit, origin, actor);
+    if (done) done = run(handle, kAuditImport, origin, actor);
     if (!done) return Failure(std::move(done.error()));
     return true;
 }
@@ -58,7 +58,7 @@ Result<std::int64_t> SqliteImports::store(std::string_view origin, std::string_v
 
 Result<void> SqliteImports::forget(std::string_view origin) {
     const auto done = in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<bool> {
-        if (auto gone = run(handle, kForget, origin); !gone) return Failure(std::move(gone.error()));
+        if (auto gone = run(handle, kForgetImport, origin); !gone) return Failure(std::move(gone.error()));
         return true;
     });
     if (!done) return Failure(done.error());

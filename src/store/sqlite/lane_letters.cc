@@ -52,7 +52,7 @@ constexpr std::string_view kReturnFailure =
     " where lane = ?1 and row_id = ?2 and dead_at is not null";
 
 /// 1 outbox, 2 row's number or 0, 3 what it is called where that is no number, 4 actor.
-constexpr std::string_view kAudit =
+constexpr std::string_view kAuditLetter =
     "insert into outbox_audit (outbox, outbox_id, idempotency_key, reason, status_from, status_to, actor)"
     " values (?1, ?2, ?3, 'dead_letter_returned', 'dead', 'pending', ?4)";
 
@@ -199,7 +199,7 @@ Result<std::string> return_row(Handle& handle, const LaneRow& row, std::string_v
     auto returned = row.outbox == "memory" ? return_memory(handle, row) : return_event(handle, row);
     if (!returned) return Failure(std::move(returned.error()));
     if (!*returned) return std::string(kGone);
-    auto statement = handle.prepared(kAudit);
+    auto statement = handle.prepared(kAuditLetter);
     if (!statement) return Failure(std::move(statement.error()));
     const std::optional<std::int64_t> number = sequence_of(row.row_id);
     const std::optional<std::string> other_id = number ? std::nullopt : std::optional<std::string>(row.row_id);

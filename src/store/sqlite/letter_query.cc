@@ -24,7 +24,8 @@ std::string filters(const LetterQuery& query, bool with_position) {
     if (query.error_class) sql += " and m.error_class = ?4";
     if (query.from) sql += " and m.created_at >= ?5";
     if (query.until) sql += " and m.created_at < ?6";
-    if (query.text) sql += " and (instr(lower(m.error_message), ?7) > 0 or instr(lower(m.payload), ?7) > 0)";
+    if (query.text)
+        sql += " and (instr(lower_ascii(m.error_message), ?7) > 0 or instr(lower_ascii(m.payload), ?7) > 0)";
     if (query.key) sql += " and m.record_key = ?8";
     if (with_position && query.after) sql += " and (m.created_at, m.id) < (?9, ?10)";
     return sql;
@@ -53,8 +54,8 @@ std::string keys(const LetterQuery& query, bool with_position) {
     return branch(query, with_position, index, "true");
 }
 
-/// Small letters as SQLite's lower() makes them.
-std::string lower(std::string text) {
+/// Small letters as SQLite's lower_ascii() makes them.
+std::string lower_ascii(std::string text) {
     for (char& c : text) {
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     }
@@ -83,7 +84,7 @@ std::string letter_total_sql(const LetterQuery& query) {
 LetterBinding::LetterBinding(const LetterQuery& query) {
     if (query.from) from = letter_time(*query.from);
     if (query.until) until = letter_time(*query.until);
-    if (query.text) text = lower(*query.text);
+    if (query.text) text = lower_ascii(*query.text);
     if (query.after) after = letter_time(query.after->created_at);
 }
 

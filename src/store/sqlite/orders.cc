@@ -16,7 +16,7 @@ namespace deliverd::store::sqlite {
 namespace {
 
 /// A time that someone wrote by hand and nobody can read is shown as the beginning of time.
-WallTime time_at(const SqliteStatement& row, int column) {
+WallTime order_time_at(const SqliteStatement& row, int column) {
     return parse_rfc3339(row.text(column)).value_or(WallTime{});
 }
 
@@ -29,13 +29,13 @@ Order order_at(const SqliteStatement& row) {
     order.trace_id = row.text(4);
     order.status = row.text(5);
     order.retry_count = static_cast<std::int32_t>(row.integer(6));
-    order.next_attempt_at = time_at(row, 7);
+    order.next_attempt_at = order_time_at(row, 7);
     order.last_error = row.optional_text(8);
     order.last_error_detail = row.optional_text(9);
     order.in_doubt = row.integer(10) != 0;
     order.broker_order_id = row.optional_text(11);
-    order.created_at = time_at(row, 12);
-    order.updated_at = time_at(row, 13);
+    order.created_at = order_time_at(row, 12);
+    order.updated_at = order_time_at(row, 13);
     return order;
 }
 
@@ -55,7 +55,7 @@ Result<std::optional<Order>> find_order(Handle& handle, std::string_view idempot
 
 AuditLine audit_line_at(const SqliteStatement& row) {
     AuditLine line;
-    line.at = time_at(row, 0);
+    line.at = order_time_at(row, 0);
     line.reason = row.text(1);
     line.status_from = row.optional_text(2);
     line.status_to = row.optional_text(3);
@@ -106,8 +106,8 @@ Result<std::optional<Order>> insert_order(Handle& handle, const NewOrder& fresh)
     order.request_digest = fresh.request_digest;
     order.trace_id = fresh.trace_id;
     order.status = row.text(1);
-    order.created_at = time_at(row, 2);
-    order.updated_at = time_at(row, 3);
+    order.created_at = order_time_at(row, 2);
+    order.updated_at = order_time_at(row, 3);
     row.reset();
     return order;
 }

@@ -20,7 +20,7 @@ namespace {
 
 namespace protocol = client::sqlite_sql;
 
-Result<std::vector<MemoryRow>> claim_rows(Handle& handle, const ClaimRequest& request) {
+Result<std::vector<MemoryRow>> claim_memories(Handle& handle, const ClaimRequest& request) {
     auto statement = handle.prepared(request.after ? protocol::kClaimAfter : protocol::kClaim);
     if (!statement) return Failure(std::move(statement.error()));
     SqliteStatement& claim = **statement;
@@ -103,7 +103,7 @@ Result<ClaimBatch> SqliteOutbox::claim(const ClaimRequest& request) {
         return Failure(std::move(ok.error()));
     }
     return in_transaction(file(), Durability::relaxed, [&](Handle& handle) -> Result<ClaimBatch> {
-        auto rows = claim_rows(handle, request);
+        auto rows = claim_memories(handle, request);
         if (!rows) return Failure(std::move(rows.error()));
         ClaimBatch batch;
         batch.rows.reserve(rows->size());

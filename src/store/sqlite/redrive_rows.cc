@@ -70,7 +70,7 @@ constexpr std::string_view kMove =
     " updated_at = " DELIVERD_NOW " where topic = ?1";
 
 /// 1 topic, 2 owner, 3 published, 4 failed, 5 in doubt, 6 taken over.
-constexpr std::string_view kAdd =
+constexpr std::string_view kAddRedrive =
     "update deliverd_redrives set published = published + ?3, failed = failed + ?4, in_doubt = in_doubt + ?5,"
     " taken_over = taken_over + ?6, updated_at = " DELIVERD_NOW " where topic = ?1 and owner = ?2 and not finished";
 
@@ -79,7 +79,7 @@ constexpr std::string_view kFinish =
     "update deliverd_redrives set finished = 1, updated_at = " DELIVERD_NOW " where topic = ?1";
 
 /// 1 topic, 2 owner. In the past, as in kFree.
-constexpr std::string_view kGiveUp = "update deliverd_redrives set expires_at = " DELIVERD_NOW_AND(
+constexpr std::string_view kGiveUpRedrive = "update deliverd_redrives set expires_at = " DELIVERD_NOW_AND(
     "'-1 seconds'") ", updated_at = " DELIVERD_NOW " where topic = ?1 and owner = ?2 and not finished";
 
 #undef DELIVERD_OF_TOPIC
@@ -216,14 +216,14 @@ Result<void> move_redrive(Handle& handle, std::string_view topic, const LetterCu
 
 Result<void> add_to_redrive(Handle& handle, std::string_view topic, std::string_view owner,
                             const RedriveCounts& counts) {
-    auto statement = handle.prepared(kAdd);
+    auto statement = handle.prepared(kAddRedrive);
     if (!statement) return Failure(std::move(statement.error()));
     (*statement)->bind(1, topic).bind(2, owner).bind(3, counts.published).bind(4, counts.failed);
     return (*statement)->bind(5, counts.in_doubt).bind(6, counts.taken_over).run();
 }
 
 Result<void> give_up_redrive(Handle& handle, std::string_view topic, std::string_view owner) {
-    auto statement = handle.prepared(kGiveUp);
+    auto statement = handle.prepared(kGiveUpRedrive);
     if (!statement) return Failure(std::move(statement.error()));
     return (*statement)->bind(1, topic).bind(2, owner).run();
 }
