@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import program
 from harness.stores import SqliteStore, by_status, fill, row, write_config
 
@@ -101,7 +101,7 @@ def test_a_payload_that_is_a_folder_stores_nothing(store, programs, tmp_path):
     try:
         done = subprocess.run([program("deliverd"), "lease", "enqueue", "--space", "s", "--payload", "@-", "--database",
                                store.url], stdin=folder, capture_output=True, text=True, cwd=tmp_path,
-                              env=programs.environment(), timeout=60)
+                              env=programs.environment(), timeout=240)
     finally:
         os.close(folder)
     assert (done.returncode, done.stdout) == (2, "") and "directory" in done.stderr
@@ -115,7 +115,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(sqlite, programs, tmp_pat
     fill(sqlite, 1)
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([program("deliverd"), *args], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
-                              env=programs.environment({"DATABASE_URL": sqlite.url}), timeout=60)
+                              env=programs.environment({"DATABASE_URL": sqlite.url}), timeout=240)
     assert done.returncode == 1, done
     assert "standard output" in done.stderr and done.stderr.count("\n") == 1
 

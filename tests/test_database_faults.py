@@ -6,7 +6,7 @@ from collections import Counter
 import psycopg
 import pytest
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.proxy import Proxy
 from harness.receiver import Answer
 from harness.stores import audit, by_status, fill, key, write_config

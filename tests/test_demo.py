@@ -90,7 +90,7 @@ def on_a_terminal(programs, folder, columns, rows):
                             stderr=secondary, cwd=folder, env=programs.environment({"TERM": "xterm-256color"}))
     os.close(secondary)
     shown = b""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     try:
         while time.monotonic() < end:
             if not select.select([primary], [], [], 1)[0]:
@@ -100,10 +100,10 @@ def on_a_terminal(programs, folder, columns, rows):
             except OSError:  # the other side is closed
                 break
             shown += chunk
-        assert demo.wait(10) == 0, shown.decode(errors="replace")
+        assert demo.wait(120) == 0, shown.decode(errors="replace")
     finally:
         demo.kill()
-        demo.wait(10)
+        demo.wait(120)
         os.close(primary)
     return shown.decode()
 

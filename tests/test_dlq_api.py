@@ -8,7 +8,7 @@ import pytest
 
 from harness.dead_letters import add_letter, letter
 from harness.openapi import Document
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.service import start_with_tokens, token
 from harness.waiting import wait_for
 from harness.web import get

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 
-import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -113,7 +112,6 @@ class SomeRecords(Records):
             return sum(max(place.offset, 0) for place in asker.committed(places, timeout=STEP_SECONDS))
 
 
-@pytest.mark.timeout(240)
 def test_twenty_thousand_records_two_readers_killed_again_and_again(programs, postgres, kafka, tmp_path):
     rng = seeded()
     prefix = fresh_name("chaos")

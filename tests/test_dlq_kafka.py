@@ -5,7 +5,7 @@ import uuid
 
 from confluent_kafka import Producer
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config
 from harness.waiting import wait_for

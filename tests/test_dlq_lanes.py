@@ -8,7 +8,7 @@ from harness.dead_letters import table
 from harness.dlq_service import DLQ, error
 from harness.event_lanes import quick, row, wait_for_state, write
 from harness.orders import QUICK_LANE, Client, an_order
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.receiver import Answer, Receiver
 from harness.service import Service
 from harness.stores import fill, write_config

@@ -29,7 +29,6 @@ def retry_until_resolved(service, letter_id):
     return doubts
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("was_there_before", [True, False], ids=["lost", "never seen"])
 def test_kafka_down(programs, postgres, kafka, tmp_path, was_there_before):
     """Whether the producer had a connection before, or never one, is two ways to fail."""
@@ -99,7 +98,6 @@ def test_kafka_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_pat
     assert values.count(first[1]) == 1 and 1 <= values.count(second[1]) <= 1 + doubts
 
 
-@pytest.mark.timeout(180)
 def test_database_down(programs, restartable, kafka, tmp_path):
     prefix = fresh_name("nodb")
     topic = kafka.create_topic(prefix + SUFFIX, 3)

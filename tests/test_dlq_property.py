@@ -4,7 +4,6 @@ about the failure and with the count of replays."""
 import re
 import uuid
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +73,6 @@ def published_at(store, topic):
             for row in rows}
 
 
-@pytest.mark.timeout(240)
 def test_round_trip(programs, postgres, kafka, tmp_path):
     name = fresh_name("round")
     kafka.create_topic(name)

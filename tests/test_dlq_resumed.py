@@ -3,8 +3,6 @@
 import collections
 import signal
 
-import pytest
-
 from harness.dlq_service import LONG_LEASES, DeadLetterService, add_letters, count_letters, end_leases, fresh_name
 from harness.waiting import wait_for
 
@@ -16,7 +14,6 @@ def redrive(store, topic):
     return store.query("SELECT finished, published, in_doubt FROM deliverd.redrives WHERE topic = ?", topic)[0]
 
 
-@pytest.mark.timeout(300)
 def test_it_waits_for_the_broker(programs, postgres, kafka, tmp_path):
     topic = kafka.create_topic(fresh_name("orders"), 2)
     letters = add_letters(postgres, topic, LETTERS)

@@ -3,8 +3,6 @@
 import json
 import signal
 
-import pytest
-
 from harness.dlq_service import (DLQ, LONG_LEASES, QUICK_RETRIES, SUFFIX, DeadLetterService, Records, add_letters,
                                  count_letters, error, fresh_name, held_up_at)
 from harness.waiting import wait_for
@@ -17,7 +15,6 @@ def values(kafka, topic):
     return sorted(message.value() for message in kafka.read_topic(topic))
 
 
-@pytest.mark.timeout(180)
 def test_a_broker_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_path):
     name = kafka.create_topic(fresh_name("silent"))
     first, *_ = add_letters(postgres, name, 301)
@@ -35,7 +32,6 @@ def test_a_broker_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_
     assert "0 messages retried" in message and "got none" not in message, message
 
 
-@pytest.mark.timeout(180)
 def test_a_topic_that_is_missing_holds_up_no_other(programs, postgres, kafka, tmp_path):
     prefix = fresh_name("mixed")
     there, missing, dead = kafka.create_topic(prefix), f"{prefix}-missing", f"{prefix}{SUFFIX}"
@@ -61,7 +57,6 @@ def test_a_topic_that_is_missing_holds_up_no_other(programs, postgres, kafka, tm
     assert values(kafka, missing) == sorted(lost.values())
 
 
-@pytest.mark.timeout(180)
 def test_a_command_that_is_interrupted_ends_it(programs, postgres, kafka, tmp_path):
     topic, number = kafka.create_topic(fresh_name("stopped")), 20_000
     letters = add_letters(postgres, topic, number)

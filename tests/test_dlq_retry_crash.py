@@ -50,7 +50,6 @@ def trail(store, letter_id):
     return [(row["action"], row["detail"]) for row in rows]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("passage", [1, 2])
 @pytest.mark.parametrize("how", ["by itself", "asked again"])
 def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passage):
@@ -108,7 +107,6 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     assert others <= {("published",)}, "the rest was published once"
 
 
-@pytest.mark.timeout(300)
 def test_retry_all_stopped_half_way(start, programs, postgres, kafka):
     """SIGTERM, not a crash: what is under way is recorded, and nothing is published twice."""
     topic = kafka.create_topic(fresh_name("orders"), 2)

@@ -9,7 +9,7 @@ import pytest
 
 from harness.dead_letters import add_letter, table
 from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset)
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config
 from harness.waiting import wait_for

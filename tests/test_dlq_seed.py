@@ -13,7 +13,7 @@ import yaml
 
 from harness.dead_letters import add_letter, letter, table
 from harness.dlq_service import DLQ, DeadLetterService, add_letters, error, fresh_name
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import ROOT, Programs
 from harness.service import Service
 from harness.stores import PostgresStore, SqliteStore, write_config

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness.documents import blocks, check, exchanges, text_of, type_in
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import ROOT
 from harness.receiver import Answer
 from harness.waiting import wait_for

@@ -7,7 +7,7 @@ import pytest
 
 from harness.dead_letters import PAGE, add_letter, table, told_headers
 from harness.documents import blocks, check, exchanges, text_of
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import ROOT, build_dir
 from harness.service import Service, start_with_tokens, token
 from harness.web import get

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from harness.documents import blocks, check, exchanges, is_as_shown, is_http_as_shown, split_http, text_of, type_in
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import build_dir
 from harness.receiver import Answer
 from harness.service import Service, start_with_tokens, token

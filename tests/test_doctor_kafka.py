@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from harness.kafka import PASSWORD, USER
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.stores import write_config
 
 

@@ -11,7 +11,7 @@ from harness.documents import blocks
 from harness.process import ROOT, program
 from harness.runtimes import go_example, node_program
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 EXAMPLES = ROOT / "examples"
 TABLE = "CREATE TABLE shop_orders (id serial PRIMARY KEY, total int NOT NULL)"
 SQLITE_TABLE = "CREATE TABLE shop_orders (id integer PRIMARY KEY, total int NOT NULL)"

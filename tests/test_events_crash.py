@@ -19,7 +19,7 @@ LEASE_SECONDS = 2
 PARALLELISM, BATCH = 200, 100
 FAST = {"lease_seconds": LEASE_SECONDS, "parallelism": PARALLELISM, "batch_size": BATCH}
 MOST_UNDER_WAY = 2 * PARALLELISM + 4 * BATCH  # of one relay, recorded or not
-CHAOS_SECONDS = 90
+CHAOS_SECONDS = 60  # between two blows
 SHARDS = 64
 
 
@@ -29,7 +29,6 @@ def place(request):
     return PLACES[request.param](request.getfixturevalue(request.param))
 
 
-@pytest.mark.timeout(240)
 def test_relays_and_broker_killed_again_and_again(place, postgres, programs, tmp_path):
     rng = seeded()
     began = time.monotonic()
@@ -80,7 +79,6 @@ class Shaky:
         return Answer(body={})
 
 
-@pytest.mark.timeout(240)
 def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp_path):
     rng = seeded()
     shaky = Shaky(rng)
@@ -102,7 +100,6 @@ def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp
     assert postgres.query("SELECT count(*) AS n FROM outbox WHERE retry_count > 0")[0]["n"] > 0, "some had failed"
 
 
-@pytest.mark.timeout(240)
 def test_postgresql_killed_while_events_go_to_kafka(kafka, restartable, programs, tmp_path):
     rng = seeded()
     place = PLACES["kafka"](kafka)
@@ -156,7 +153,6 @@ def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, 
     assert store.query("SELECT count(*) AS n FROM outbox_audit WHERE reason = 'outbox_flush_retry'") == [{"n": 0}]
 
 
-@pytest.mark.timeout(240)
 def test_relays_that_come_and_go_share_and_double_nothing(kafka, postgres, programs, tmp_path):
     rng = seeded()
     place = PLACES["kafka"](kafka)

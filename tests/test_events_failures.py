@@ -9,7 +9,7 @@ from harness.event_lanes import (add_stream, always_ok, delete_stream, events_co
                                  wait_for_state, write)
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.rabbitmq import MAX_MESSAGE_BYTES, RabbitServer
 from harness.receiver import Answer, Receiver
 from harness.service import Service

@@ -11,7 +11,7 @@ from harness.receiver import Answer
 from harness.service import start_without_lanes
 from harness.stores import by_status, fill, row
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 240
 
 
 @pytest.fixture(params=["C++", "Python"])

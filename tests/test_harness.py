@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -65,6 +64,18 @@ def test_receiver_drops_and_holds(receiver):
     assert got == [(200, {"memory_id": "mem-7"})]
 
 
+def test_two_processes_never_get_the_same_port():
+    count = 250  # more than a block
+    script = ("from harness.ports import free_port; import sys;"
+              f"print(*(free_port() for _ in range({count})), flush=True); sys.stdin.read()")
+    both = [subprocess.Popen([sys.executable, "-c", script], cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True) for _ in range(2)]
+    ports = [port for process in both for port in process.stdout.readline().split()]
+    for process in both:
+        process.communicate(timeout=60)
+    assert len(ports) == len(set(ports)) == 2 * count
+
+
 def test_proxy_cuts_and_refuses(shared_server, proxy):
     url = shared_server.url(port=proxy.port)
     with psycopg.connect(url) as connection:
@@ -93,7 +104,7 @@ def test_with_servers_passes_the_status_on_and_leaves_nothing():
     script = ("import os, psycopg, sys; c = psycopg.connect(os.environ['DELIVERD_TEST_POSTGRES_URL']);"
               "print(c.execute('SHOW data_directory').fetchone()[0]); sys.exit(7)")
     done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable, "-c", script],
-                          cwd=TESTS, capture_output=True, text=True, timeout=60)
+                          cwd=TESTS, capture_output=True, text=True, timeout=240)
     assert done.returncode == 7, done.stderr
     folder = Path(done.stdout.strip())
     assert folder.name == "data" and not folder.parent.exists()
@@ -107,7 +118,7 @@ def test_a_killed_run_takes_its_server_with_it():
                            cwd=TESTS, stdout=subprocess.PIPE, text=True)
     port, folder = run.stdout.readline().split()
     run.kill()
-    run.wait(10)
+    run.wait(60)
     run.stdout.close()
 
     def refused():
@@ -149,26 +160,26 @@ def test_rabbitmq_keeps_what_is_durable_across_a_kill_and_leaves_nothing():
 def test_a_killed_run_takes_its_rabbitmq_with_it():
     run = subprocess.Popen([sys.executable, "-m", "harness.rabbitmq"], cwd=TESTS, stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE, text=True)
-    url = json.loads(run.stdout.readline())["url"]
-    mark = f"deliverd{pika.URLParameters(url).port}@"
-    folder = next(folder for folder in Path(tempfile.gettempdir()).glob("deliverd-rabbit-*/mnesia/*")
-                  if folder.name.startswith(mark)).parents[1]
-    assert len(_processes_with(str(folder))) >= 2  # the server and its epmd
+    json.loads(run.stdout.readline())  # it runs
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    (folder,) = {os.readlink(f"/proc/{child}/cwd") for child in children}
+    assert Path(folder).name.startswith("deliverd-rabbit-")
+    assert len(_processes_with(folder)) >= 2  # the server and its epmd
     run.kill()
-    run.wait(10)
+    run.wait(60)
     run.stdin.close()
     run.stdout.close()
-    wait_for(lambda: not _processes_with(str(folder)), 15, "server and epmd of a killed run to end")
+    wait_for(lambda: not _processes_with(folder), 15, "server and epmd of a killed run to end")
     shutil.rmtree(folder)
 
 
 def _processes_with(folder):
     """Those that live in `folder`."""
     found = []
-    for link in Path("/proc").glob("[0-9]*/cwd"):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink(link).startswith(folder):
-                found.append(link.parent.name)
+            if os.readlink(f"/proc/{pid}/cwd").startswith(folder):
+                found.append(pid)
         except OSError:  # it ended meanwhile
             pass
     return found

@@ -9,7 +9,7 @@ import pytest
 from harness.nats import NatsServer
 from harness.waiting import wait_for
 
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 
 
 async def _quiet(_error):

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import program
 from harness.stores import write_config
 from harness.waiting import wait_for
@@ -19,7 +19,7 @@ IDLE_CONNECTIONS = 5000
 DEFAULT_MAX_CONNECTIONS = 1024  # of `server.max_connections`
 SPARE_DESCRIPTORS = 500  # what the tests themselves have open
 HALF_A_HEADER = b"POST /healthz HTTP/1.1\r\nHost: local"
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def produce(server, topic, *values, brokers=None, **settings):
                         | {name.replace("_", "."): value for name, value in settings.items()})
     for value in values:
         producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: errors.append(error) if error else None)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     return errors
 
 
@@ -53,7 +53,7 @@ def test_kcat_reads_it(kafka):
     kafka.create_topic("harness.kcat")
     produce(kafka, "harness.kcat", b"hello")
     out = subprocess.run(["kcat", "-C", "-J", "-e", "-q", "-b", kafka.brokers, "-t", "harness.kcat"],
-                         capture_output=True, check=True, timeout=30).stdout
+                         capture_output=True, check=True, timeout=240).stdout
     assert json.loads(out)["payload"] == "hello"
 
 

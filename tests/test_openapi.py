@@ -54,7 +54,7 @@ def api(programs, store, tmp_path):
 
 def announce(base, length):
     """The answer to a POST that only says how long its body would be."""
-    connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=15)
+    connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=60)
     try:
         connection.putrequest("POST", ORDERS)
         connection.putheader("Authorization", f"Bearer {token('otto')}")

@@ -104,7 +104,7 @@ def post_at_once(service, orders):
     def post(order):
         client = service.client()
         client.connect()
-        ready.wait(20)
+        ready.wait(120)
         try:
             return client.post(order)
         finally:

@@ -12,7 +12,7 @@ from harness.web import Dripping
 KEY = "order-0001"
 LARGE_BODY_BYTES = 2_000_000
 LEVELS = 10_000
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 def body(**raw):

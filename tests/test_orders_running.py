@@ -116,7 +116,7 @@ def test_an_order_that_takes_long_is_not_stuck(start, store, broker):
     """Its worker lives and says so, well beyond the threshold; nobody else may send it."""
     gate = threading.Event()
     broker.first_answers(lambda call: Answer(201, {"idempotency_key": KEY}, hold=gate))
-    lane = {"stuck_threshold_min": 0.06, "sink": {"type": "http", "url": broker.url, "timeout_ms": 20000}}
+    lane = {"stuck_threshold_min": 0.06, "sink": {"type": "http", "url": broker.url, "timeout_ms": 120000}}
     owner, other = start(lane=lane, name="owner.yaml"), start(lane=lane, name="other.yaml")
     owner.client().post(an_order(KEY))
     renewals = set()

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from harness.documents import exchanges, is_as_shown, type_in
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.process import build_dir, program
 from harness.receiver import Answer
 from harness.spool import SpoolFile
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_the_file_stays(spool, t
     path.chmod(0o444)
     folder.chmod(0o555)
     more = {"add": ["--endpoint", spool.endpoint, "--data", "{}"], "resolve": ["a"]}.get(command, [])
-    done = subprocess.run([*unprivileged(), *words, *more], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([*unprivileged(), *words, *more], capture_output=True, text=True, timeout=240,
                           env=programs.environment())
     folder.chmod(0o755)
     assert (done.returncode, done.stdout) == (1, ""), done
@@ -203,7 +203,7 @@ def test_a_person_who_watches_sees_how_far_a_retry_is(spool, receiver, programs)
     screen, terminal = pty.openpty()
     try:
         done = subprocess.run([program("deliverd"), "spool", "retry", "--file", spool.path, "--allow-private", "--json"],
-                              stdout=subprocess.PIPE, stderr=terminal, timeout=60, env=programs.environment())
+                              stdout=subprocess.PIPE, stderr=terminal, timeout=240, env=programs.environment())
         os.close(terminal)
         seen = b""
         with contextlib.suppress(OSError):  # the end of a terminal that nobody has open

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from harness.dead_letters import table
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.receiver import Answer
 from harness.service import Service
 from harness.spool import SpoolFile

@@ -3,7 +3,7 @@
 import time
 
 from harness.events import Disturbance, open_events
-from harness.waiting import wait_for
+from harness.waiting import LONG_PAUSE_SECONDS, wait_for
 
 LONGEST_ABSENCE_SECONDS = 3  # of a killed relay; longer than a lease, so that others take over
 
@@ -13,13 +13,13 @@ class Chaos:
 
     `server` has kill9() and start(), or is None; where it is the store's own, nothing is started while it is away, and
     a relay that ended because it could not begin is started again. The relays are Relays, with leases of
-    `lease_seconds`.
+    `lease_seconds`. `deadline_seconds` applies to each wait between two blows.
     """
 
     def __init__(self, rng, store, writers, relays, server, lease_seconds, deadline_seconds):
         self._rng, self._store, self._writers, self._relays = rng, store, writers, relays
         self._server, self._lease = server, lease_seconds
-        self._end = time.monotonic() + deadline_seconds
+        self._deadline_seconds = deadline_seconds
         self._is_store = server is not None and server is getattr(store, "server", None)
         self._later = {}  # slot → (when, what to do): the relay is away until then
         self.disturbances = []
@@ -49,8 +49,9 @@ class Chaos:
             self._relays.check(away=self._later)
             return condition()
 
-        wait_for(reached, self._end - time.monotonic(), lambda: f"{what}; {self._writers.written} were written, "
-                 f"{open_events(self._store)} are open; so far {[d.what for d in self.disturbances]}")
+        wait_for(reached, self._deadline_seconds, lambda: f"{what}; {self._writers.written} were written, "
+                 f"{open_events(self._store)} are open; so far {[d.what for d in self.disturbances]}",
+                 LONG_PAUSE_SECONDS)
 
     def _bring_back(self):
         if self._is_store:

@@ -10,7 +10,7 @@ import psycopg
 from confluent_kafka import Producer
 
 from harness.dead_letters import table
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config
 from harness.waiting import wait_for
@@ -19,11 +19,11 @@ from harness.web import get
 DLQ = "/api/v1/dlq"
 SUFFIX = ".dlq.v1"
 REPLAYS = "deliverd-replays"
-FLUSH_SECONDS = 60
+FLUSH_SECONDS = 240
 # What a broker does not confirm in time is in doubt, so a slow one needs some; the lease: more than three timeouts.
 QUICK_RETRIES = {"replay_timeout_seconds": 5, "retry_lease_seconds": 15.1}
 LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # no test lasts so long: see end_leases()
-RETRY_ALL_SECONDS = 100
+RETRY_ALL_SECONDS = 300
 HOLD_KEY = 42  # of an advisory lock in the test's own database
 
 

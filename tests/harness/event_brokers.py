@@ -12,9 +12,9 @@ from nats.js.api import ConsumerConfig, DeliverPolicy, AckPolicy, RetentionPolic
 from harness.events import Arrival
 
 PARTITIONS = 6
-ANSWER_SECONDS = 20
+ANSWER_SECONDS = 120
 READ_AT_ONCE = 1000
-DUPLICATE_WINDOW_SECONDS = 600  # longer than any test
+DUPLICATE_WINDOW_SECONDS = 1200  # longer than any test
 
 
 def _arrival(aggregate, body, message_id, at=None):
@@ -52,6 +52,7 @@ class RabbitQueue:
         self.sink = {"type": "rabbitmq", "url": server.url(), "topic": self.name}
         with self._channel() as channel:
             channel.queue_declare(self.name, durable=True)
+        server.keep_definitions()  # a server killed at once would forget the queue
 
     @contextlib.contextmanager
     def _channel(self):

@@ -11,8 +11,8 @@ import pika
 from harness.receiver import Answer
 from harness.waiting import wait_for
 
-DEADLINE_SECONDS = 30
-ANSWER_SECONDS = 10
+DEADLINE_SECONDS = 60
+ANSWER_SECONDS = 60
 
 
 def events_config(folder, store, sink, *, lane=None, lane_name="events", name="deliverd.yaml", **sections):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psycopg
 
 from harness.stores import write_config
-from harness.waiting import wait_for
+from harness.waiting import LONG_PAUSE_SECONDS, wait_for
 
 LANE = "events"
 TYPE = "OrderChanged"
@@ -257,7 +257,8 @@ def shards_by_owner(store):
 
 
 def wait_until_published(store, deadline_seconds):
-    wait_for(lambda: open_events(store) == 0, deadline_seconds, lambda: f"{open_events(store)} events to be published")
+    wait_for(lambda: open_events(store) == 0, deadline_seconds, lambda: f"{open_events(store)} events to be published",
+             LONG_PAUSE_SECONDS)
 
 
 # --- what arrived ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.server_process import PausableServer
 
 CONNECT_SECONDS = 2

@@ -5,7 +5,7 @@ import json
 import threading
 from collections import Counter
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.receiver import Answer, Receiver
 from harness.service import Service
 from harness.stores import write_config

@@ -3,13 +3,13 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
 import psycopg
 from psycopg.rows import dict_row
 
+from harness.ports import free_port
 from harness.server_process import STOP_DEADLINE_SECONDS, ServerProcess
 from harness.waiting import wait_for
 
@@ -28,12 +28,6 @@ SETTINGS = {
     "autovacuum_naptime": "10s",
     "log_min_messages": "warning",
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def bin_dir():

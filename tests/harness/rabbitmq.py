@@ -18,10 +18,10 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.server_process import STOP_DEADLINE_SECONDS, PausableServer
 
-CALL_DEADLINE_SECONDS = 20
+CALL_DEADLINE_SECONDS = 120
 HOME_CANDIDATES = "/usr/lib/rabbitmq/lib"
 SERVER_USER = "rabbitmq"  # of the package; used where the tests run as root
 USER, PASSWORD = "guest", "guest"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from harness.waiting import wait_for
 
-HOLD_LIMIT_SECONDS = 60
+HOLD_LIMIT_SECONDS = 300
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.waiting import wait_for
 
-STOP_DEADLINE_SECONDS = 30
+STOP_DEADLINE_SECONDS = 60
 
 
 class ServerProcess:
@@ -109,8 +109,12 @@ class PausableServer(ServerProcess):
         wait_for(self._stands_still, STOP_DEADLINE_SECONDS, f"every thread of {self.name} to stand still")
 
     def _stands_still(self):
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
-        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
+        try:
+            states = [stat.read_text().rpartition(")")[2].split()[0]
+                      for stat in Path(f"/proc/{self._process.pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):  # a thread ended meanwhile
+            return False
+        return set(states) == {"T"}
 
     def resume(self):
         self._process.send_signal(signal.SIGCONT)

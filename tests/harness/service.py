@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from harness.postgres import free_port
+from harness.ports import free_port
 from harness.stores import write_config
 from harness.waiting import wait_for
 from harness.web import get

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
-TIMEOUT_SECONDS = 15
+TIMEOUT_SECONDS = 60
 
 
 @dataclass
