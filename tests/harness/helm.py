@@ -1,4 +1,4 @@
-"""The Helm chart, rendered by Helm itself."""
+"""The Helm chart, rendered by Helm's own packages (tools/helm)."""
 
 import copy
 import json
@@ -11,8 +11,8 @@ from harness.process import ROOT
 from harness.runtimes import helm_program
 
 CHART = ROOT / "deploy" / "helm" / "deliverd"
-HELM_DEADLINE_SECONDS = 60
-KUBERNETES = "1.27.0"  # the oldest that the chart is for; Helm built from its sources assumes 1.20
+HELM_DEADLINE_SECONDS = 240
+KUBERNETES = "1.27.0"  # the oldest that the chart is for
 TOKEN_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 # The least that a release needs.
@@ -35,7 +35,7 @@ def with_value(values, path, value):
 
 
 def helm(*words, stdin=""):
-    return subprocess.run([helm_program("helm"), *map(str, words)], input=stdin, capture_output=True, text=True,
+    return subprocess.run([helm_program(), *map(str, words)], input=stdin, capture_output=True, text=True,
                           timeout=HELM_DEADLINE_SECONDS)
 
 
@@ -71,7 +71,7 @@ class Rendered:
 
 
 def _template(values):
-    return helm("template", "r", CHART, "--kube-version", KUBERNETES, "-f", "-", stdin=json.dumps(values))
+    return helm("template", "r", CHART, KUBERNETES, stdin=json.dumps(values))
 
 
 def render(values):
@@ -89,7 +89,6 @@ def refusal(values):
 
 def decode(text):
     """The kinds of the manifests, after each was decoded strictly as its Kubernetes type."""
-    done = subprocess.run([helm_program("manifests")], input=text, capture_output=True, text=True,
-                          timeout=HELM_DEADLINE_SECONDS)
+    done = helm("decode", stdin=text)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.split())

@@ -32,12 +32,12 @@ def go_example():
     return [_prepared(GO_EXAMPLE, "go")]
 
 
-def helm_program(name):
-    """`helm`, or `manifests`, which decodes what it renders (tools/helm)."""
+def helm_program():
+    """The program that renders, lints and decodes the chart (tools/helm)."""
     folder = os.environ.get("DELIVERD_HELM")
     if folder is None:
         raise RuntimeError("DELIVERD_HELM is not set: ./dev test builds Helm and sets it")
     if not os.path.exists(os.path.join(folder, "complete")):
         pytest.skip("Helm is not here, so the chart was not rendered: " + (
             "./dev could not build it" if shutil.which("go") else "it is built with go, which is not on this machine"))
-    return os.path.join(folder, name)
+    return os.path.join(folder, "chart")

@@ -1,0 +1,4 @@
+package rest
+
+// Config would say how to reach a cluster.
+type Config struct{}
