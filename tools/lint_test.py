@@ -165,7 +165,7 @@ class TotalsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
 
-    def totals(self, *texts):
+    def totals(self, *texts, options=()):
         paths = []
         for number, text in enumerate(texts):
             paths.append(self.root / f"{number}.xml")
@@ -173,7 +173,7 @@ class TotalsTest(unittest.TestCase):
                 paths[-1].write_text(text, encoding="utf-8")
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            status = test_totals.main(paths)
+            status = test_totals.main([*options, *map(str, paths)])
         return out.getvalue(), status
 
     def test_adds_up_both_kinds(self):
@@ -202,6 +202,26 @@ class TotalsTest(unittest.TestCase):
     def test_a_missing_or_torn_file_fails(self):
         self.assertEqual(self.totals("<testsuite><testcase/></testsuite>", None), ("1 passed, 1 failed, 0 skipped\n", 1))
         self.assertEqual(self.totals("<testsuite><testc"), ("0 passed, 1 failed, 0 skipped\n", 1))
+
+    def test_a_flaky_test_is_named_and_fails_the_run(self):
+        failed = '<testsuite><testcase classname="s" name="x"><failure/></testcase></testsuite>'
+        for again, word in (('<testcase classname="s" name="x"/>', "flaky"), ('<testcase classname="s" name="y"/>', "failed"),
+                            ('<testcase classname="s" name="x"><failure/></testcase>', "failed")):
+            (self.root / "0-again.xml").write_text(f"<testsuite>{again}</testsuite>", encoding="utf-8")
+            out, status = self.totals(failed)
+            self.assertTrue(out.startswith(f"{word}: s.x "), out)
+            self.assertEqual((out.splitlines()[-1], status), ("0 passed, 1 failed, 0 skipped", 1))
+
+    def test_the_slowest_come_first(self):
+        out, _ = self.totals('<testsuite><testcase name="a" time="0.5"/><testcase name="b" time="7"/>'
+                             '<testcase name="c" time="2"/></testsuite>', options=("--slowest", "2"))
+        lines = out.splitlines()
+        self.assertEqual([line.split()[:3] for line in lines[1:-1]], [["7.0", "s", "b"], ["2.0", "s", "c"]])
+
+    def test_a_missing_file_may_be_allowed(self):
+        one = "<testsuite><testcase/></testsuite>"
+        self.assertEqual(self.totals(None, options=("--may-be-missing",)), ("0 passed, 0 failed, 0 skipped\n", 1))
+        self.assertEqual(self.totals(one, None, options=("--may-be-missing",)), ("1 passed, 0 failed, 0 skipped\n", 0))
 
     def test_no_test_at_all_fails(self):
         self.assertEqual(self.totals("<testsuite/>"), ("0 passed, 0 failed, 0 skipped\n", 1))

@@ -79,7 +79,7 @@ class _Keeper:
 def main(arguments):
     wanted = list(SERVERS)
     if arguments[:1] == ["--only"] and len(arguments) > 1:
-        wanted, arguments = arguments[1].split(","), arguments[2:]
+        wanted, arguments = list(filter(None, arguments[1].split(","))), arguments[2:]  # none of an empty list
     if arguments[:1] == ["--"]:
         arguments = arguments[1:]
     if not arguments or set(wanted) - set(SERVERS):
