@@ -36,7 +36,7 @@ Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double 
     if (limit < 1) {
         return refused_lease("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
     }
-    if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused_lease too
+    if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused too
         return refused_lease("lease_seconds is " + decimal(lease_seconds) +
                              ": between 0 and 1000000000 seconds are possible");
     }

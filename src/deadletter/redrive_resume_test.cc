@@ -1,8 +1,10 @@
 // Retries of whole topics that another process began, and answers of the store that were lost.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deadletter/testing/redrive_fixture.h"
@@ -67,6 +69,25 @@ TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayInTheMiddleIsWaitedFor) {
     EXPECT_EQ(abandoned(), 0U);
     EXPECT_EQ(replayer.arrived().size(), 1'000U) << "each once";
     EXPECT_EQ(keys_arrived(), 1'000U);
+}
+
+TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayWhenAllIsReadIsWaitedForToo) {
+    const auto ids = add(300);
+    abandon();
+    replayer.answer = [&](const Record&) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (letters.calls_of("next_of_redrive") < 4 && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::yield();  // three pages, and the empty one that ends the reading
+        }
+        return away();
+    };
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(letters.calls_of("next_of_redrive"), 4);
+    EXPECT_EQ(abandoned(), 1U) << "nothing was sent";
+    replayer.answer = [](const Record&) { return Outcome{.kind = OutcomeKind::delivered}; };
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(abandoned(), 0U);
+    EXPECT_EQ(keys_arrived(), 300U);
 }
 
 TEST_F(ResumedRedriveTest, ForWhomeverAskedItIsOverWithoutABroker) {

@@ -247,7 +247,7 @@ TEST(BrokerAnswer, AKeyWrittenTwiceDifferentlyIsAnotherKey) {
     EXPECT_EQ(broker_answer(200, with_null).code, "UNKNOWN");
     const std::string_view the_same = R"({"idempotency_key":"order-0001","idempotency_key":"order-0001"})";
     EXPECT_EQ(broker_answer(200, the_same).kind, OutcomeKind::delivered);
-    // Only the top says whose broker_answer it is: below it a broker may name other orders.
+    // Only the top says whose answer it is: below it a broker may name other orders.
     const std::string_view others = R"({"idempotency_key":"order-0001","replaces":{"idempotency_key":"order-0002"}})";
     EXPECT_EQ(broker_answer(200, others).kind, OutcomeKind::delivered);
 }

@@ -25,7 +25,7 @@ std::string filters(const LetterQuery& query, bool with_position) {
     if (query.from) sql += " and m.created_at >= ?5";
     if (query.until) sql += " and m.created_at < ?6";
     if (query.text)
-        sql += " and (instr(lower_ascii(m.error_message), ?7) > 0 or instr(lower_ascii(m.payload), ?7) > 0)";
+        sql += " and (instr(lower(m.error_message), ?7) > 0 or instr(lower(m.payload), ?7) > 0)";
     if (query.key) sql += " and m.record_key = ?8";
     if (with_position && query.after) sql += " and (m.created_at, m.id) < (?9, ?10)";
     return sql;
@@ -54,7 +54,7 @@ std::string keys(const LetterQuery& query, bool with_position) {
     return branch(query, with_position, index, "true");
 }
 
-/// Small letters as SQLite's lower_ascii() makes them.
+/// Small letters as SQLite's lower() makes them.
 std::string lower_ascii(std::string text) {
     for (char& c : text) {
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
