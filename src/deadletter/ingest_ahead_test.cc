@@ -87,14 +87,17 @@ TEST_F(IngestTest, AStopStoresWhatWasReadAhead) {
     restarted();
     fill(20);
     std::future<bool> stopped;
+    std::promise<void> started;  // nobody may stop it before start() has returned
     letters.fault = [&](int number, std::string_view) {
         if (number != 1) return Fault::none;
+        started.get_future().wait();
         EXPECT_TRUE(eventually([&] { return source.given() == 20; }));
         stopped = std::async(std::launch::async, [&] { return ingest->stop(std::chrono::seconds(20)); });
         EXPECT_TRUE(eventually([&] { return source.woken(); }));
         return Fault::none;
     };
     ingest->start();
+    started.set_value();
     ASSERT_TRUE(eventually([&] { return letters.stored().size() == 20; }));
     EXPECT_TRUE(stopped.get());
     EXPECT_EQ(source.committed(), 20U);
