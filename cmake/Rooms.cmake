@@ -1,5 +1,6 @@
 # One folder is one room is one target. `deliverd_room(lane LIBS …)` makes the library `deliverd_lane` from
-# src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc.
+# src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc. Tests with a higher COST
+# start earlier, so that a parallel run does not end with one long test.
 
 set(DELIVERD_ROOMS_FILE "${CMAKE_SOURCE_DIR}/tools/rooms.txt")
 set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${DELIVERD_ROOMS_FILE}")
@@ -23,7 +24,7 @@ function(deliverd_allowed_rooms room out)
 endfunction()
 
 function(deliverd_room room)
-  cmake_parse_arguments(ARG "" "" "LIBS;TEST_LIBS;EXTRA_SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST" "LIBS;TEST_LIBS;EXTRA_SOURCES" ${ARGN})
   deliverd_target_name("${room}" target)
   deliverd_allowed_rooms("${room}" uses)
   set(links "")
@@ -54,6 +55,6 @@ function(deliverd_room room)
     # What they test is optimised; they themselves are compiled more often than they run, and so in half the time.
     target_compile_options(${target}_test PRIVATE -O0)
     gtest_discover_tests(${target}_test TEST_PREFIX "${room}/" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-                         PROPERTIES TIMEOUT 300)
+                         PROPERTIES TIMEOUT 300 COST "${ARG_COST}")
   endif()
 endfunction()

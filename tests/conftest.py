@@ -12,7 +12,7 @@ import pytest
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
 from harness.orders import Broker
-from harness.postgres import PostgresServer
+from harness.postgres import NEVER_STOPPED, PostgresServer
 from harness.process import Programs
 from harness.proxy import Proxy
 from harness.rabbitmq import RabbitServer
@@ -98,7 +98,8 @@ def _migrated(server, folder):
 
 @pytest.fixture(scope="session")
 def shared_server():
-    with PostgresServer() as server:
+    """No test stops it."""
+    with PostgresServer(NEVER_STOPPED) as server:
         yield server
 
 
