@@ -2,10 +2,12 @@
 duplicate only for what was under way when the worker died."""
 
 import signal
+import threading
 from collections import Counter
 
 import pytest
 
+from harness.receiver import Answer
 from harness.stores import audit, by_status, fill, key, write_config
 from harness.waiting import wait_for
 
@@ -38,8 +40,13 @@ def finish(store, programs, config, rows=ROWS):
 def test_killed(store, receiver, programs, tmp_path, point, passage):
     ids = fill(store, ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
+    is_dead = threading.Event()
+    if point == "store.during_settle":
+        # The server may still carry out that settle, and it may be of all that the victim has: one stays under way.
+        receiver.answer_with(lambda call: Answer(hold=is_dead if call.key == key(ids[0]) else None))
     victim = worker(programs, config, "victim", failpoints=f"{point}=crash@{passage}")
     assert victim.wait() == -signal.SIGKILL, victim.stderr
+    is_dead.set()
 
     left = open_rows(store)
     assert any(owner == "victim" for owner in left.values()), "it died without holding anything"
