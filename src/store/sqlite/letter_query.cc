@@ -24,8 +24,7 @@ std::string filters(const LetterQuery& query, bool with_position) {
     if (query.error_class) sql += " and m.error_class = ?4";
     if (query.from) sql += " and m.created_at >= ?5";
     if (query.until) sql += " and m.created_at < ?6";
-    if (query.text)
-        sql += " and (instr(lower(m.error_message), ?7) > 0 or instr(lower(m.payload), ?7) > 0)";
+    if (query.text) sql += " and (instr(lower(m.error_message), ?7) > 0 or instr(lower(m.payload), ?7) > 0)";
     if (query.key) sql += " and m.record_key = ?8";
     if (with_position && query.after) sql += " and (m.created_at, m.id) < (?9, ?10)";
     return sql;
