@@ -90,8 +90,9 @@ def test_backends_terminated_under_load(postgres, receiver, programs, tmp_path):
     ended = 0
     for round_number in range(1, 6):
         wait_for_calls(receiver, round_number * ROWS // 8)
-        ended += len(postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"))
+        ended += len(wait_for(lambda: postgres.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+                                                     " datname = current_database() AND pid <> pg_backend_pid()"),
+                              20, "a backend to end"))
     assert ended >= 5
     wait_for_all(postgres, worker)
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
@@ -104,7 +105,7 @@ def test_connections_cut_under_load(postgres, receiver, programs, proxy, tmp_pat
     cut = 0
     for round_number in range(1, 6):
         wait_for_calls(receiver, round_number * ROWS // 8)
-        cut += proxy.cut()
+        cut += wait_for(proxy.cut, 20, "a connection to cut")
     assert cut >= 5
     wait_for_all(postgres, worker)
     check_nothing_lost_or_counted_twice(postgres, receiver, ids)
