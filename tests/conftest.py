@@ -12,7 +12,7 @@ import pytest
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
 from harness.orders import Broker
-from harness.postgres import NEVER_STOPPED, PostgresServer
+from harness.postgres import PostgresServer
 from harness.process import Programs
 from harness.proxy import Proxy
 from harness.rabbitmq import RabbitServer
@@ -99,7 +99,7 @@ def _migrated(server, folder):
 @pytest.fixture(scope="session")
 def shared_server():
     """No test stops it."""
-    with PostgresServer(NEVER_STOPPED) as server:
+    with PostgresServer.never_stopped() as server:
         yield server
 
 

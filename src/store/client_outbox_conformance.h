@@ -282,8 +282,11 @@ TEST_P(CallersTransaction, WhatWasCommittedIsExactlyWhatIsThere) {
             bool commit;
         };
         store_->execute("delete from outbox");
-        const auto transactions = *rc::gen::container<std::vector<Transaction>>(rc::gen::construct<Transaction>(
-            rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 4)), rc::gen::arbitrary<bool>()));
+        // Up to 30 transactions of up to 30 events: with RapidCheck's 100 of each, most of the time went to round
+        // trips.
+        const auto transactions = *rc::gen::scale(
+            0.3, rc::gen::container<std::vector<Transaction>>(rc::gen::construct<Transaction>(
+                     rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 4)), rc::gen::arbitrary<bool>())));
         std::vector<std::pair<std::int64_t, std::string>> expected;
         for (const Transaction& transaction : transactions) {
             std::vector<std::pair<std::int64_t, std::string>> added;

@@ -30,7 +30,10 @@ SETTINGS = {
 }
 
 # For a server that no test stops: nobody can see whether it waited for the disk, and waiting is half of its tests' time.
-NEVER_STOPPED = {"fsync": "off"}
+NEVER_STOPPED = {"fsync": "off", "full_page_writes": "off", "jit": "off", "max_wal_size": "256MB"}
+# Where its files are, given the room: a database is made in 20 ms there, in 120 ms on a disk.
+IN_MEMORY = Path("/dev/shm")
+MEMORY_WANTED_BYTES = 4 << 30
 
 
 def bin_dir():
@@ -79,6 +82,11 @@ class PostgresServer(ServerProcess):
             with open(self._data / "postgresql.conf", "a", encoding="utf-8") as conf:
                 for name, value in self._settings.items():
                     conf.write(f"{name} = '{value}'\n")
+
+    @classmethod
+    def never_stopped(cls):
+        in_memory = os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= MEMORY_WANTED_BYTES
+        return cls(NEVER_STOPPED, IN_MEMORY if in_memory else None)
 
     def _run(self, program, *args):
         subprocess.run([*_as_server_user("KILL"), bin_dir() / program, *args], check=True, cwd=self.folder,

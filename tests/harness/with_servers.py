@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.kafka import kafka_or_reason
 from harness.nats import NatsServer
-from harness.postgres import NEVER_STOPPED, PostgresServer
+from harness.postgres import PostgresServer
 from harness.rabbitmq import READER, READER_PASSWORD, RabbitServer
 
 
@@ -32,7 +32,7 @@ def _rabbitmq_variables(server):
 
 # name: how to make it, and what to export once it runs
 SERVERS = {
-    "postgres": (lambda: PostgresServer(NEVER_STOPPED), lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
+    "postgres": (PostgresServer.never_stopped, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
     "kafka": (kafka_or_reason, lambda server: server.exports()),
     "rabbitmq": (lambda: RabbitServer(tls=True), _rabbitmq_variables),
     "nats": (NatsServer, lambda server: {"DELIVERD_TEST_NATS_URL": server.url()}),

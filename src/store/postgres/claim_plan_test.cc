@@ -1,4 +1,4 @@
-// Claiming from a table of a million rows, nearly all of them settled, touches only what it returns: shown by the
+// Claiming from a table of half a million rows, nearly all of them settled, touches only what it returns: shown by the
 // plans PostgreSQL really ran, with and without statistics, for the SQL function and for the store's statement. The
 // same for what is done with the rows that were claimed.
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 namespace deliverd::store::postgres {
 namespace {
 
-constexpr int kRows = 1'000'000;
-constexpr int kPendingEvery = 500;  // one row in so many is open
+constexpr int kRows = 500'000;
+constexpr int kPendingEvery = 250;  // one row in so many is open
 constexpr int kHeld = 150;          // of the open ones, the first so many are someone's
 constexpr int kLimit = 100;
 /// Index and heap pages a claimed row may cost, dedup look-up and new row version included. The table has more
-/// than 20,000 pages.
+/// than 10,000 pages.
 constexpr int kPagesPerRow = 30;
 
 void expect_touches_only_what_it_returns(const json::object& root) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class TestDatabase {
 public:
     /// `clauses` end the CREATE DATABASE.
     explicit TestDatabase(const std::string& clauses = "");
+    struct Migrated {};
+    /// With deliverd's schema in it.
+    explicit TestDatabase(Migrated /*tag*/);
     ~TestDatabase();
     TestDatabase(const TestDatabase&) = delete;
     TestDatabase& operator=(const TestDatabase&) = delete;
@@ -66,6 +70,7 @@ public:
 private:
     std::string name_;
     std::string conninfo_;
+    PlainConnection server_;
 };
 
 class PostgresTestStore final : public conformance::TestStore {
@@ -85,7 +90,7 @@ private:
     NullLog log_;
     TestDatabase database_;
     PlainConnection plain_;
-    PlainConnection for_client_;
+    std::optional<PlainConnection> for_client_;
     std::unique_ptr<Database> store_;
 };
 
