@@ -96,15 +96,16 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
             ++entry;
             continue;
         }
-        if (!covers(entry->second)) keep_ended(entry->second);
+        keep_ended(entry->second);
         entry = watched_.erase(entry);
     }
-    if (ended_ && covers(*ended_)) ended_.reset();
+    const bool covered = ended_ && covers(*ended_);
     const bool written_beside = ended_ && last && last->sequence <= ended_->end;
-    if (ended_ && !written_beside) {
-        back_ = Back{ended_->from};
+    if (covered || (ended_ && !written_beside)) {
+        // If this look began there it may have had no room for what that one wrote: the same once more, until it has.
+        go_back_to(covered ? look_from_ : ended_->from);
         ended_.reset();
-        return false;
+        if (!covered) return false;
     }
     const std::optional<Position> from = before_new_writers();
     for (const std::uint64_t transaction : writers->transactions) {
@@ -114,9 +115,30 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     return true;
 }
 
+void LookPlanner::fell_asleep(Instant now) {
+    asleep_since_ = now;
+    asks_unnotified_ = true;
+    look_again(now);
+}
+
+void LookPlanner::saw_writers(const store::OpenWriters& writers, Instant began) {
+    if (asks_unnotified_ && began >= asleep_since_) {
+        asks_unnotified_ = false;
+        unnotified_ = writers.transactions;
+    } else {
+        std::erase_if(unnotified_, [&](std::uint64_t transaction) { return !writers.has(transaction); });
+    }
+    if (began - asleep_since_ >= kLongestUnnotified) unnotified_.clear();
+}
+
 /// Whether the look under way shows whatever that one wrote.
 bool LookPlanner::covers(const Watched& watched) const {
     return !look_from_ || (watched.from && !watched.from->before(*look_from_));
+}
+
+void LookPlanner::go_back_to(const std::optional<Position>& position) {
+    if (back_ && (!back_->to || (position && !position->before(*back_->to)))) return;
+    back_ = Back{position};
 }
 
 void LookPlanner::keep_ended(const Watched& watched) {
@@ -167,6 +189,7 @@ void LookPlanner::advance(const Found& found) {
         continue_ = go_on ? found.last : std::nullopt;
     } else {
         pass_began_ = found.began;
+        if (more && !found.anything_new) continue_ = found.last;
     }
     make_safe(found);
     if (highest_ && (marks_.empty() || found.ended - marks_.back().at >= kMarkInterval)) {
@@ -218,6 +241,7 @@ void LookPlanner::pace(const Found& found) {
     const bool more_behind = rows_left && (!unordered_ || found.anything_new);
     const bool at_once = more_behind || (found.more_to_ask && found.anything_new);
     next_look_ = at_once ? found.ended : std::max(found.began + wait_, found.ended + wait_ / 2);
+    if (!unnotified_.empty()) next_look_ = std::min(next_look_, found.ended + kWhileUnnotified);
     if (back_) next_look_ = found.ended;
     if (sweep_from_) next_look_ = std::min(next_look_, std::max(next_sweep_, found.ended));
 }

@@ -19,8 +19,10 @@
 // transactions that were open when the position passed are *watched*, where the store tells them. When one has ended,
 // what a look brings is believed only if it began before anything that transaction can have written, or if the ids of
 // all of it were drawn while the transaction was open (then no writer had waited for it); otherwise the look is thrown
-// away and the reading goes *back* to there. A transaction may have drawn its first id up to kLateWindow before a look
-// could see it: so it can have written behind where the position was that long before the look that did not see it yet.
+// away and the reading goes *back* to there. A look that began early enough may have had no room for what the
+// transaction wrote: it is repeated until it has. A transaction may have drawn its first id up to kLateWindow before a
+// look could see it: so it can have written behind where the position was that long before the look that did not see it
+// yet.
 //
 // Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
 //
@@ -66,6 +68,9 @@ public:
     static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
     static constexpr Duration kSleepFrom = std::chrono::milliseconds(50);
     static constexpr std::size_t kMostDueTimes = 10'000;
+    static constexpr Duration kWhileUnnotified = std::chrono::milliseconds(20);
+    /// A transaction that stays open for longer than that may as well be found by the usual look.
+    static constexpr Duration kLongestUnnotified = std::chrono::seconds(60);
     /// Looks begin before what a transaction can have written while it is younger than this. An older one is not worth
     /// walking over the same rows again and again: the reading goes back once, when it has ended.
     static constexpr Duration kWatchedClosely = std::chrono::seconds(1);
@@ -112,6 +117,11 @@ public:
 
     /// The table is quiet: a notification may wake the relay instead.
     [[nodiscard]] bool quiet() const { return wait_ >= std::min(kSleepFrom, idle_poll_); }
+    /// Writers notify the relay from now on. One that wrote before does not when it commits: until all that the next
+    /// look sees open have ended, looks go on every kWhileUnnotified.
+    void fell_asleep(Instant now);
+    /// The open transactions that a look saw, whatever became of its rows.
+    void saw_writers(const store::OpenWriters& writers, Instant began);
 
 private:
     struct Watched {
@@ -130,6 +140,7 @@ private:
     void begin_behind(std::optional<Position> position);
     [[nodiscard]] bool covers(const Watched& watched) const;
     void keep_ended(const Watched& watched);
+    void go_back_to(const std::optional<Position>& position);
     void advance(const Found& found);
     void make_safe(const Found& found);
     void advance_sweep(const Found& found);
@@ -174,6 +185,10 @@ private:
     Instant next_sweep_{};
     Duration sweep_cost_ = Duration::max();  // of the last page, beyond that of a look that must be anyway
     Duration forward_cost_{};                // of the last look that was no sweep
+
+    Instant asleep_since_{};
+    bool asks_unnotified_ = false;           // the next look says who they are
+    std::vector<std::uint64_t> unnotified_;  // open, and wrote before that
 
     Duration wait_;
     Duration error_wait_{};

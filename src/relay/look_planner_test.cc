@@ -24,6 +24,7 @@ protected:
         found.anything_new = anything_new && last > 0;
         end_above_ = look.end_above;
         const auto writers = open_ ? std::optional(store::OpenWriters{*open_, 100}) : std::nullopt;
+        if (writers) planner_.saw_writers(*writers, found.began);
         believed_ = planner_.believes(writers, found.last, end_, found.began, now_);
         found.asked = believed_;
         planner_.looked(found);
@@ -117,6 +118,16 @@ TEST_F(LookPlannerTest, ASweepEndsWhereThePositionWasWhenItBegan) {
     EXPECT_EQ(next.up_to, "500");
 }
 
+TEST_F(LookPlannerTest, ASweepFullOfWhatIsKnownHoldsNothingUp) {
+    sweep_cost_ = cost_;  // each look near the end is one
+    look(20);
+    look(20);
+    ASSERT_TRUE(look(20, true, 0.01, false).sweep);
+    LookPlanner::Look next = look(20, true, 0.01, false);
+    if (next.up_to) next = look(40, true);  // a page of the sweep
+    EXPECT_EQ(next.after, "20");
+}
+
 TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
     cost_ = sweep_cost_ = Duration::zero();
     look(10);
@@ -131,6 +142,32 @@ TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
     EXPECT_FALSE(planner_.quiet());
     look(0);
     EXPECT_EQ(planner_.next_look(), now_ + 2 * kBusy);
+}
+
+TEST_F(LookPlannerTest, WhoWroteBeforeItFellAsleepIsWaitedForClosely) {
+    open_ = {7};
+    while (!planner_.quiet()) look(0);
+    planner_.fell_asleep(now_);
+    EXPECT_EQ(planner_.next_look(), now_);
+    look(0);
+    for (int i = 0; i < 20; ++i) {
+        now_ = planner_.next_look();
+        look(0);
+        ASSERT_LE(planner_.next_look() - now_, LookPlanner::kWhileUnnotified);
+    }
+    open_ = {8};  // it knows that the relay sleeps
+    look(0);
+    EXPECT_GT(planner_.next_look() - now_, LookPlanner::kWhileUnnotified);
+}
+
+TEST_F(LookPlannerTest, AWriterThatStaysOpenForLongIsNotWaitedForSo) {
+    open_ = {7};
+    while (!planner_.quiet()) look(0);
+    planner_.fell_asleep(now_);
+    look(0);
+    now_ += LookPlanner::kLongestUnnotified;
+    look(0);
+    EXPECT_GT(planner_.next_look() - now_, LookPlanner::kWhileUnnotified);
 }
 
 TEST_F(LookPlannerTest, LooksWhenARetryComesDue) {
@@ -165,6 +202,20 @@ TEST_F(LookPlannerTest, BeginsBeforeWhatAYoungTransactionCanHaveWritten) {
     EXPECT_TRUE(believed_);
     look_for(2 * LookPlanner::kLateWindow, 40);
     EXPECT_EQ(look(41).after, "40") << "7 is forgotten";
+}
+
+TEST_F(LookPlannerTest, ALookWithoutRoomShowsNothingOfATransactionThatEnded) {
+    open_.emplace();
+    look_for(std::chrono::seconds(5), 10);
+    open_ = {7};
+    look(20);
+    look_for(LookPlanner::kWatchedClosely / 2, 30);
+    open_.emplace();
+    EXPECT_EQ(look(0, true).after, "10") << "7 wrote behind 10";
+    EXPECT_EQ(look(15, true).after, "10") << "nothing of it was seen";
+    EXPECT_EQ(look(40).after, "15");
+    look_for(2 * LookPlanner::kLateWindow, 40);
+    EXPECT_EQ(look(41).after, "40");
 }
 
 TEST_F(LookPlannerTest, GoesBackWhenATransactionEndsThatWasOpenForLong) {
