@@ -171,6 +171,16 @@ def test_a_sleeping_relay_is_woken_by_a_writer(postgres, receiver, relay):
         wait_for(lambda: receiver.count() == number + 1, FAR_BELOW_A_MINUTE, "the event that woke it")
 
 
+def test_what_was_written_before_it_slept_is_found_when_it_is_committed(postgres, receiver, relay):
+    """Its trigger saw nobody asleep, so nobody is notified."""
+    with psycopg.connect(postgres.url) as writer:
+        add(writer, "early", "1")
+        relay(postgres, idle_poll_ms=60_000)
+        wait_for(lambda: sleepers(postgres) == 1, FAR_BELOW_A_MINUTE, "the relay to sleep")
+        writer.commit()
+        wait_for(lambda: receiver.count() == 1, FAR_BELOW_A_MINUTE, "the event")
+
+
 def heard(listener):
     """Notifications so far; what is committed has been sent when a query has been answered."""
     listener.execute("SELECT 1")

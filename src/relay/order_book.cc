@@ -18,7 +18,7 @@ std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
         Aggregate& aggregate = *to_follow_.front();
         to_follow_.pop_front();
         aggregate.to_follow = false;
-        if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) {
+        if (!aggregate.gap || aggregate.failing || aggregate.aside || aggregate.tried_again > 0) {
             forget_if_idle(aggregate);
             continue;
         }
@@ -36,6 +36,7 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     Aggregate* known = found == aggregates_.end() ? nullptr : &found->second;
     const bool follows = row.origin == EventOrigin::follow;
     const bool failed_before = row.message.failures > 0;
+    if (known != nullptr && known->aside) return held_.contains(row.row_id) ? Taken::known : Taken::ignored;
     if (follows) {
         if (known == nullptr || !known->followed || !known->gap || known->failing) return Taken::ignored;
         ++known->page_rows;
@@ -151,17 +152,45 @@ void OrderBook::failed(Held& held) {
     drop_queue(aggregate);
 }
 
-void OrderBook::put_back(Held& held) {
-    Aggregate& aggregate = *held.aggregate;
+void OrderBook::queue_first(Aggregate& aggregate, Held& held) {
     held.state = Held::State::queued;
     held.next = aggregate.first;
     aggregate.first = &held;
     if (aggregate.last == nullptr) aggregate.last = &held;
     ++aggregate.queued;
     aggregate.at_sink = false;
-    if (aggregate.ready) return;
-    aggregate.ready = true;
-    ready_.push_front(&aggregate);
+}
+
+void OrderBook::put_back(Held& held) {
+    queue_first(*held.aggregate, held);
+    make_ready(*held.aggregate);
+}
+
+void OrderBook::set_aside(Held& held) {
+    Aggregate& aggregate = *held.aggregate;
+    drop_queue(aggregate);
+    queue_first(aggregate, held);
+    aggregate.aside = true;
+    if (std::exchange(aggregate.followed, false))
+        std::erase(following_, &aggregate);  // it asked behind what is dropped
+    const bool keep = aside_.size() < limits_.aside;
+    (keep ? aside_ : emptied_).push_back(&aggregate);
+    if (!keep) drop_queue(aggregate);
+    open_gap(aggregate, keep && held.row.sequence > 0 ? std::optional(held.row.row_id) : std::nullopt);
+}
+
+void OrderBook::let_go(std::deque<Aggregate*>& waiting) {
+    for (Aggregate* aggregate : std::exchange(waiting, {})) {
+        aggregate->aside = false;
+        make_ready(*aggregate);
+        want_follow(*aggregate);
+        forget_if_idle(*aggregate);
+    }
+}
+
+void OrderBook::resume(bool all) {
+    let_go(aside_);
+    if (all) let_go(emptied_);
 }
 
 // --- settlements ---------------------------------------------------------------------------------------------------
@@ -204,6 +233,8 @@ template <typename Matches>
 void OrderBook::forget_aggregates(Matches matches) {
     const auto gone = [&](const Aggregate* aggregate) { return matches(*aggregate); };
     std::erase_if(ready_, gone);
+    std::erase_if(aside_, gone);
+    std::erase_if(emptied_, gone);
     std::erase_if(to_follow_, gone);
     std::erase_if(following_, gone);
     std::erase_if(resolutions_, [&](const Resolution& resolution) { return matches(*resolution.aggregate); });
@@ -238,6 +269,12 @@ void OrderBook::drop_queued(std::int32_t shard) {
     for (auto& [name, aggregate] : aggregates_) {
         if (aggregate.shard == shard) touched.push_back(&aggregate);
     }
+    const auto of_shard = [&](Aggregate* aggregate) {
+        if (aggregate->shard == shard) aggregate->aside = false;
+        return aggregate->shard == shard;
+    };
+    std::erase_if(aside_, of_shard);
+    std::erase_if(emptied_, of_shard);
     for (Aggregate* aggregate : touched) {
         drop_queue(*aggregate);
         // While one that was tried again is not recorded, the database keeps the later ones back, also from a reading
@@ -303,7 +340,7 @@ void OrderBook::close_gap(Aggregate& aggregate) {
 }
 
 void OrderBook::want_follow(Aggregate& aggregate) {
-    const bool wanted = aggregate.gap && !aggregate.failing && aggregate.tried_again == 0 &&
+    const bool wanted = aggregate.gap && !aggregate.failing && !aggregate.aside && aggregate.tried_again == 0 &&
                         aggregate.queued <= limits_.follow_page / 2;
     if (!wanted || aggregate.to_follow || aggregate.followed) return;
     aggregate.to_follow = true;
@@ -311,7 +348,8 @@ void OrderBook::want_follow(Aggregate& aggregate) {
 }
 
 void OrderBook::make_ready(Aggregate& aggregate) {
-    if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing || aggregate.ready) return;
+    if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing) return;
+    if (aggregate.ready || aggregate.aside) return;
     aggregate.ready = true;
     ready_.push_back(&aggregate);
 }
@@ -329,9 +367,8 @@ void OrderBook::drop_queue(Aggregate& aggregate) {
 }
 
 void OrderBook::forget_if_idle(Aggregate& aggregate) {
-    if (!aggregate.nothing_in_hand() || aggregate.gap || aggregate.ready || aggregate.to_follow || aggregate.followed) {
-        return;
-    }
+    const bool listed = aggregate.ready || aggregate.aside || aggregate.to_follow || aggregate.followed;
+    if (!aggregate.nothing_in_hand() || aggregate.gap || listed) return;
     aggregates_.erase(aggregates_.find(*aggregate.name));
 }
 

@@ -21,6 +21,9 @@
 //   in
 //     a batch; when there may be more than the batch has room for, an aggregate of which nothing is in hand may have
 //     one of them: it gets a gap instead of being trusted.
+//   - *Set aside.* An aggregate whose first row is bound for a paused topic (destinations.h) must not fill the hand, or
+//     nothing else would be read. It keeps that row at most; what lay behind it becomes a gap, which is followed when
+//     the row was sent. So many of them may keep their row; the others keep none until something has changed.
 #pragma once
 
 #include <cstddef>
@@ -70,6 +73,7 @@ struct Aggregate {
     bool failing = false;               // a failure is to be recorded, or was while a look is under way
     bool gap = false;                   // rows may lie behind the reading position
     bool ready = false;                 // in ready_
+    bool aside = false;                 // in aside_ or emptied_
     bool to_follow = false;             // in to_follow_
     bool followed = false;              // by the look under way
     std::optional<store::RowId> after;  // where the next page begins
@@ -93,6 +97,7 @@ struct OrderBookLimits {
     std::size_t of_one_aggregate = 0;  // rows in hand
     std::size_t follow_page = 0;       // rows of an aggregate that one look asks for
     std::size_t gaps = 0;              // aggregates with a gap: above that full() says so
+    std::size_t aside = 0;             // aggregates set aside that keep their row
 };
 
 /// One thread at a time.
@@ -130,8 +135,13 @@ public:
 
     void delivered(Held& held);
     void failed(Held& held);
-    /// It was not tried: first in its aggregate again.
+    /// It was not tried: first in its aggregate again, and the aggregate behind the others.
     void put_back(Held& held);
+    /// It cannot be tried for now: the aggregate waits for resume(). The row may be gone with this call.
+    void set_aside(Held& held);
+    /// What was set aside may be sent. `all` false: only the aggregates that kept their row.
+    void resume(bool all);
+    [[nodiscard]] bool anything_aside() const { return !aside_.empty(); }
 
     // --- settlements -----------------------------------------------------------------------------------------------
 
@@ -173,6 +183,8 @@ private:
     void want_follow(Aggregate& aggregate);
     void followed(Aggregate& aggregate);
     void make_ready(Aggregate& aggregate);
+    void let_go(std::deque<Aggregate*>& waiting);
+    void queue_first(Aggregate& aggregate, Held& held);
     void drop_queue(Aggregate& aggregate);
     void resolve(Aggregate& aggregate, Recorded recorded);
     void forget_if_idle(Aggregate& aggregate);
@@ -189,6 +201,8 @@ private:
     std::unordered_map<const Message*, Rows::node_type> orphans_;
     std::pmr::unordered_map<std::string, Aggregate> aggregates_{&memory_};
     std::deque<Aggregate*> ready_;      // their first row may go
+    std::deque<Aggregate*> aside_;      // set aside, with their row
+    std::deque<Aggregate*> emptied_;    // set aside, without
     std::deque<Aggregate*> to_follow_;  // with a gap, and little in hand
     bool looking_ = false;
     std::vector<Aggregate*> following_;  // by the look under way

@@ -62,7 +62,7 @@ protected:
         return names;
     }
 
-    OrderBook book_{{.of_one_aggregate = 4, .follow_page = 2, .gaps = 3}};
+    OrderBook book_{{.of_one_aggregate = 4, .follow_page = 2, .gaps = 3, .aside = 1}};
     std::map<std::int64_t, const Message*> at_sink_;
     std::vector<store::EventFollow> follows_;
 };
@@ -216,13 +216,64 @@ TEST_F(OrderBookTest, OutcomesOfALostShardEndWithoutTrace) {
     EXPECT_EQ(book_.bytes(), 0U);
 }
 
-TEST_F(OrderBookTest, WhatWasNotTriedGoesFirstAgain) {
+TEST_F(OrderBookTest, WhatWasNotTriedGoesFirstOfItsAggregateAgainAndBehindTheOthers) {
+    look({row(1, "a"), row(2, "a"), row(3, "b")});
+    Held* first = book_.send_next(Instant{});
+    EXPECT_EQ(first->row.message.id, 1);
+    book_.put_back(*book_.at_sink(first->row.message));
+    EXPECT_THAT(send(), ElementsAre(3, 1));
+    deliver(1);
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
+TEST_F(OrderBookTest, WhatIsSetAsideKeepsItsFirstRowAndFollowsTheRest) {
     look({row(1, "a"), row(2, "a"), row(3, "b")});
     EXPECT_THAT(send(), ElementsAre(1, 3));
-    book_.put_back(ended(1));
+    book_.set_aside(ended(1));
+    EXPECT_EQ(book_.rows(), 2U) << "what was behind it is dropped";
+    EXPECT_THAT(send(), IsEmpty());
+    look({row(2, "a"), row(4, "a")});
+    EXPECT_EQ(book_.rows(), 2U) << "and ignored";
+    book_.resume(false);
+    EXPECT_THAT(send(), ElementsAre(1));
+    deliver(1);
+    look({row(2, "a", EventOrigin::follow), row(4, "a", EventOrigin::follow)});
+    EXPECT_THAT(followed(), ElementsAre("a>1"));
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
+TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhile) {
+    look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});  // one more than one may have: a gap
     EXPECT_THAT(send(), ElementsAre(1));
     deliver(1);
     EXPECT_THAT(send(), ElementsAre(2));
+    deliver(2);
+    EXPECT_THAT(send(), ElementsAre(3));
+    follows_ = book_.begin_look(10);
+    EXPECT_THAT(followed(), ElementsAre("a>4"));
+    book_.set_aside(ended(3));
+    book_.resume(true);
+    EXPECT_EQ(take(row(5, "a", EventOrigin::follow)), Taken::ignored) << "4 was dropped, and comes before it";
+    book_.end_look(true);
+    EXPECT_THAT(send(), ElementsAre(3));
+    deliver(3);
+    look({row(4, "a", EventOrigin::follow), row(5, "a", EventOrigin::follow)});
+    EXPECT_THAT(followed(), ElementsAre("a>3"));
+    EXPECT_THAT(send(), ElementsAre(4));
+}
+
+TEST_F(OrderBookTest, OnlySoManyThatAreSetAsideKeepTheirRow) {
+    look({row(1, "a"), row(2, "b"), row(3, "c")});
+    for (const std::int64_t id : send()) book_.set_aside(ended(id));
+    EXPECT_EQ(book_.rows(), 1U);
+    book_.resume(false);
+    EXPECT_THAT(send(), ElementsAre(1));
+    look({row(2, "b"), row(3, "c")});
+    EXPECT_THAT(followed(), ElementsAre("a>1"));
+    book_.resume(true);
+    look({row(2, "b", EventOrigin::follow), row(3, "c", EventOrigin::follow)});
+    EXPECT_THAT(followed(), ElementsAre("b>", "c>"));
+    EXPECT_THAT(send(), ElementsAre(2, 3));
 }
 
 TEST_F(OrderBookTest, AShardToBeGivenBackKeepsOnlyWhatIsUnderWay) {

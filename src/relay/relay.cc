@@ -199,15 +199,15 @@ void Relay::Impl::look_once() {
     }
 }
 
-/// Between the last look and the moment a writer sees that this relay sleeps, something may be committed: so one more
-/// look follows.
+/// Between the last look and the moment a writer sees that this relay sleeps, something may be committed or written: so
+/// one more look follows, and others while those writers are open.
 void Relay::Impl::sleep_or_wake(bool quiet) {
     if (listener == nullptr || quiet == asleep) return;
     const Result<void> answer = timed("set_asleep", [&] { return outbox.set_asleep(options.owner, quiet); });
     const std::lock_guard lock(mutex);
     if (!answer) return core.database_failed(clock.now(), "set_asleep", answer.error(), 0);
     asleep = quiet;
-    if (asleep) core.look_again(clock.now());
+    if (asleep) core.fell_asleep(clock.now());
 }
 
 // --- sending -------------------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ lane::LaneTotals Relay::run_once(Duration patience) {
     const auto at_work = [this] {
         const std::lock_guard lock(impl_->mutex);
         const RelayCore& core = impl_->core;
-        return core.unfinished() > 0 && !core.draining() && !core.paused(impl_->clock.now());
+        return core.unfinished() > 0 && !core.draining() && !core.only_waiting(impl_->clock.now());
     };
     while (at_work() && !impl_->hurried) impl_->stop_signal.wait_until(impl_->clock.now() + kStopCheck);
     impl_->stop(patience);

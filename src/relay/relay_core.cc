@@ -22,6 +22,7 @@ constexpr std::size_t kLargestPage = 32;
 constexpr std::size_t kPagesInABatch = 16;
 constexpr std::size_t kSettleBatches = 4;           // in one settle at most
 constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have so much of what may be in hand
+constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have so much of it
 
 std::size_t rows_in_hand(const RelayOptions& options) {
     return 2 * static_cast<std::size_t>(options.parallelism) + 4 * static_cast<std::size_t>(options.batch_size);
@@ -35,7 +36,8 @@ OrderBookLimits book_limits(const RelayOptions& options) {
     const std::size_t page = page_of(options);
     return {.of_one_aggregate = std::max(rows_in_hand(options) / kAggregatesInHandLimit, 2 * page),
             .follow_page = page,
-            .gaps = RelayCore::kMostGaps};
+            .gaps = RelayCore::kMostGaps,
+            .aside = rows_in_hand(options) / kAsideShare};
 }
 
 }  // namespace
@@ -201,6 +203,7 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
         planner_.failed(began, now, random_);
         return database_failed(now, "read", answer.error(), 0);
     }
+    if (answer->writers) planner_.saw_writers(*answer->writers, began);
     LookPlanner::Found found;
     found.began = began;
     found.ended = now;
@@ -287,13 +290,25 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
     batch.clear();
     const auto parallelism = static_cast<std::size_t>(options_.parallelism);
     if (draining_ || paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
+    if (book_.anything_aside() && now >= destinations_.first_end()) book_.resume(false);
     std::size_t most = parallelism - book_.at_sink();
     if (throttle_) most = throttle_->permits(now, most);
     while (batch.size() < most) {
         Held* held = book_.send_next(now);
         if (held == nullptr) break;
-        held->row.message.topic = options_.topic.topic_of(held->row.message);
-        batch.push_back(&held->row.message);
+        Message& message = held->row.message;
+        message.topic = options_.topic.topic_of(message);
+        const Destinations::May may = destinations_.ask(message.topic, now);
+        if (may == Destinations::May::go) {
+            batch.push_back(&message);
+            continue;
+        }
+        book_.at_sink(message);  // it did not go there
+        if (may == Destinations::May::wait) {
+            book_.set_aside(*held);
+        } else {
+            fail(now, *held, not_tried_at(message.topic));
+        }
     }
     if (batch.empty()) return;
     if (throttle_) throttle_->on_sent(now, batch.size());
@@ -302,8 +317,9 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
 
 Instant RelayCore::next_send(Instant now) const {
     const Instant nap = now + lane::kLongestNap;
-    if (draining_ || !book_.anything_to_send()) return nap;
+    if (draining_ || !(book_.anything_to_send() || book_.anything_aside())) return nap;
     if (paused(now)) return std::min(nap, paused_until_);
+    if (!book_.anything_to_send()) return std::min(nap, destinations_.first_end());
     if (throttle_ && book_.at_sink() < static_cast<std::size_t>(options_.parallelism)) {
         const Instant next = throttle_->next_permit(now);
         if (next > now) return std::min(nap, next);
@@ -323,6 +339,12 @@ void RelayCore::outcomes(Instant now, std::span<Answer> answers) {
     tell();
 }
 
+Outcome RelayCore::not_tried_at(const std::string& topic) const {
+    Outcome outcome = destinations_.why(topic);
+    outcome.detail = "not tried: topic " + topic + " just took nothing, others did: " + outcome.detail;
+    return outcome;
+}
+
 void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     const Outcome& outcome = answer.outcome;
     const Message& message = held.row.message;
@@ -332,21 +354,27 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     adjust_rate(now, outcome, held.began);
     if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
     if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return put_back(held);
+    if (destinations_.attempted(message.topic, held.began, delivered)) book_.resume(true);
     if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
         ++totals_.abandoned;
         book_.failed(held);
         return book_.settled(held, Recorded::unknown);
     }
-    store::EventSettlement settlement{
-        held.row.row_id, message.key, held.lease,
-        lane::decide(message, outcome, options_.retry, options_.retry_after_cap, random_)};
-    if (!delivered) log_failure(now, message, outcome, settlement.settlement);
-    settles_.add(std::move(settlement), now);
-    if (delivered) {
-        book_.delivered(held);
-    } else {
-        book_.failed(held);
-    }
+    if (!delivered) return fail(now, held, outcome);
+    settle(now, held, outcome);
+    book_.delivered(held);
+}
+
+void RelayCore::fail(Instant now, Held& held, const Outcome& outcome) {
+    log_failure(now, held.row.message, outcome, settle(now, held, outcome));
+    book_.failed(held);
+}
+
+store::Settlement RelayCore::settle(Instant now, const Held& held, const Outcome& outcome) {
+    const Message& message = held.row.message;
+    store::Settlement settlement = lane::decide(message, outcome, options_.retry, options_.retry_after_cap, random_);
+    settles_.add({held.row.row_id, message.key, held.lease, settlement}, now);
+    return settlement;
 }
 
 /// Of a shard that is to be given back nothing is sent any more, this row neither: it is the next owner's.
@@ -356,17 +384,23 @@ void RelayCore::put_back(Held& held) {
     if (!keeper_.active_token(shard)) book_.drop_queued(shard);
 }
 
-/// What is wrong is wrong for all: the row stays first in its aggregate, uncounted, and nothing is sent for a while.
+/// Without a broker nothing is sent at all for a while. Otherwise only the topic is paused, and the row costs an
+/// attempt if others are delivered meanwhile (destinations.h).
 void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
-    put_back(held);
+    const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
+    const std::string topic = held.row.message.topic;
+    const bool unreachable = outcome.code == sink::kBrokerUnreachable;
+    if (!unreachable && destinations_.refused(topic, now, pause, outcome)) return fail(now, held, outcome);
     ++totals_.put_off;
     if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
-        log_.error(
-            "nothing can be sent: waiting",
-            {{"lane", options_.name}, {"error", lane::describe_failure(outcome)}, {"lines_left_out", *left_out}});
+        log_.error(unreachable ? "nothing can be sent: waiting" : "nothing can be sent to this topic: waiting",
+                   {{"lane", options_.name},
+                    {"topic", topic},
+                    {"error", lane::describe_failure(outcome)},
+                    {"lines_left_out", *left_out}});
     }
-    const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
-    paused_until_ = std::max(paused_until_, now + pause);
+    put_back(held);  // and is set aside when its turn comes
+    if (unreachable) paused_until_ = std::max(paused_until_, now + pause);
 }
 
 void RelayCore::adjust_rate(Instant now, const Outcome& outcome, Instant began) {

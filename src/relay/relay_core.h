@@ -23,6 +23,7 @@
 #include "lane/log_limiter.h"
 #include "lane/queue_depth.h"
 #include "lane/throttle.h"
+#include "relay/destinations.h"
 #include "relay/horizon.h"
 #include "relay/look_planner.h"
 #include "relay/order_book.h"
@@ -68,7 +69,8 @@ public:
     /// A writer committed something, or it is time to make sure.
     void wake(Instant now) { planner_.wake(now); }
     [[nodiscard]] bool quiet() const { return planner_.quiet(); }
-    void look_again(Instant now) { planner_.look_again(now); }
+    /// Writers notify it from now on (store::EventOutbox::set_asleep took effect).
+    void fell_asleep(Instant now) { planner_.fell_asleep(now); }
 
     // --- sends -----------------------------------------------------------------------------------------------------
     /// What goes to the sink now. The messages stay where they are until their outcome was passed to outcomes().
@@ -99,6 +101,10 @@ public:
 
     [[nodiscard]] bool draining() const { return draining_; }
     [[nodiscard]] bool paused(Instant now) const { return now < paused_until_; }
+    /// Whatever is in hand waits for the receiver.
+    [[nodiscard]] bool only_waiting(Instant now) const {
+        return paused(now) || (book_.at_sink() == 0 && settled_all() && !book_.anything_to_send());
+    }
     [[nodiscard]] bool can_send() const { return !draining_ && book_.anything_to_send(); }
     [[nodiscard]] std::size_t at_sink() const { return book_.at_sink(); }
     [[nodiscard]] bool settled_all() const { return settles_.size() == 0; }
@@ -131,6 +137,9 @@ private:
     void finish(Instant now, Held& held, Answer& answer);
     void put_back(Held& held);
     void put_off(Instant now, Held& held, const Outcome& outcome);
+    void fail(Instant now, Held& held, const Outcome& outcome);
+    store::Settlement settle(Instant now, const Held& held, const Outcome& outcome);
+    [[nodiscard]] Outcome not_tried_at(const std::string& topic) const;
     void adjust_rate(Instant now, const Outcome& outcome, Instant began);
     void log_failure(Instant now, const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void record(Instant now, const SettleItem& item, store::EventSettled answer);
@@ -147,6 +156,7 @@ private:
     std::optional<Horizon> horizon_;  // with strict_order
     OrderBook book_;
     SettleQueue settles_;
+    Destinations destinations_;
     std::optional<lane::Throttle> throttle_;
     lane::LogLimiter failure_lines_;
     lane::LogLimiter database_lines_;

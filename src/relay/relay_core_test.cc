@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "lane/testing/fakes.h"
 #include "relay/testing/fake_events.h"
@@ -17,7 +18,7 @@ using ::testing::IsEmpty;
 /// A core by hand, on a table in memory that stands still between the calls.
 class RelayCoreTest : public ::testing::Test {
 protected:
-    RelayCoreTest() { make(RelayOptions{}); }
+    explicit RelayCoreTest(bool typed = false) : typed_(typed) { make(RelayOptions{}); }
 
     void make(RelayOptions options) {
         options.owner = "r";
@@ -59,8 +60,9 @@ protected:
     }
     static Outcome delivered() { return {.kind = OutcomeKind::delivered}; }
 
+    const bool typed_;
     Instant now_ = Instant(std::chrono::hours(1));
-    FakeEvents table_{{.shards = 2}, [this] { return now_.time_since_epoch(); }};
+    FakeEvents table_{{.shards = 2, .typed = typed_}, [this] { return now_.time_since_epoch(); }};
     lane::Observer observer_;
     lane::RecordingLog log_;
     std::optional<RelayCore> core_;
@@ -172,7 +174,7 @@ TEST_F(RelayCoreTest, AConflictAfterATryInDoubtIsThatTry) {
     EXPECT_EQ(core_->unfinished(), 0U);
 }
 
-TEST_F(RelayCoreTest, WhatCouldNotBeTriedIsNotCountedAndEverythingPauses) {
+TEST_F(RelayCoreTest, WithoutABrokerNothingIsCountedAndEverythingPauses) {
     for (const char* aggregate : {"a", "b"}) table_.add(aggregate);
     RelayOptions narrow;
     narrow.parallelism = 1;
@@ -181,15 +183,105 @@ TEST_F(RelayCoreTest, WhatCouldNotBeTriedIsNotCountedAndEverythingPauses) {
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
     look();
     EXPECT_THAT(send(), ElementsAre(1));
-    answer(1, {.kind = OutcomeKind::retryable, .retry_after = std::chrono::seconds(7), .not_attempted = true});
+    answer(1, {.kind = OutcomeKind::retryable,
+               .code = std::string(sink::kBrokerUnreachable),
+               .retry_after = std::chrono::seconds(7),
+               .not_attempted = true});
     EXPECT_THAT(send(), IsEmpty());
     EXPECT_TRUE(core_->paused(now_ + std::chrono::milliseconds(6999)));
     now_ += std::chrono::seconds(7);
-    EXPECT_THAT(send(), ElementsAre(1)) << "first again";
+    EXPECT_THAT(send(), ElementsAre(2)) << "behind the others";
+    answer(2, delivered());
+    EXPECT_THAT(send(), ElementsAre(1));
     answer(1, delivered());
     EXPECT_EQ(core_->totals().put_off, 1U);
     settle();
     EXPECT_EQ(table_.rows().at(1).failures, 0);
+}
+
+/// A lane of several topics: an event's is its aggregate's name without the digits.
+class Topics : public RelayCoreTest {
+protected:
+    Topics() : RelayCoreTest(true) {
+        RelayOptions options;
+        options.owner = "r";
+        options.parallelism = 8;
+        options.batch_size = 8;
+        options.lease = std::chrono::hours(10);
+        options.retry = RetryPolicy{.base_seconds = 1, .cap_seconds = 4, .jitter = 0, .dead_at_failures = 4};
+        options.topic = *TopicTemplate::parse("{event_type_raw}");
+        core_.emplace(options, 1, observer_, log_);
+        core_->tended(now_, now_, table_.tend("r", std::chrono::hours(10)));
+    }
+    static Outcome no_leader() {
+        return {.kind = OutcomeKind::retryable, .code = "NO_LEADER", .detail = "none", .not_attempted = true};
+    }
+    /// A second of everything; what `takes` says is delivered, the rest not attempted.
+    void second(const std::function<bool(const Message&)>& takes) {
+        for (int tenth = 0; tenth < 10; ++tenth) {
+            const Instant began = now_;
+            now_ += std::chrono::milliseconds(100);  // that a look takes
+            if (auto request = core_->begin_look(began)) core_->end_look(began, now_, table_.read(*request));
+            for (std::vector<std::int64_t> ids = send(); !ids.empty(); ids = send()) {
+                tried_ += ids.size();
+                for (const std::int64_t id : ids) answer(id, takes(*messages_.at(id)) ? delivered() : no_leader());
+            }
+            const auto settlements = core_->begin_settle(now_);
+            if (!settlements.empty()) core_->end_settle(now_, table_.settle("r", settlements));
+        }
+    }
+    [[nodiscard]] std::int64_t published() const {
+        return std::ranges::count_if(table_.rows(), [](const auto& row) { return row.second.published; });
+    }
+    [[nodiscard]] std::int64_t dead() const {
+        return std::ranges::count_if(table_.rows(), [](const auto& row) { return row.second.dead; });
+    }
+    std::size_t tried_ = 0;
+};
+
+TEST_F(Topics, OneThatTakesNothingHoldsUpNoOtherAndItsEventsDieInTheEnd) {
+    const auto is_good = [](const Message& message) { return message.key.starts_with("good"); };
+    for (int i = 0; i < 200; ++i) {  // more than there may be in hand
+        for (const std::string name : {"bad", "good"}) table_.add(name + std::to_string(i));
+    }
+    for (int i = 0; i < 30; ++i) second(is_good);
+    EXPECT_EQ(published(), 200);
+    for (int i = 0; i < 30; ++i) second(is_good);
+    EXPECT_EQ(dead(), 200);
+    EXPECT_GT(lines_with("NO_LEADER: not tried"), 0U) << "what was counted without a try says so";
+}
+
+TEST_F(Topics, WhileNothingIsDeliveredAnywhereNothingIsCounted) {
+    for (const char* name : {"a", "b", "a", "b"}) table_.add(name);
+    for (int i = 0; i < 100; ++i) second([](const Message&) { return false; });
+    EXPECT_LE(tried_, 202U) << "one of each topic a second";
+    for (const auto& [id, row] : table_.rows()) EXPECT_EQ(row.failures, 0) << id;
+    for (int i = 0; i < 10; ++i) second([](const Message&) { return true; });
+    EXPECT_EQ(published(), 4);
+}
+
+TEST_F(Topics, BehindAHandFullOfEventsThatWaitOthersAreFound) {
+    const auto is_good = [](const Message& message) { return message.key.starts_with("good"); };
+    for (int i = 0; i < 500; ++i) table_.add("bad" + std::to_string(i));
+    for (int i = 0; i < 10; ++i) table_.add("good" + std::to_string(i));
+    for (int i = 0; i < 60 && published() < 10; ++i) second(is_good);
+    EXPECT_EQ(published(), 10);
+}
+
+TEST_F(Topics, TheOrderIsKeptAcrossAPause) {
+    for (int i = 0; i < 40; ++i) table_.add(i % 2 == 0 ? "a" : "b");
+    std::map<std::string, std::int64_t> last;
+    bool away = true;
+    for (int i = 0; i < 60 && published() < 40; ++i) {
+        away = i % 7 < 2;
+        second([&](const Message& message) {
+            if (message.key == "a" && away) return false;
+            EXPECT_GT(message.id, last[message.key]) << "second " << i;
+            last[message.key] = message.id;
+            return true;
+        });
+    }
+    EXPECT_EQ(published(), 40);
 }
 
 TEST_F(RelayCoreTest, ThatNothingCanBeSentIsSaidOnceAMinute) {

@@ -170,6 +170,16 @@ TEST_F(RelayTest, SleepsAndIsWokenByAWriter) {
     EXPECT_TRUE(eventually([&] { return table_.asleep() == 1; })) << "asleep again";
 }
 
+TEST_F(RelayTest, AsleepItFindsWhatWasWrittenBeforeAndIsCommittedAfterwards) {
+    options_.idle_poll = std::chrono::hours(1);
+    const std::int64_t id = table_.begin("a");  // it notifies nobody: nobody sleeps yet
+    const auto relay = make();
+    relay->start();
+    ASSERT_TRUE(eventually([&] { return table_.asleep() == 1; }));
+    table_.commit(id);
+    EXPECT_TRUE(eventually([&] { return all_published(); }));
+}
+
 TEST_F(RelayTest, WhileNothingCanBeRecordedItWaitsAndSendsNothingTwice) {
     switched_.settle_fails = true;
     for (int i = 1; i <= 20; ++i) table_.add("a" + std::to_string(i % 5));

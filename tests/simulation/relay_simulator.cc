@@ -18,9 +18,13 @@ constexpr std::uint64_t kMostSteps = 2'000'000;  // a run that is not over by th
 constexpr std::size_t kMostRelays = 4;
 constexpr Duration kUsualTransaction = std::chrono::milliseconds(60);  // shorter than LookPlanner::kLateWindow
 constexpr Duration kLongTransaction = std::chrono::seconds(8);
+constexpr Duration kWatchedTransaction = relay::LookPlanner::kWatchedClosely;
 constexpr Duration kUsualDraw = std::chrono::microseconds(50);  // from an id to the transaction's number
 constexpr Duration kSlowDraw = relay::LookPlanner::kLateWindow - std::chrono::milliseconds(1);
 constexpr std::uint64_t kMostBystanders = 12;
+constexpr std::uint64_t kTopics = 4;
+constexpr Duration kSlowReceiver = std::chrono::milliseconds(800);  // more is written than can be sent
+constexpr Duration kHeldUp = std::chrono::seconds(15);              // what is older at the faults' end was held up
 
 class Run {
 public:
@@ -28,6 +32,12 @@ public:
         SeededRandom& random = world_.random;
         options_.batch_size = static_cast<std::int32_t>(1 + random.below(12));
         options_.parallelism = static_cast<std::int32_t>(1 + random.below(12));
+        crowded_ = faults.full_hands || (random.below(4) == 0 && !faults.topic_gone);
+        if (crowded_) {
+            options_.batch_size = static_cast<std::int32_t>(1 + random.below(3));
+            options_.parallelism = static_cast<std::int32_t>(1 + random.below(3));
+            world_.usual_send = kSlowReceiver / (1 << random.below(6));
+        }
         options_.lease = std::chrono::seconds(1 + random.below(6));
         options_.retry = RetryPolicy{.base_seconds = 0.02 + random.unit() * 2,
                                      .cap_seconds = 6,
@@ -37,16 +47,20 @@ public:
         options_.block_behind_dead = random.below(4) == 0;
         options_.strict_order = random.below(4) == 0;
         world_.report.strict_order = options_.strict_order;
-        options_.topic = *TopicTemplate::parse("events");
+        options_.topic = *TopicTemplate::parse("{event_type_raw}");
         world_.lease = options_.lease;
         relay::FakeEvents::Options table;
         table.block_behind_dead = options_.block_behind_dead;
         table.hides_writers = sabotage.hides_writers;
         table.keeps_back_behind_due = random.below(2) == 0;
         table.without_fence = sabotage.without_fence;
+        table.typed = true;
         world_.table = std::make_unique<relay::FakeEvents>(table, [this] { return world_.elapsed; });
-        const std::uint64_t aggregates = 1 + random.below(30);
-        for (std::uint64_t i = 0; i < aggregates; ++i) plan_writer("a" + std::to_string(i), 1 + random.below(15));
+        const std::uint64_t aggregates = (crowded_ || faults.topic_gone ? 20 : 1) + random.below(30);
+        for (std::uint64_t i = 0; i < aggregates; ++i) {
+            const std::string type(1, static_cast<char>('a' + i % kTopics));
+            plan_writer(type + std::to_string(i), 1 + random.below(15));
+        }
         for (std::uint64_t i = random.below(kMostBystanders); i > 0; --i) plan_bystander();
         for (std::uint64_t i = 1 + random.below(kMostRelays); i > 0; --i) add_relay();
         tick();
@@ -121,17 +135,22 @@ private:
 
     void finish(const std::string& aggregate, std::uint64_t left, std::int64_t id, std::uint64_t transaction) {
         const bool is_long = world_.random.below(12) == 0;
+        const bool is_watched = crowded_ && world_.random.below(3) == 0;
         const bool committed = world_.random.below(10) > 0;
         if (is_long) ++world_.report.late_rows;
-        world_.after(world_.up_to(is_long ? kLongTransaction : kUsualTransaction), [=, this] {
-            world_.table->end_transaction(transaction, committed);
-            --writing_;
-            if (committed) was_committed(aggregate, id);
-            const bool waited = world_.random.below(3) == 0;  // the next one waits for this one's lock
-            const bool quick = world_.random.below(2) == 0;
-            const Duration pause = quick ? std::chrono::milliseconds(5) : std::chrono::seconds(2);
-            world_.after(waited ? Duration::zero() : world_.up_to(pause), [=, this] { write(aggregate, left - 1); });
-        });
+        world_.after(world_.up_to(is_long      ? kLongTransaction
+                                  : is_watched ? kWatchedTransaction
+                                               : kUsualTransaction),
+                     [=, this] {
+                         world_.table->end_transaction(transaction, committed);
+                         --writing_;
+                         if (committed) was_committed(aggregate, id);
+                         const bool waited = world_.random.below(3) == 0;  // the next one waits for this one's lock
+                         const bool quick = world_.random.below(2) == 0;
+                         const Duration pause = quick ? std::chrono::milliseconds(5) : std::chrono::seconds(2);
+                         world_.after(waited ? Duration::zero() : world_.up_to(pause),
+                                      [=, this] { write(aggregate, left - 1); });
+                     });
     }
 
     void was_committed(const std::string& aggregate, std::int64_t id) {
@@ -148,7 +167,10 @@ private:
     // --- what befalls relays -------------------------------------------------------------------------------------
 
     void tick() {
-        if (world_.elapsed > kFaultyPhase) world_.faults_on = false;
+        if (world_.faults_on && world_.elapsed > kFaultyPhase) {
+            if (world_.faults.topic_gone) check_held_up();
+            world_.faults_on = false;
+        }
         at_rest_ = at_rest_ || at_rest();
         std::erase_if(relays_, [](const auto& relay) { return relay->gone(); });
         if (relays_.empty()) add_relay();
@@ -193,6 +215,7 @@ private:
     void check_order();
     void check_repetitions();
     void check_shares();
+    void check_held_up();
 
     RelayWorld world_;
     relay::RelayOptions options_;
@@ -202,6 +225,7 @@ private:
     std::uint64_t relays_made_ = 0;
     std::uint64_t writing_ = 0;
     std::uint64_t steps_ = 0;
+    bool crowded_ = false;  // hands are small and often full, and many transactions stay open for a while
     bool at_rest_ = false;
     Duration rest_at_{};
 };
@@ -265,6 +289,21 @@ void Run::check_repetitions() {
     }
 }
 
+/// Of the other topics only what was written last may be open, and of the one that is gone something was counted.
+void Run::check_held_up() {
+    bool counted = false;
+    bool any = false;
+    for (const auto& [id, row] : world_.table->rows()) {
+        const bool gone = row.aggregate.starts_with(RelayWorld::kGoneTopic);
+        any = any || gone;
+        counted = counted || (gone && row.failures > 0);
+        if (!gone && row.open() && row.committed + kHeldUp < world_.elapsed) {
+            world_.violation("event " + std::to_string(id) + " is held up by a topic that it is not bound for");
+        }
+    }
+    if (any && !counted) world_.violation("nothing was counted for a topic that is gone while others are not");
+}
+
 void Run::check_shares() {
     std::map<std::string, std::size_t> held;
     for (const auto& relay : relays_) {
@@ -300,6 +339,20 @@ RelayFaults RelayFaults::from_seed(std::uint64_t seed) {
     faults.send_ambiguous = chance(0.3);
     faults.send_not_tried = chance(0.05);
     faults.slow_send = chance(0.2);
+    faults.topic_away = chance(0.1);
+    return faults;
+}
+
+RelayFaults RelayFaults::of_full_hands() {
+    RelayFaults faults;
+    faults.full_hands = true;
+    faults.send_fails = 0.3;
+    return faults;
+}
+
+RelayFaults RelayFaults::of_a_topic() {
+    RelayFaults faults;
+    faults.topic_gone = true;
     return faults;
 }
 

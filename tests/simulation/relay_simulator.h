@@ -25,11 +25,18 @@ struct RelayFaults {
     double send_refused = 0;    // permanent
     double send_ambiguous = 0;  // no answer; the receiver may have it, or get it later
     double send_not_tried = 0;  // nothing can be sent for a while
+    double topic_away = 0;      // nothing can be sent to that topic for a while, by any relay
+    bool full_hands = false;    // relays may have little in hand, and transactions stay open for a while: always
+    bool topic_gone = false;    // one topic takes nothing while there are faults, and the others must not notice
     double slow_send = 0;       // takes up to three leases
 
     [[nodiscard]] static RelayFaults from_seed(std::uint64_t seed);
     /// None but failing sends: nothing may arrive twice.
     [[nodiscard]] static RelayFaults of_sends();
+    /// Failing sends, and events that become visible late while hands are full.
+    [[nodiscard]] static RelayFaults of_full_hands();
+    /// Nothing but one topic that is gone.
+    [[nodiscard]] static RelayFaults of_a_topic();
 };
 
 struct RelayReport {
@@ -46,8 +53,9 @@ struct RelayReport {
     std::uint64_t fenced = 0;
     std::uint64_t released = 0;  // shards given back
     std::uint64_t put_off = 0;
-    std::uint64_t late_rows = 0;  // committed long after their id was given
-    std::uint64_t overtaken = 0;  // committed after a higher id of the same aggregate
+    std::uint64_t topic_away = 0;  // sends to a topic that was away
+    std::uint64_t late_rows = 0;   // committed long after their id was given
+    std::uint64_t overtaken = 0;   // committed after a higher id of the same aggregate
     bool strict_order = false;
 };
 

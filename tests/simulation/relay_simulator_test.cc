@@ -39,6 +39,7 @@ RelayReport total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.fenced += report.fenced;
         sum.released += report.released;
         sum.put_off += report.put_off;
+        sum.topic_away += report.topic_away;
         sum.late_rows += report.late_rows;
         sum.overtaken += report.overtaken;
         if (::testing::Test::HasFailure()) break;
@@ -61,6 +62,7 @@ TEST(RelaySimulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.fenced, 0U);
     EXPECT_GT(sum.released, 0U);
     EXPECT_GT(sum.put_off, 0U);
+    EXPECT_GT(sum.topic_away, 0U);
     EXPECT_GT(sum.late_rows, 0U);
     EXPECT_GT(sum.overtaken, 0U);
     std::printf("%llu events, %llu sends, %llu repeated, %llu dead, %llu retried, %llu crashes, %llu fenced\n",
@@ -78,6 +80,21 @@ TEST(RelaySimulator, WithoutCrashesAndLostAnswersNothingArrivesTwice) {
         ASSERT_EQ(report.repeated, 0U) << "seed " << seed;
         ASSERT_EQ(report.fenced, 0U) << "seed " << seed;
     }
+}
+
+void expect_promises_kept_under(const RelayFaults& faults, std::uint64_t seeds) {
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+        expect_promises_kept(simulate_relays(seed, faults));
+        ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed;
+    }
+}
+
+TEST(RelaySimulator, ATopicThatIsGoneHoldsUpNoOther) {
+    expect_promises_kept_under(RelayFaults::of_a_topic(), 300);
+}
+
+TEST(RelaySimulator, AnEventThatIsVisibleLateIsNotOvertakenWhileHandsAreFull) {
+    expect_promises_kept_under(RelayFaults::of_full_hands(), 300);
 }
 
 TEST(RelaySimulator, NoticesAStoreThatDoesNotFence) {

@@ -8,7 +8,6 @@ namespace deliverd::simulation {
 namespace {
 
 constexpr Duration kUsualCall = std::chrono::milliseconds(3);
-constexpr Duration kUsualSend = std::chrono::milliseconds(20);
 constexpr Duration kLatestEffect = std::chrono::milliseconds(200);  // after the caller was told that it failed
 constexpr Duration kShortestNap = std::chrono::microseconds(100);
 
@@ -136,8 +135,16 @@ void SimulatedRelay::start(const Message& message) {
     const std::int32_t shard = world_.table->rows().at(message.id).shard;
     attempt.token = core_->shards().active_token(shard).value_or(0);
     Outcome outcome{.kind = OutcomeKind::delivered};
-    if (world_.elapsed < not_tried_until_) {
+    Duration& away_until = world_.away_until[message.topic];
+    if (world_.happens(world_.faults.topic_away)) away_until = world_.elapsed + world_.up_to(options_.lease * 3);
+    const bool gone = world_.faults_on && world_.faults.topic_gone && message.topic == RelayWorld::kGoneTopic;
+    if (gone || world_.elapsed < away_until) {
+        ++world_.report.topic_away;
+        outcome.kind = OutcomeKind::retryable;
+        outcome.not_attempted = true;
+    } else if (world_.elapsed < not_tried_until_) {
         ++world_.report.put_off;
+        if (world_.random.below(2) == 0) outcome.code = sink::kBrokerUnreachable;
         outcome.kind = OutcomeKind::retryable;
         outcome.not_attempted = true;
         if (world_.random.below(2) == 0) outcome.retry_after = world_.up_to(options_.lease);
@@ -154,7 +161,7 @@ void SimulatedRelay::start(const Message& message) {
     }
     world_.attempts[message.id].push_back(attempt);
     const bool slow = world_.happens(world_.faults.slow_send);
-    const Duration takes = world_.up_to(slow ? options_.lease * 3 : kUsualSend);
+    const Duration takes = world_.up_to(slow ? options_.lease * 3 : world_.usual_send);
     if (attempt.arrives) {
         const Duration at = attempt.ambiguous ? world_.up_to(takes * 2) : world_.up_to(takes);
         world_.after(at, [&world = world_, id = message.id, key = message.key] { world.arrive(id, key); });

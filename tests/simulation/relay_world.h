@@ -71,6 +71,9 @@ public:
     std::map<std::int64_t, std::vector<Attempt>> attempts;            // by event
     std::map<std::string, std::vector<std::int64_t>> first_arrivals;  // by aggregate, in order
     std::map<std::int64_t, std::uint64_t> arrived;                    // times
+    static constexpr std::string_view kGoneTopic = "b";
+    Duration usual_send = std::chrono::milliseconds(20);
+    std::map<std::string, Duration> away_until;   // topics
     std::map<std::uint64_t, bool> faulty_relays;  // one that crashed, paused or had trouble with the database
 
     void arrive(std::int64_t id, const std::string& aggregate);

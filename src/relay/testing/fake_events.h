@@ -27,6 +27,7 @@ public:
         std::int32_t failures = 0;
         Duration due{};
         Duration created{};
+        Duration committed{};
         std::uint64_t transaction = 0;  // that writes it; 0: it has no number yet
         [[nodiscard]] bool open() const { return !published && !dead; }
     };
@@ -50,6 +51,7 @@ public:
         bool without_fence = false;
         bool hides_writers = false;  // says that no transaction is open
         bool uuids = false;
+        bool typed = false;  // an event's type is its aggregate's name without the digits
     };
 
     FakeEvents(Options options, std::function<Duration()> database_now)
@@ -81,6 +83,7 @@ public:
         const std::lock_guard lock(mutex_);
         uncommitted_.at(id).transaction = transaction;
         transactions_.at(transaction).push_back(id);
+        if (!asleep_.empty()) notifies_.insert(transaction);
     }
     /// A transaction that writes one event: the id is given now, the row is there after commit().
     std::int64_t begin(const std::string& aggregate) {
@@ -96,11 +99,12 @@ public:
             for (const std::int64_t id : transactions_.at(transaction)) {
                 auto row = uncommitted_.extract(id);
                 if (!committed) continue;
+                row.mapped().committed = database_now_();
                 add_open(id, row.mapped());
                 rows_.insert(std::move(row));
             }
             transactions_.erase(transaction);
-            if (committed && !asleep_.empty()) notify = on_event_;
+            if (notifies_.erase(transaction) > 0 && committed) notify = on_event_;
         }
         if (notify) notify();
     }
@@ -338,7 +342,8 @@ private:
         event.message.id = event.sequence;
         event.message.message_id = "event-" + std::to_string(id);
         event.message.key = row.aggregate;
-        event.message.type = "Happened";
+        event.message.type =
+            options_.typed ? row.aggregate.substr(0, row.aggregate.find_first_of("0123456789")) : "Happened";
         event.message.body = body;
         event.message.failures = row.failures;
         return event;
@@ -391,6 +396,7 @@ private:
     std::map<std::int32_t, Shard> shards_;
     std::map<std::string, Duration> relays_;
     std::set<std::string> asleep_;
+    std::set<std::uint64_t> notifies_;  // transactions that wrote while someone slept
     std::function<void()> on_event_;
 };
 
