@@ -175,7 +175,7 @@ def test_what_was_written_before_it_slept_is_found_when_it_is_committed(postgres
     """Its trigger saw nobody asleep, so nobody is notified."""
     with psycopg.connect(postgres.url) as writer:
         add(writer, "early", "1")
-        relay(postgres, idle_poll_ms=60_000)
+        relay(postgres, idle_poll_ms=60_000, busy_poll_ms=60_000)
         wait_for(lambda: sleepers(postgres) == 1, FAR_BELOW_A_MINUTE, "the relay to sleep")
         writer.commit()
         wait_for(lambda: receiver.count() == 1, FAR_BELOW_A_MINUTE, "the event")
