@@ -62,7 +62,7 @@ void add_lane_row(JsonObject& object, const Letter& letter) {
     const auto& row = letter.lane_row;
     object.text("lane", row ? std::optional(row->lane) : std::nullopt);
     object.text("outbox", row ? std::optional(row->outbox) : std::nullopt);
-    object.text("outbox_row_id", row ? std::optional(row->row_id) : std::nullopt);
+    object.text("outbox_row_id", row && !row->row_id.empty() ? std::optional(row->row_id) : std::nullopt);
 }
 
 void add_letter(JsonObject& object, const LetterDetail& detail, std::string_view pattern) {

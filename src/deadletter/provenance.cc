@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "deadletter/failure_headers.h"
 #include "deadletter/ports.h"
+#include "store/letter_rules.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -241,7 +242,7 @@ Record replay_of(store::LetterDetail letter, std::string_view fresh_key) {
 
 std::string replay_refusal(const store::LetterDetail& letter, std::string_view pattern) {
     if (letter.letter.lane_row) {
-        if (letter.letter.lane_row->outbox != "orders") return {};
+        if (letter.letter.lane_row->outbox != "orders") return store::retry_refusal(letter.letter);
         if (letter.letter.in_doubt) {
             return "a dead order is not sent again: its receiver may have it; find out before you make a new one";
         }

@@ -9,7 +9,9 @@
 //     come back as they were given, null and empty apart;
 //   - so is what a spool gave up on, by an id that follows from it;
 //   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
-//     after it was sent back makes its letter PENDING again, and DEAD when that was the last of its retries;
+//     after it was sent back makes its letter PENDING again, and DEAD when that was the last of its retries. A row with
+//     the id of an earlier one is not that row: the event id tells, else what is in it. The earlier one's letter stays
+//     as it is, but has no row any more and cannot be sent back;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
 //     database's clock. What was begun is on the disk before begin_retry() answers. One whose lease has run out before
 //     it ended is unfinished: nobody knows whether it was published. Whoever retries the letter then, alone or with its
@@ -57,7 +59,7 @@ enum class LetterStatus { pending, retrying, resolved, dead };
 struct LaneRow {
     std::string lane;
     std::string outbox;  // orders | events | memory
-    std::string row_id;
+    std::string row_id;  // empty: the row is gone, and another message has its id
 };
 
 /// Why and where something failed, as far as anybody said.
@@ -114,8 +116,8 @@ struct LetterDetail {
 
 struct LetterAudit {
     WallTime at{};
-    /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | deleted |
-    /// purged. That a letter came has no line: it says itself when.
+    /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | row_reused |
+    /// deleted | purged. That a letter came has no line: it says itself when.
     std::string action;
     std::string actor;
     std::optional<std::string> status_from;

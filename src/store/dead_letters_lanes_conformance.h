@@ -278,6 +278,29 @@ TEST_P(LaneLettersConformance, ARowThatIsGoneIsAFailedRetry) {
     EXPECT_EQ(must(letters_->return_to_lane("o", "ann", {})).size(), 0U);
 }
 
+TEST_P(LaneLettersConformance, AMemoryWithTheRowIdOfAnotherHasALetterOfItsOwn) {
+    const Letter first = dead_memory();
+    const std::string other =
+        "insert into outbox_memory (outbox_id, target_space, payload_md, payload_sha) values (1, 'space', 'other', "
+        "'x')";
+    store_->execute("delete from outbox_memory");
+    store_->execute(other);
+    ASSERT_TRUE(settle_first(*memories_, SettleKind::dead));
+    EXPECT_EQ(of_topic("notes").size(), 2U);
+    EXPECT_EQ(detail(first.id).record.value, "# text");
+    EXPECT_EQ(letter(first.id).status, LetterStatus::pending);
+    EXPECT_EQ(begin(first.id).verdict, RetryVerdict::refused);
+
+    store_->execute("delete from outbox_memory");
+    store_->execute(other);
+    must(lease_->claim_outbox("w", 1, 60));
+    ASSERT_TRUE(must(lease_->mark_dead_by_worker(1, "w", "no")));
+    store_->execute("update outbox_memory set payload_md = 'a third', status = 'pending'");
+    must(lease_->claim_outbox("w", 1, 60));
+    ASSERT_TRUE(must(lease_->mark_dead_by_worker(1, "w", "no")));
+    EXPECT_EQ(of_topic("memory").size(), 2U) << "the same of a worker by itself";
+}
+
 TEST_P(LaneLettersConformance, OfTwentyRetriesAtOnceOneBegins) {
     const std::string id = dead_memory().id;
     constexpr int kCallers = 20;

@@ -21,6 +21,22 @@ protected:
         request.after = "1000";
         return ids(read(request, &outbox));
     }
+    /// The table's ids count from 1 again: `insert` adds a row with the id of an earlier one.
+    void start_over(const std::string& table, const std::string& insert) {
+        store_->execute("delete from " + table);
+        store_->execute("delete from " + GetParam().failures);
+        store_->execute(insert);
+    }
+    /// Of two letters of a topic the one that is not `id`.
+    Letter the_other(const std::string& topic, const std::string& id) {
+        const auto letters = of_topic(topic);
+        EXPECT_EQ(letters.size(), 2U);
+        for (const Letter& each : letters) {
+            if (each.id != id) return each;
+        }
+        ADD_FAILURE() << "there is no other letter";
+        return {};
+    }
     /// The row comes back as the first of its aggregate, and what was behind it only after it was sent.
     void expect_in_order(EventOutbox& outbox, const std::string& aggregate, std::vector<std::int64_t> order) {
         EventRead near_the_end = everything();
@@ -205,6 +221,63 @@ TEST_P(EventLettersConformance, LanesWithRowsOfTheSameIdDoNotMeet) {
     EXPECT_EQ(give_back(own.id), "");
     EXPECT_EQ(only_letter("shop").status, LetterStatus::pending);
     EXPECT_TRUE(read(everything(), foreign.get()).empty());
+}
+
+// --- row ids that start over ---------------------------------------------------------------------------------------
+
+TEST_P(EventLettersConformance, ALetterOutlivesAnotherEventWithItsRowId) {
+    add("a");
+    bury(*outbox_, 1);
+    const Letter first = only_letter("events");
+    start_over("outbox", "insert into outbox (id, aggregate_id, event_type, payload) values (1, 'a', 'T', '{}')");
+    bury(*outbox_, 1);
+    const Letter second = the_other("events", first.id);
+    EXPECT_EQ(letter(first.id).status, LetterStatus::pending);
+    EXPECT_EQ(letter(first.id).payload, first.payload);
+    EXPECT_EQ(letter(first.id).lane_row->row_id, "") << "the row is not its own any more";
+    EXPECT_THAT(trail(first.id), ::testing::ElementsAre("row_reused PENDING>PENDING"));
+    const RetryClaim refused = begin(first.id);
+    EXPECT_EQ(refused.verdict, RetryVerdict::refused) << "it would send the other event";
+    EXPECT_NE(refused.reason.find("row"), std::string::npos) << refused.reason;
+    begin(second.id);
+    EXPECT_EQ(give_back(second.id), "");
+    EXPECT_EQ(letter(first.id).status, LetterStatus::pending);
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(1));
+}
+
+TEST_P(EventLettersConformance, AnEventWithTheRowIdOfOneThatWentBackHasItsOwnRetries) {
+    add("a");
+    bury(*outbox_, 1);
+    const Letter first = only_letter("events");
+    begin(first.id);
+    ASSERT_EQ(give_back(first.id), "");
+    exhaust(first.id);
+    start_over("outbox", "insert into outbox (id, aggregate_id, event_type, payload) values (1, 'a', 'T', '{}')");
+    bury(*outbox_, 1);
+    const Letter second = the_other("events", first.id);
+    EXPECT_EQ(second.status, LetterStatus::pending);
+    EXPECT_EQ(second.retry_count, 0);
+    EXPECT_EQ(letter(first.id).status, LetterStatus::resolved);
+}
+
+TEST_P(EventLettersConformance, AnEventThatSomebodyRevivedKeepsItsLetter) {
+    add("a");
+    bury(*outbox_, 1);
+    const std::string id = only_letter("events").id;
+    store_->execute("update outbox set dead_at = null, retry_count = 0");
+    bury(*outbox_, 1);
+    EXPECT_EQ(only_letter("events").id, id) << "the event id says that it is the same";
+    EXPECT_TRUE(trail(id).empty());
+}
+
+TEST_P(EventLettersConformance, WithoutEventIdsNoLetterIsOverwrittenThatNobodyDealtWith) {
+    const auto foreign = debezium();
+    for (int round = 1; round <= 2; ++round) {
+        start_over("shop_events", "insert into shop_events values (1, 'order', 'a', 'Type" + std::to_string(round) +
+                                      "', '{\"id\": 1}')");
+        bury(*foreign, 1);
+    }
+    EXPECT_EQ(of_topic("shop").size(), 2U) << "they differ in what a letter does not hold";
 }
 
 }  // namespace deliverd::store::conformance

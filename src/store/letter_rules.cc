@@ -73,6 +73,7 @@ std::string retry_refusal(const Letter& letter) {
     if (letter.lane_row && letter.lane_row->outbox == "orders") {
         return "an order is not sent again: it may have been taken; post a new one if it is still wanted";
     }
+    if (letter.lane_row && letter.lane_row->row_id.empty()) return std::string(kRowReused);
     if (!letter.lane_row && letter.truncated) {
         return "the record was too long to be kept: what is here is only its beginning";
     }

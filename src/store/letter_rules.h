@@ -19,6 +19,10 @@ namespace deliverd::store {
 /// Failure: permanent, kLetterRefused, naming the record and the field.
 [[nodiscard]] Result<void> check_letter(const NewLetter& letter);
 
+/// Why a lane's letter without a row is not retried.
+inline constexpr std::string_view kRowReused =
+    "its row is gone: another message of the lane has its id now; write the message again if it is still wanted";
+
 /// Why a retry of the letter never begins, for people; empty when it may. What can be published, and where to, is not
 /// the store's business (deadletter/retry_rules.h).
 [[nodiscard]] std::string retry_refusal(const Letter& letter);

@@ -295,7 +295,7 @@ string once_of_topic(std::string_view topic, std::string_view a) {
 
 string wanted_letter() {
     return "m.status in ('PENDING', 'RETRYING') and case when m.lane is null then not m.truncated"
-           " else m.outbox <> 'orders' end";
+           " else m.outbox <> 'orders' and m.outbox_row_id is not null end";
 }
 
 DeadLetterStatements::DeadLetterStatements(std::string_view schema) {

@@ -11,18 +11,19 @@ using std::string;
 constexpr std::string_view kClass = "left(substring(@ from '^([^ ]+?): '), 512)";
 
 /// `selected` are the columns from `outbox` on, and where they come from. A row that dies again after it was sent back
-/// makes its letter what it was at first, but for the count of its retries; after the last of them it is DEAD.
-string insert_letters(const string& selected) {
-    return "insert into dlq.dlq_messages as m (original_topic, source, lane, producer, outbox, outbox_row_id, status,"
-           " error_message, error_class, in_doubt, record_key, record_headers, payload, record_value)"
+/// makes its letter what it was at first, but for the count of its retries; after the last of them it is DEAD. Whether
+/// it is the same message, or one whose row has the same id, a trigger decides (0010).
+string insert_letters(const string& selected, const string& event_id = "null::text") {
+    return "insert into dlq.dlq_messages as m (original_topic, source, lane, producer, event_id, outbox, outbox_row_id,"
+           " status, error_message, error_class, in_doubt, record_key, record_headers, payload, record_value)"
            " select $1::text, 'lane:' || $1::text, $1::text, $2::text, " +
-           selected +
+           event_id + ", " + selected +
            " on conflict (lane, outbox, outbox_row_id) where lane is not null do update"
            " set status = case when m.retry_count < m.max_retries then excluded.status else 'DEAD' end,"
            " error_message = excluded.error_message, error_class = excluded.error_class,"
            " in_doubt = excluded.in_doubt, producer = excluded.producer, record_key = excluded.record_key,"
            " record_headers = excluded.record_headers, payload = excluded.payload, record_value = "
-           "excluded.record_value,"
+           "excluded.record_value, event_id = coalesce(excluded.event_id, m.event_id),"
            " retry_owner = null, retry_expires_at = null, updated_at = now()";
 }
 
@@ -88,8 +89,9 @@ string event_letters_sql(const EventTable& table, const TablePlace& place, const
             " where f.dead_at = now()";
     }
     return insert_letters("'events', " + id + "::text, 'PENDING', " + error_columns(error) + ", false, convert_to(o." +
-                          quoted(columns.aggregate_id) + "::text, 'UTF8'), " + headers + ", " + payload.json() + ", " +
-                          payload.bytes() + from);
+                              quoted(columns.aggregate_id) + "::text, 'UTF8'), " + headers + ", " + payload.json() +
+                              ", " + payload.bytes() + from,
+                          columns.event_id.empty() ? "null::text" : "o." + quoted(columns.event_id) + "::text");
 }
 
 string keep_event_table_sql() {

@@ -17,17 +17,19 @@ namespace {
 
 #define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
-/// 1 lane, 2 row, 3 error, 4 error class, 5 worker, 6 headers, 7 payload as text or NULL, 8 its bytes, 9 aggregate.
+/// 1 lane, 2 row, 3 error, 4 error class, 5 worker, 6 headers, 7 payload as text or NULL, 8 its bytes, 9 aggregate, 10
+/// the event's id or NULL. Whether it is the same message, or one whose row has the same id, a trigger decides (0007).
 constexpr std::string_view kEventLetter =
     "insert into dlq_messages (original_topic, source, lane, outbox, outbox_row_id, error_message, error_class,"
-    " producer, record_headers, payload, record_value, record_key)"
+    " producer, record_headers, payload, record_value, record_key, event_id)"
     " values (?1, 'lane:' || ?1, ?1, 'events', ?2, coalesce(nullif(?3, ''), 'unknown error'), nullif(?4, ''), ?5, ?6,"
-    " iif(json_valid(?7), ?7, null), ?8, ?9)"
+    " iif(json_valid(?7), ?7, null), ?8, ?9, ?10)"
     " on conflict (lane, outbox, outbox_row_id) where lane is not null do update set"
     " status = iif(dlq_messages.retry_count < dlq_messages.max_retries, excluded.status, 'DEAD'), in_doubt = 0,"
     " error_message = excluded.error_message, error_class = excluded.error_class, producer = excluded.producer,"
     " record_headers = excluded.record_headers, payload = excluded.payload, record_value = excluded.record_value,"
-    " record_key = excluded.record_key, retry_owner = null, retry_expires_at = null, updated_at = " DELIVERD_NOW;
+    " record_key = excluded.record_key, event_id = coalesce(excluded.event_id, dlq_messages.event_id),"
+    " retry_owner = null, retry_expires_at = null, updated_at = " DELIVERD_NOW;
 
 constexpr std::string_view kKeepTable =
     "insert into deliverd_event_tables (lane, table_name, id_column, published_column, retry_count_column,"
@@ -63,18 +65,22 @@ constexpr const char* kGone = "its row is gone, or no longer dead";
 struct EventCells {
     std::optional<std::string> payload;
     std::string metadata;
+    std::optional<std::string> event_id;
 };
 
 Result<EventCells> read_cells(Handle& handle, const EventTable& table, const RowId& row_id) {
     const EventColumns& columns = table.columns;
     const std::string metadata = columns.metadata.empty() ? "'{}'" : quoted(columns.metadata);
-    auto statement = handle.prepared("select cast(" + quoted(columns.payload) + " as blob), " + metadata + " from " +
-                                     quoted_table(table.table) + " where " + quoted(columns.id) + " = ?1");
+    const std::string event_id = columns.event_id.empty() ? "null" : quoted(columns.event_id);
+    auto statement =
+        handle.prepared("select cast(" + quoted(columns.payload) + " as blob), " + metadata + ", " + event_id +
+                        " from " + quoted_table(table.table) + " where " + quoted(columns.id) + " = ?1");
     if (!statement) return Failure(std::move(statement.error()));
     bind_row_id(**statement, 1, row_id);
     EventCells cells;
-    auto read = each_row(**statement,
-                         [&](const SqliteStatement& row) { cells = {row.optional_text(0), std::string(row.text(1))}; });
+    auto read = each_row(**statement, [&](const SqliteStatement& row) {
+        cells = {row.optional_text(0), std::string(row.text(1)), row.optional_text(2)};
+    });
     if (!read) return Failure(std::move(read.error()));
     return cells;
 }
@@ -191,7 +197,12 @@ Result<void> write_event_letter(Handle& handle, const EventTable& table, std::st
     const std::optional<std::string> key = settlement.aggregate_id;
     (*statement)->bind(1, std::string_view(table.lane)).bind(2, std::string_view(settlement.row_id)).bind(3, error);
     (*statement)->bind(4, error_class).bind(5, worker_id).bind(6, std::string_view(headers));
-    return (*statement)->bind(7, cells->payload).bind_blob(8, cells->payload).bind_blob(9, key).run();
+    return (*statement)
+        ->bind(7, cells->payload)
+        .bind_blob(8, cells->payload)
+        .bind_blob(9, key)
+        .bind(10, cells->event_id)
+        .run();
 }
 
 Result<std::string> return_row(Handle& handle, const LaneRow& row, std::string_view actor) {

@@ -58,7 +58,7 @@ constexpr std::string_view kCandidates =
     "select created_at, id from (" DELIVERD_OF_TOPIC(
         "m.created_at, m.id",
         " and (m.created_at, m.id) > (?2, ?3) and (m.created_at, m.id) <= (?4, ?5)"
-        " and m.status in ('PENDING', 'RETRYING') and (m.outbox is null or m.outbox <> 'orders')"
+        " and m.status in ('PENDING', 'RETRYING') and (m.lane is null or (m.outbox <> 'orders' and m.outbox_row_id is not null))"
         " and not (m.source = 'kafka' and m.original_topic in (select value from json_each(?8))) and iif(m.retry_owner is"
         " null, m.retry_count < m.max_retries and not (m.status = 'RETRYING' and ifnull(m.last_retry_at, '') >= ?6),"
         " m.retry_expires_at < " DELIVERD_NOW ") order by m.created_at, m.id limit ?7") ")"
