@@ -198,8 +198,8 @@ enum class RetryResult {
     published,    // -> RESOLVED
     failed,       // certainly not published: RETRYING, or DEAD when it was the last
     in_doubt,     // may have been: RETRYING, in_doubt
-    not_tried,    // nothing was even tried (no broker): the count goes back, as if it had not begun. Not to 0 where an
-                  // earlier one is in doubt
+    not_tried,    // nothing was even tried (no broker): count and last_retry_at go back, as if it had not begun. The
+                  // count not to 0 where an earlier one is in doubt
     unpublished,  // -> RESOLVED, though nothing was to be published (stand-alone)
 };
 

@@ -125,10 +125,8 @@ RetryEffect retry_effect(const Letter& letter, RetryResult result) {
             break;
         case RetryResult::not_tried:
             effect.retry_count = std::max(letter.in_doubt ? 1 : 0, letter.retry_count - 1);
-            if (effect.retry_count == 0) {
-                effect.status = LetterStatus::pending;
-                effect.was_tried = false;
-            }
+            effect.was_tried = false;
+            if (effect.retry_count == 0) effect.status = LetterStatus::pending;
             break;
     }
     return effect;

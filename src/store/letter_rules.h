@@ -38,7 +38,7 @@ struct RetryEffect {
     LetterStatus status = LetterStatus::retrying;
     std::int32_t retry_count = 0;
     bool in_doubt = false;
-    bool was_tried = true;    // else the time of the last retry is not known any more
+    bool was_tried = true;    // else last_retry_at is what it was before
     std::string_view action;  // LetterAudit::action
 };
 [[nodiscard]] RetryEffect retry_effect(const Letter& letter, RetryResult result);

@@ -326,6 +326,47 @@ TEST_P(RedriveConformance, OneThatIsGivenUpGoesOnWithTheLetterThatIsNamed) {
     EXPECT_THAT(offsets(next("r", 10)), ::testing::ElementsAre(7)) << "it was not as far as that";
 }
 
+TEST_P(RedriveConformance, OneThatGoesOnTriesWhatItDidNotTryThoughOthersDidBefore) {
+    fill(1, 3);
+    begin(id_of(1));
+    end(id_of(1), RetryResult::failed);
+    begin(id_of(2));
+    end(id_of(2), RetryResult::in_doubt);
+    store_->execute("update " + GetParam().letters + " set last_retry_at = " + store_->time_expression(-60) +
+                    " where last_retry_at is not null");
+    const auto before = letter(id_of(1)).last_retry_at;
+    ASSERT_TRUE(before);
+    open("o");
+    for (const std::string owner : {"o", "p", "q"}) {
+        const auto page = next(owner, 10);
+        EXPECT_THAT(offsets(page), ::testing::ElementsAre(1, 2, 3)) << "nobody has tried them, " << owner;
+        end_page(owner, page, RetryResult::not_tried);
+        EXPECT_EQ(letter(id_of(1)).retry_count, 1);
+        EXPECT_EQ(letter(id_of(1)).last_retry_at, before) << "as if it had not begun";
+        EXPECT_EQ(letter(id_of(3)).last_retry_at, std::nullopt);
+        const Letter first = letter(id_of(1));
+        must(letters_->release_redrive(kTopic, owner, LetterCursor{first.created_at, first.id}));
+        ASSERT_TRUE(open(std::string(1, static_cast<char>(owner[0] + 1))));
+    }
+    EXPECT_THAT(rest("r"), ::testing::ElementsAre(1, 2, 3));
+}
+
+TEST_P(RedriveConformance, WhatIsTakenOverAndNotTriedIsTriedLater) {
+    fill(1, 2);
+    open("o");
+    next("o", 10);
+    age_redrives();
+    ASSERT_TRUE(open("p"));
+    const auto page = next("p", 10);
+    ASSERT_EQ(page.size(), 2U);
+    end_page("p", page, RetryResult::not_tried);
+    EXPECT_EQ(letter(id_of(1)).retry_count, 1) << "the first of them may have been published";
+    const Letter first = letter(id_of(1));
+    must(letters_->release_redrive(kTopic, "p", LetterCursor{first.created_at, first.id}));
+    ASSERT_TRUE(open("q"));
+    EXPECT_THAT(rest("q"), ::testing::ElementsAre(1, 2));
+}
+
 TEST_P(RedriveConformance, LeavesOutWhatCannotBeRetried) {
     fill(1, 5);
     begin(id_of(1));

@@ -83,6 +83,7 @@ with held as materialized (
 ), begun as (
     update dlq.dlq_messages m
     set status = 'RETRYING', retry_count = m.retry_count + case when m.retry_owner is null then 1 else 0 end,
+        retried_before_at = case when m.retry_owner is null then m.last_retry_at else m.retried_before_at end,
         last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or m.retry_owner is not null, retry_owner = $2::text,
         retry_expires_at = now() + $3::float8 * interval '1 second'
     from held h
@@ -109,7 +110,7 @@ with ended as (
                       when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then 'PENDING'
                       else 'RETRYING' end,
         retry_count = case i.result when 3 then greatest(m.retry_count - 1, m.in_doubt::int) else m.retry_count end,
-        last_retry_at = case when i.result = 3 and m.retry_count <= 1 and not m.in_doubt then null else m.last_retry_at end,
+        last_retry_at = case i.result when 3 then m.retried_before_at else m.last_retry_at end,
         last_retry_error = case when i.result in (0, 4, 5) then null
                                 when i.result = 3 then m.last_retry_error
                                 else i.detail end,

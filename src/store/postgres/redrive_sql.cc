@@ -125,6 +125,7 @@ with mine as materialized (
 ), begun as (
     update dlq.dlq_messages m
     set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
+        retried_before_at = case when h.taken_over then m.retried_before_at else m.last_retry_at end,
         last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
         retry_expires_at = now() + $4::float8 * interval '1 second'
     from held h

@@ -16,7 +16,8 @@ namespace {
 
 /// 1 letter, 2 owner, 3 the lease as a modifier, 4 how much it counts, 5 whether one before it may have been published.
 constexpr std::string_view kBegin =
-    "update dlq_messages set status = 'RETRYING', retry_count = retry_count + ?4, last_retry_at = " DELIVERD_NOW
+    "update dlq_messages set status = 'RETRYING', retry_count = retry_count + ?4,"
+    " retried_before_at = iif(?4, last_retry_at, retried_before_at), last_retry_at = " DELIVERD_NOW
     ", updated_at = " DELIVERD_NOW
     ", retry_owner = ?2, in_doubt = in_doubt or ?5,"
     " retry_expires_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?3) where id = ?1";
@@ -24,7 +25,7 @@ constexpr std::string_view kBegin =
 /// 1 letter, 2 status, 3 count, 4 in doubt, 5 error or NULL, 6 whether it was tried.
 constexpr std::string_view kEnd =
     "update dlq_messages set status = ?2, retry_count = ?3, in_doubt = ?4, last_retry_error = ?5,"
-    " last_retry_at = iif(?6, last_retry_at, null), retry_owner = null, retry_expires_at = null,"
+    " last_retry_at = iif(?6, last_retry_at, retried_before_at), retry_owner = null, retry_expires_at = null,"
     " updated_at = " DELIVERD_NOW " where id = ?1";
 
 #undef DELIVERD_NOW
