@@ -152,31 +152,37 @@ void OrderBook::failed(Held& held) {
     drop_queue(aggregate);
 }
 
-void OrderBook::queue_first(Aggregate& aggregate, Held& held) {
+void OrderBook::queue_again(Aggregate& aggregate, Held& held) {
     held.state = Held::State::queued;
-    held.next = aggregate.first;
-    aggregate.first = &held;
-    if (aggregate.last == nullptr) aggregate.last = &held;
+    Held** place = &aggregate.first;
+    while (*place != nullptr && (*place)->row.sequence < held.row.sequence) place = &(*place)->next;
+    held.next = *place;
+    *place = &held;
+    if (held.next == nullptr) aggregate.last = &held;
     ++aggregate.queued;
     aggregate.at_sink = false;
 }
 
 void OrderBook::put_back(Held& held) {
-    queue_first(*held.aggregate, held);
+    queue_again(*held.aggregate, held);
     make_ready(*held.aggregate);
 }
 
 void OrderBook::set_aside(Held& held) {
     Aggregate& aggregate = *held.aggregate;
+    queue_again(aggregate, held);
+    Held* first = std::exchange(aggregate.first, aggregate.first->next);
     drop_queue(aggregate);
-    queue_first(aggregate, held);
+    first->next = nullptr;
+    aggregate.first = aggregate.last = first;
+    aggregate.queued = 1;
     aggregate.aside = true;
     if (std::exchange(aggregate.followed, false))
         std::erase(following_, &aggregate);  // it asked behind what is dropped
     const bool keep = aside_.size() < limits_.aside;
     (keep ? aside_ : emptied_).push_back(&aggregate);
     if (!keep) drop_queue(aggregate);
-    open_gap(aggregate, keep && held.row.sequence > 0 ? std::optional(held.row.row_id) : std::nullopt);
+    open_gap(aggregate, keep && first->row.sequence > 0 ? std::optional(first->row.row_id) : std::nullopt);
 }
 
 void OrderBook::let_go(std::deque<Aggregate*>& waiting) {

@@ -135,7 +135,8 @@ public:
 
     void delivered(Held& held);
     void failed(Held& held);
-    /// It was not tried: first in its aggregate again, and the aggregate behind the others.
+    /// It was not tried: first in its aggregate again, but behind an earlier row that came meanwhile (a dead event that
+    /// was sent back); and the aggregate is behind the others.
     void put_back(Held& held);
     /// It cannot be tried for now: the aggregate waits for resume(). The row may be gone with this call.
     void set_aside(Held& held);
@@ -184,7 +185,7 @@ private:
     void followed(Aggregate& aggregate);
     void make_ready(Aggregate& aggregate);
     void let_go(std::deque<Aggregate*>& waiting);
-    void queue_first(Aggregate& aggregate, Held& held);
+    void queue_again(Aggregate& aggregate, Held& held);
     void drop_queue(Aggregate& aggregate);
     void resolve(Aggregate& aggregate, Recorded recorded);
     void forget_if_idle(Aggregate& aggregate);

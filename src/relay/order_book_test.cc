@@ -242,6 +242,15 @@ TEST_F(OrderBookTest, WhatIsSetAsideKeepsItsFirstRowAndFollowsTheRest) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
+TEST_F(OrderBookTest, WhatIsSetAsideKeepsAnEarlierRowThatCameMeanwhile) {
+    look({row(5, "a"), row(6, "a")});
+    EXPECT_THAT(send(), ElementsAre(5));
+    look({row(4, "a", EventOrigin::due, 1)});
+    book_.set_aside(ended(5));
+    book_.resume(false);
+    EXPECT_THAT(send(), ElementsAre(4));
+}
+
 TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhile) {
     look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});  // one more than one may have: a gap
     EXPECT_THAT(send(), ElementsAre(1));
@@ -274,6 +283,27 @@ TEST_F(OrderBookTest, OnlySoManyThatAreSetAsideKeepTheirRow) {
     look({row(2, "b", EventOrigin::follow), row(3, "c", EventOrigin::follow)});
     EXPECT_THAT(followed(), ElementsAre("b>", "c>"));
     EXPECT_THAT(send(), ElementsAre(2, 3));
+}
+
+TEST_F(OrderBookTest, WhatWasNotTriedGoesBehindAnEarlierOneThatCameMeanwhile) {
+    look({row(5, "a"), row(6, "a")});
+    EXPECT_THAT(send(), ElementsAre(5));
+    look({row(4, "a", EventOrigin::due, 1)});
+    book_.put_back(ended(5));
+    EXPECT_THAT(send(), ElementsAre(4)) << "a dead event that was sent back while 5 was at the sink";
+    deliver(4);
+    EXPECT_THAT(send(), ElementsAre(5));
+    deliver(5);
+    EXPECT_THAT(send(), ElementsAre(6));
+}
+
+TEST_F(OrderBookTest, WhatWasNotTriedAndHasNoNumberGoesFirstAgain) {
+    std::vector<EventRow> rows = {row(1, "a"), row(2, "a")};
+    for (EventRow& event : rows) event.sequence = 0;
+    look(std::move(rows));
+    EXPECT_THAT(send(), ElementsAre(1));
+    book_.put_back(ended(1));
+    EXPECT_THAT(send(), ElementsAre(1));
 }
 
 TEST_F(OrderBookTest, AShardToBeGivenBackKeepsOnlyWhatIsUnderWay) {
