@@ -71,8 +71,8 @@ void Ingest::run() {
 bool Ingest::step() {
     if (at_ == batch_.size()) {
         if (!take()) return false;
-    } else if (clock_.now() < next_try_) {
-        keep_membership();
+    } else if (clock_.now() < next_try_ && !keep_membership()) {
+        return false;
     }
     if (at_ < batch_.size() && clock_.now() >= next_try_) store_batch();
     look_at_lag();
@@ -89,16 +89,20 @@ bool Ingest::take() {
     }
     auto records = source_.poll(options_.max_records, options_.max_bytes, options_.poll_wait);
     if (!records) {
-        log_.error("dead letters: the topics cannot be read, and are not read any more",
-                   {{"code", records.error().code}, {"error", records.error().message}});
-        observer_.on_failed();
-        const std::lock_guard lock(mutex_);
-        failure_ = std::move(records.error());
+        fail(std::move(records.error()));
         return false;
     }
     if (records->empty() && uncommitted_) commit();
     add(std::move(*records));
     return true;
+}
+
+void Ingest::fail(Error error) {
+    log_.error("dead letters: the topics cannot be read, and are not read any more",
+               {{"code", error.code}, {"error", error.message}});
+    observer_.on_failed();
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(error);
 }
 
 void Ingest::add(std::vector<Record> records) {
@@ -116,11 +120,17 @@ std::vector<store::NewLetter> Ingest::letters_of(std::vector<Record> records) {
 }
 
 /// A member that does not poll is taken for dead. What comes all the same, in the moment of pausing, is stored with the
-/// rest: a commit covers everything that was given.
-void Ingest::keep_membership() {
+/// rest: a commit covers everything that was given. False: the source has ended. Its poll() no longer waits, and
+/// nothing of the batch can be committed any more: whoever comes next reads it again.
+bool Ingest::keep_membership() {
     const Duration left = next_try_ - clock_.now();
     auto records = source_.poll(options_.max_records, options_.max_bytes, std::min(left, options_.poll_wait));
-    if (records && !records->empty()) add(std::move(*records));
+    if (!records) {
+        fail(std::move(records.error()));
+        return false;
+    }
+    if (!records->empty()) add(std::move(*records));
+    return true;
 }
 
 // --- storing -------------------------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ private:
     [[nodiscard]] bool commit_is_due() const;
     [[nodiscard]] bool reads_on() const;
     [[nodiscard]] Result<std::int64_t> store_and_read_on(std::span<const store::NewLetter> letters);
-    void keep_membership();
+    bool keep_membership();
+    void fail(Error error);
     void store_batch();
     bool store_part();
     bool store_reduced();

@@ -252,6 +252,21 @@ TEST_F(IngestTest, ASourceThatCannotWorkEndsIt) {
     EXPECT_EQ(log.count(LogLevel::error), 1);
 }
 
+TEST_F(IngestTest, ASourceThatCannotWorkEndsItWhileTheStoreIsAwayToo) {
+    fill(5);
+    letters.fault = [](int, std::string_view) { return Fault::retryable; };
+    while (counts.failed < 5) ASSERT_TRUE(ingest->step());
+    int polls = 0;
+    source.on_poll = [&] { ++polls; };
+    source.cannot_work = true;
+    EXPECT_FALSE(ingest->step()) << "it would ask again and again until the store's next turn";
+    EXPECT_EQ(polls, 1);
+    ASSERT_TRUE(ingest->failure());
+    EXPECT_EQ(ingest->failure()->code, "bad_setting");
+    EXPECT_EQ(counts.failures, 1);
+    EXPECT_EQ(source.committed(), 0U) << "what is not stored is read again by whoever comes next";
+}
+
 TEST_F(IngestTest, TellsTheLag) {
     fill(5);
     ingest->step();
@@ -294,6 +309,24 @@ TEST_F(IngestTest, TheThreadStopsWhileTheStoreIsAwayAndCommitsNothing) {
     ASSERT_TRUE(eventually([&] { return letters.calls_of("store") > 2; }));
     EXPECT_TRUE(ingest->stop(std::chrono::seconds(20)));
     EXPECT_EQ(source.committed(), 0U);
+    letters.fault = [](int, std::string_view) { return Fault::none; };
+    restarted();
+    ASSERT_TRUE(drained());
+    all_stored_once();
+}
+
+TEST_F(IngestTest, TheThreadStopsWhileTheStoreIsAwayAndCommitsNothingThoughSomeIsStored) {
+    fill(10);
+    options.max_records = 5;
+    options.commit_every = std::chrono::hours(1000);
+    restarted();
+    letters.fault = [](int number, std::string_view) { return number == 1 ? Fault::none : Fault::retryable; };
+    ingest->start();
+    ASSERT_TRUE(eventually([&] { return letters.calls_of("store") > 2; }));
+    EXPECT_TRUE(ingest->stop(std::chrono::seconds(20)));
+    EXPECT_EQ(letters.stored().size(), 5U);
+    EXPECT_EQ(source.given(), 10U);
+    EXPECT_EQ(source.committed(), 0U) << "a commit covers what was read, and five of it are not stored";
     letters.fault = [](int, std::string_view) { return Fault::none; };
     restarted();
     ASSERT_TRUE(drained());
