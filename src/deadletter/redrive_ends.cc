@@ -106,6 +106,7 @@ void RedriveRun::count(store::RetryResult result, std::int64_t letters) {
 
 void RedriveRun::count(const store::RetryEnd& end) {
     count(end.result, 1);
+    const std::lock_guard lock(mutex_);
     if (end.result == store::RetryResult::not_tried && not_tried_reason_.empty()) not_tried_reason_ = end.detail;
 }
 
