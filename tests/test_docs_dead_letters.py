@@ -90,14 +90,14 @@ def test_the_states_are_drawn_as_they_are_told():
     drawn = {(None if source == "[*]" else source, to, action)
              for source, to, actions in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for action in actions.split(", ")}
     assert drawn == told_transitions()
-    assert len(drawn) == 12
+    assert len(drawn) == 13
 
 
 def test_the_api_lists_the_actions_that_are_told():
     document = json.loads((ROOT / "src/api/openapi.json").read_text())
     lines = document["components"]["schemas"]["LetterAudit"]["properties"]["audit"]["items"]
     told = {action for _, _, action in told_transitions()} - {"stored"}
-    assert set(lines["properties"]["action"]["enum"]) == told | {"deleted", "purged"}
+    assert set(lines["properties"]["action"]["enum"]) == told | {"deleted", "purged", "row_reused"}
 
 
 def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
@@ -115,11 +115,12 @@ def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
     assert ask("POST", f"{ids[2]}/retry").status == 500
     for letter in ids[1:]:
         assert ask("POST", f"{letter}/dead").status == 200
+    assert ask("POST", f"{ids[1]}/revive").status == 200
     lines = [line for letter in ids for line in ask("GET", f"{letter}/audit").json()["audit"]]
     gone = {(line["status_from"], line["status_to"], line["action"]) for line in lines}
     assert gone <= told_transitions()
     assert gone >= {("PENDING", "RETRYING", "retry_begun"), ("RETRYING", "RETRYING", "retry_begun"),
-                    ("PENDING", "DEAD", "dead"), ("RETRYING", "DEAD", "dead")}, gone
+                    ("PENDING", "DEAD", "dead"), ("RETRYING", "DEAD", "dead"), ("DEAD", "PENDING", "revived")}, gone
 
 
 def test_what_is_refused_says_what_the_table_says(programs, store, tmp_path):

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/uuid.h"
 #include "deadletter/letter_json.h"
+#include "deadletter/retry_rules.h"
 
 namespace deliverd::api {
 
@@ -77,6 +78,16 @@ public:
         return marked(call, id);
     }
 
+    [[nodiscard]] http::Response revive(const Call& call, const std::string& id) const {
+        const auto before = letters_->revive(id, call.caller.name);
+        if (!before) return failure(before.error(), call, true);
+        if (!*before) return dlq_not_found(id, call.request_id);
+        if (const std::string why = deadletter::not_revivable_reason(**before); !why.empty()) {
+            return dlq_conflict("message cannot be revived: " + why, call.request_id);
+        }
+        return changed(id, store::LetterStatus::pending, deadletter::kRevived);
+    }
+
     [[nodiscard]] http::Response remove(const Call& call, const std::string& id) const {
         const auto removed = letters_->remove(id, call.caller.name);
         if (!removed) return failure(removed.error(), call, true);
@@ -136,10 +147,14 @@ private:
         if ((*after)->letter.status != store::LetterStatus::dead) {
             return dlq_conflict("message cannot be marked as dead: a retry of it is under way", call.request_id);
         }
+        return changed(id, store::LetterStatus::dead, "message marked as dead");
+    }
+
+    static http::Response changed(const std::string& id, store::LetterStatus status, std::string_view message) {
         JsonObject object;
         object.text("id", id);
-        object.text("status", store::to_string(store::LetterStatus::dead));
-        object.text("message", std::string_view("message marked as dead"));
+        object.text("status", store::to_string(status));
+        object.text("message", message);
         return json(object.done());
     }
 
@@ -202,6 +217,7 @@ std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, 
     routes.push_back(by_id("GET", "/raw", Role::viewer, desk, &Desk::raw));
     routes.push_back(by_id("GET", "/audit", Role::viewer, desk, &Desk::audit));
     routes.push_back(by_id("POST", "/dead", Role::operator_, desk, &Desk::mark_dead));
+    routes.push_back(by_id("POST", "/revive", Role::operator_, desk, &Desk::revive));
     routes.push_back(by_id("DELETE", "", Role::admin, desk, &Desk::remove));
     routes.push_back({"POST",
                       fmt::format("{}/messages/{{id}}/retry", kDlqPath),

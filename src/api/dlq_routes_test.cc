@@ -170,6 +170,17 @@ TEST_F(DlqRoutesTest, ALetterIsMarkedAsDeadOnce) {
               std::string("404 SYS_DLQ_NOT_FOUND: dlq message not found: ") + kUnknownId);
 }
 
+TEST_F(DlqRoutesTest, WhatIsDeadIsRevivedOnce) {
+    const std::string letter = std::string("/messages/") + kLetterId;
+    EXPECT_EQ(error_of(post(letter + "/revive")),
+              "409 SYS_DLQ_CONFLICT: message cannot be revived: status=PENDING, retry_count=0/3");
+    EXPECT_EQ(post(letter + "/dead").status, 200);
+    EXPECT_EQ(post(letter + "/revive").body, std::string(R"({"id":")") + kLetterId +
+                                                 R"(","status":"PENDING","message":"message can be retried again"})");
+    EXPECT_EQ(error_of(post(std::string("/messages/") + kUnknownId + "/revive")),
+              std::string("404 SYS_DLQ_NOT_FOUND: dlq message not found: ") + kUnknownId);
+}
+
 TEST_F(DlqRoutesTest, EveryEndOfARetryHasItsAnswer) {
     const std::string path = std::string("/messages/") + kLetterId + "/retry";
     retry_report_ = {RetryAnswer::conflict, "message is not retryable: status=DEAD, retry_count=3/3", {}};
@@ -228,6 +239,7 @@ TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
                                                                   {"GET", letter + "/raw"},
                                                                   {"GET", letter + "/audit"},
                                                                   {"POST", letter + "/dead"},
+                                                                  {"POST", letter + "/revive"},
                                                                   {"DELETE", "?status=DEAD&older_than_seconds=0"},
                                                                   {"DELETE", letter}};
     for (const auto& [method, path] : all) {

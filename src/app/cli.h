@@ -42,6 +42,7 @@ enum class Action {
     dlq_retry,
     dlq_retry_all,
     dlq_dead,
+    dlq_revive,
     dlq_delete,
     dlq_purge,
     dlq_stats,

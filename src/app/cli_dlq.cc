@@ -79,6 +79,14 @@ void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) 
               "  deliverd dlq dead 550e8400-e29b-41d4-a716-446655440000", "an object: id, status, message");
     with_id(app, dlq);
 
+    app = add(
+        parent, Action::dlq_revive, "revive", "Let one that is DEAD be retried again",
+        "  deliverd dlq revive 550e8400-e29b-41d4-a716-446655440000\n"
+        "It becomes PENDING, and its retries count from 0. For when the cause is fixed: with `on_dead: block` a DEAD\n"
+        "event keeps the later ones of its aggregate back. `deliverd dlq retry` then sends it.",
+        "an object: id, status, message");
+    with_id(app, dlq);
+
     app = add(parent, Action::dlq_delete, "delete", "Delete one; its audit stays",
               "  deliverd dlq delete 550e8400-e29b-41d4-a716-446655440000", "an object: success, message");
     with_id(app, dlq);

@@ -66,6 +66,7 @@ int dispatch(const Context& context, const LoadedConfig& loaded, const Arguments
         case Action::dlq_retry:
         case Action::dlq_retry_all:
         case Action::dlq_dead:
+        case Action::dlq_revive:
         case Action::dlq_delete:
         case Action::dlq_purge:
         case Action::dlq_stats:

@@ -97,6 +97,8 @@ public:
                 return retry(id);
             case Action::dlq_dead:
                 return mark_dead(id);
+            case Action::dlq_revive:
+                return revive(id);
             default:
                 return remove(id);
         }
@@ -248,6 +250,17 @@ private:
                                                  : fmt::format("it is {}", store::to_string((*before)->status))));
         }
         say(id, store::LetterStatus::dead, "message marked as dead");
+        return kDone;
+    }
+
+    int revive(const std::string& id) {
+        const auto before = letters_.revive(id, cli_actor());
+        if (!before) return complain(context_, before.error());
+        if (!*before) return unknown(id);
+        if (const std::string why = deadletter::not_revivable_reason(**before); !why.empty()) {
+            return complain(context_, kFailed, fmt::format("{} cannot be revived: {}", id, why));
+        }
+        say(id, store::LetterStatus::pending, deadletter::kRevived);
         return kDone;
     }
 

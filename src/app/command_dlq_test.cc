@@ -242,10 +242,22 @@ TEST_F(DlqCommandTest, GivesUpAndDeletes) {
     EXPECT_THAT(out_, HasSubstr("\"action\":\"deleted\""));
 }
 
+TEST_F(DlqCommandTest, RevivesWhatIsDead) {
+    const auto ids = store(1);
+    EXPECT_EQ(run({"revive", ids[0]}), 1);
+    EXPECT_THAT(err_, HasSubstr("cannot be revived: status=PENDING, retry_count=0/3"));
+    EXPECT_EQ(run({"dead", ids[0]}), 0) << err_;
+    EXPECT_EQ(run({"revive", ids[0]}), 0) << err_;
+    EXPECT_EQ(out_, ids[0] + " PENDING: message can be retried again\n");
+    EXPECT_EQ(run({"show", "--audit", ids[0]}), 0);
+    EXPECT_THAT(out_, HasSubstr("\"action\":\"revived\""));
+    EXPECT_EQ(run({"revive", "00000000-0000-4000-8000-000000000009"}), 1);
+}
+
 TEST_F(DlqCommandTest, TheHelpTeaches) {
     EXPECT_EQ(run({"--help"}), 0);
     EXPECT_THAT(out_, HasSubstr("A dead letter is what somebody gave up on"));
-    for (const char* name : {"list", "show", "retry", "retry-all", "dead", "delete", "stats"}) {
+    for (const char* name : {"list", "show", "retry", "retry-all", "dead", "revive", "delete", "stats"}) {
         EXPECT_EQ(run({name, "--help"}), 0);
         EXPECT_THAT(out_, HasSubstr(std::string("deliverd dlq ") + name));
     }

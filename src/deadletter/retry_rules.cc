@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "deadletter/provenance.h"
+#include "store/letter_rules.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -77,6 +78,11 @@ std::string not_retryable_reason(const store::LetterDetail& letter, std::string_
     const bool exhausted = row.retry_count >= row.max_retries && !row.unfinished;
     if (!order && (finished || exhausted)) return why_at_its_end(row);
     return replay_refusal(letter, pattern);
+}
+
+std::string not_revivable_reason(const store::Letter& before) {
+    if (store::is_order(before)) return replay_refusal({.letter = before, .record = {}}, {});
+    return before.status == store::LetterStatus::dead ? "" : as_it_stands(before);
 }
 
 RetryReport answer_to(const store::RetryClaim& claim) {

@@ -36,6 +36,10 @@ inline constexpr std::string_view kTooLate = "it had waited so long that its lea
 [[nodiscard]] std::string not_retryable_reason(const store::LetterDetail& letter,
                                                std::string_view pattern = kDeadLetterPattern);
 
+/// Why a letter that stood so was not revived; empty when it was.
+[[nodiscard]] std::string not_revivable_reason(const store::Letter& before);
+inline constexpr std::string_view kRevived = "message can be retried again";
+
 /// The answer where the retry did not even begin.
 [[nodiscard]] RetryReport answer_to(const store::RetryClaim& claim);
 

@@ -1,7 +1,8 @@
 // The port through which dead letters are kept, looked at, and sent back.
 //
 // A dead letter is a message that somebody gave up on: a Kafka consumer that put it into a dead-letter topic, one of
-// this program's lanes, or a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which nothing leads on.
+// this program's lanes, or a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which only a person
+// leads on (revive()).
 //
 // Guarantees every implementation gives (store/dead_letters_conformance.h checks them):
 //   - a record is stored once, however often and by however many processes at once: topic, partition, offset and
@@ -116,8 +117,8 @@ struct LetterDetail {
 
 struct LetterAudit {
     WallTime at{};
-    /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | row_reused |
-    /// deleted | purged. That a letter came has no line: it says itself when.
+    /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | revived |
+    /// row_reused | deleted | purged. That a letter came has no line: it says itself when.
     std::string action;
     std::string actor;
     std::optional<std::string> status_from;
@@ -308,6 +309,9 @@ public:
     /// PENDING or RETRYING -> DEAD. As it was before; none when there is no such letter. What is finished, or being
     /// retried at this moment, is left as it is.
     virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
+    /// DEAD -> PENDING, with all of its retries before it again. As it was before; none when there is no such letter.
+    /// What is not DEAD is left as it is, and so is an order: it is not sent again.
+    virtual Result<std::optional<Letter>> revive(std::string_view id, std::string_view actor) = 0;
     /// Its audit stays.
     virtual Result<Removal> remove(std::string_view id, std::string_view actor) = 0;
     /// Deletes letters of that status not changed for `age`, at most `limit`, in transactions that wait for nobody's

@@ -247,6 +247,8 @@ TEST_P(LaneLettersConformance, AnOrderThatIsGivenUpIsNotSentAgain) {
     EXPECT_NE(give_back(letter.id), "");
     EXPECT_EQ(store_->value("select status from outbox_orders"), "dead");
     EXPECT_EQ(this->letter(letter.id).retry_count, 0);
+    must(letters_->revive(letter.id, "ann"));
+    EXPECT_EQ(this->letter(letter.id).status, LetterStatus::dead);
 }
 
 TEST_P(LaneLettersConformance, OnlyTheOwnerGivesARowBack) {

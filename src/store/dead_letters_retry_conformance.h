@@ -202,6 +202,25 @@ TEST_P(DeadLettersRetryConformance, APersonMayGiveUp) {
     EXPECT_EQ(found(busy).letter.status, LetterStatus::dead);
 }
 
+TEST_P(DeadLettersRetryConformance, APersonMayReviveWhatIsDead) {
+    const std::string id = keep(1);
+    EXPECT_EQ(must(letters_->revive(id, "ann"))->status, LetterStatus::pending);
+    EXPECT_TRUE(actions(id).empty()) << "it is not dead";
+    for (int n = 0; n < 3; ++n) {
+        begin(id);
+        end(id, RetryResult::failed, "no");
+    }
+    const auto before = must(letters_->revive(id, "ann"));
+    EXPECT_EQ(before->status, LetterStatus::dead);
+    EXPECT_EQ(before->retry_count, 3);
+    EXPECT_EQ(found(id).letter.status, LetterStatus::pending);
+    EXPECT_EQ(found(id).letter.retry_count, 0);
+    EXPECT_EQ(actions(id).back(), "revived ann DEAD>PENDING");
+    EXPECT_EQ(begin(id).verdict, RetryVerdict::begun);
+    EXPECT_EQ(must(letters_->revive("00000000-0000-4000-8000-000000000000", "ann")), std::nullopt);
+    EXPECT_EQ(must(letters_->revive("7", "ann")), std::nullopt);
+}
+
 TEST_P(DeadLettersRetryConformance, WhatIsDeletedLeavesItsTrail) {
     const std::string id = keep(1);
     EXPECT_EQ(must(letters_->remove(id, "ann")), Removal::removed);

@@ -223,6 +223,25 @@ TEST_P(EventLettersConformance, LanesWithRowsOfTheSameIdDoNotMeet) {
     EXPECT_TRUE(read(everything(), foreign.get()).empty());
 }
 
+TEST_P(EventLettersConformance, ADeadLetterThatIsRevivedReleasesItsAggregate) {
+    const auto blocked = outbox(blocking(table()));
+    for (int n = 0; n < 2; ++n) add("a");
+    bury(*blocked, 1);
+    const std::string id = only_letter("events").id;
+    for (int n = 0; n < 3; ++n) {
+        ASSERT_EQ(begin(id).verdict, RetryVerdict::begun);
+        ASSERT_EQ(give_back(id), "");
+        bury(*blocked, 1);
+    }
+    ASSERT_EQ(letter(id).status, LetterStatus::dead);
+    ASSERT_EQ(begin(id).verdict, RetryVerdict::finished);
+    EXPECT_TRUE(read(everything(), blocked.get()).empty()) << "2 waits behind it";
+    must(letters_->revive(id, "ann"));
+    ASSERT_EQ(begin(id).verdict, RetryVerdict::begun);
+    ASSERT_EQ(give_back(id), "");
+    expect_in_order(*blocked, "a", {1, 2});
+}
+
 // --- row ids that start over ---------------------------------------------------------------------------------------
 
 TEST_P(EventLettersConformance, ALetterOutlivesAnotherEventWithItsRowId) {

@@ -69,8 +69,12 @@ Result<void> check_letter(const NewLetter& letter) {
     return {};
 }
 
+bool is_order(const Letter& letter) {
+    return letter.lane_row && letter.lane_row->outbox == "orders";
+}
+
 std::string retry_refusal(const Letter& letter) {
-    if (letter.lane_row && letter.lane_row->outbox == "orders") {
+    if (is_order(letter)) {
         return "an order is not sent again: it may have been taken; post a new one if it is still wanted";
     }
     if (letter.lane_row && letter.lane_row->row_id.empty()) return std::string(kRowReused);
@@ -81,8 +85,7 @@ std::string retry_refusal(const Letter& letter) {
 }
 
 RetryVerdict retry_verdict(const Letter& letter, std::string_view refusal, bool under_way) {
-    const bool order = letter.lane_row && letter.lane_row->outbox == "orders";
-    if (order) return RetryVerdict::refused;  // it is DEAD from the beginning, which would not say why
+    if (is_order(letter)) return RetryVerdict::refused;  // it is DEAD from the beginning, which would not say why
     if (letter.status == LetterStatus::resolved || letter.status == LetterStatus::dead) return RetryVerdict::finished;
     if (!refusal.empty()) return RetryVerdict::refused;
     if (under_way) return RetryVerdict::under_way;

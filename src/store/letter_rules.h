@@ -19,6 +19,9 @@ namespace deliverd::store {
 /// Failure: permanent, kLetterRefused, naming the record and the field.
 [[nodiscard]] Result<void> check_letter(const NewLetter& letter);
 
+/// An order is not sent again: its letter is DEAD from the beginning.
+[[nodiscard]] bool is_order(const Letter& letter);
+
 /// Why a lane's letter without a row is not retried.
 inline constexpr std::string_view kRowReused =
     "its row is gone: another message of the lane has its id now; write the message again if it is still wanted";

@@ -113,6 +113,19 @@ public:
         return before;
     }
 
+    Result<std::optional<store::Letter>> revive(std::string_view id, std::string_view actor) override {
+        const std::lock_guard lock(mutex_);
+        if (auto broken = begin()) return *broken;
+        auto* found = at(id);
+        if (found == nullptr) return std::nullopt;
+        const store::Letter before = found->letter;
+        if (before.status == store::LetterStatus::dead) {
+            found->letter.status = store::LetterStatus::pending;
+            note(id, "revived", actor);
+        }
+        return before;
+    }
+
     Result<store::Removal> remove(std::string_view id, std::string_view actor) override {
         const std::lock_guard lock(mutex_);
         if (auto broken = begin()) return *broken;

@@ -269,6 +269,9 @@ public:
     Result<std::optional<store::Letter>> mark_dead(std::string_view, std::string_view) override {
         return std::optional<store::Letter>{};
     }
+    Result<std::optional<store::Letter>> revive(std::string_view, std::string_view) override {
+        return std::optional<store::Letter>{};
+    }
     Result<store::Removal> remove(std::string_view id, std::string_view) override {
         return call<store::Removal>("remove", [&]() -> Result<store::Removal> {
             const Row* found = row(id);

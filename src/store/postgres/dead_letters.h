@@ -46,6 +46,7 @@ public:
     Result<std::vector<Redrive>> abandoned_redrives() override;
 
     Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;
+    Result<std::optional<Letter>> revive(std::string_view id, std::string_view actor) override;
     Result<Removal> remove(std::string_view id, std::string_view actor) override;
     Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit, std::string_view actor) override;
     Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
@@ -56,6 +57,8 @@ private:
         std::int64_t to = 0;  // as PostgreSQL counts: not clamped to what can be shown
         std::string id;       // of a letter
     };
+    /// Locks the letter and runs `change` (id, actor); answers the letter as it was before.
+    Result<std::optional<Letter>> change_by_hand(std::string_view id, std::string_view actor, const Statement& change);
     /// Where a purge goes on: where the one before it ended, if that was by the same age.
     Purged start_of(const std::optional<Purged>& before, Duration age);
 

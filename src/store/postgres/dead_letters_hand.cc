@@ -20,6 +20,15 @@ constexpr std::string_view kLowestId = "00000000-0000-0000-0000-000000000000";
 }  // namespace
 
 Result<std::optional<Letter>> PostgresDeadLetters::mark_dead(std::string_view id, std::string_view actor) {
+    return change_by_hand(id, actor, sql_.mark_dead);
+}
+
+Result<std::optional<Letter>> PostgresDeadLetters::revive(std::string_view id, std::string_view actor) {
+    return change_by_hand(id, actor, sql_.revive);
+}
+
+Result<std::optional<Letter>> PostgresDeadLetters::change_by_hand(std::string_view id, std::string_view actor,
+                                                                  const Statement& change) {
     if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
     const std::string uuid = canonical_uuid(id);
     if (uuid.empty()) return std::nullopt;
@@ -30,7 +39,7 @@ Result<std::optional<Letter>> PostgresDeadLetters::mark_dead(std::string_view id
     auto connection = pool_.borrow();
     if (!connection) return Failure(std::move(connection.error()));
     // The lock first and by itself: the change then begins with what stands in the row.
-    const std::array steps = {Step{&sql_.lock, &which}, Step{&sql_.mark_dead, &params}};
+    const std::array steps = {Step{&sql_.lock, &which}, Step{&change, &params}};
     auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
     if (!results) return Failure(std::move(results.error()));
     const PGresult* before = results->front().get();

@@ -149,6 +149,16 @@ with dead as (
 insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
 select d.id, 'dead', $2::text, d.status, 'DEAD' from dead d)";
 
+constexpr std::string_view kRevive = R"(
+with revived as (
+    update dlq.dlq_messages m
+    set status = 'PENDING', retry_count = 0, updated_at = now()
+    where m.id = $1::uuid and m.status = 'DEAD' and m.outbox is distinct from 'orders'
+    returning m.id
+)
+insert into dlq.dlq_audit (message_id, action, actor, status_from, status_to)
+select r.id, 'revived', $2::text, 'DEAD', 'PENDING' from revived r)";
+
 constexpr std::string_view kRemove = R"(
 with held as materialized (
     select m.id from dlq.dlq_messages m where m.id = $1::uuid for update
@@ -325,6 +335,7 @@ DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
     end = statement("end", kEnd);
     lock = statement("lock", kLock);
     mark_dead = statement("mark_dead", kMarkDead);
+    revive = statement("revive", kRevive);
     remove = statement("remove", kRemove);
     purge = statement("purge", kPurge);
     purge_history = statement("purge_history", kPurgeHistory);

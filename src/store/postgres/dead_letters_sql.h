@@ -82,6 +82,7 @@ struct DeadLetterStatements {
     Statement end;        // owner, actor, ids, results, details; answers how many applied
     Statement lock;       // id; answers the letter
     Statement mark_dead;  // id, actor
+    Statement revive;     // the same
     Statement remove;     // id, actor; answers 1 where there is one, and 1 where it was deleted
     /// status, age in seconds, limit, behind which created_at and id, actor, how many to look at; answers how many were
     /// deleted, and created_at and id to go on behind: null when there are no more

@@ -48,6 +48,10 @@ constexpr std::string_view kMarkDead =
     "update dlq_messages set status = 'DEAD', retry_owner = null,"
     " retry_expires_at = null, updated_at = " DELIVERD_NOW " where id = ?1";
 
+/// 1 letter.
+constexpr std::string_view kRevive =
+    "update dlq_messages set status = 'PENDING', retry_count = 0, updated_at = " DELIVERD_NOW " where id = ?1";
+
 /// 1 status, 2 age as a modifier, 3 how many at most. What is being retried has changed its time a moment ago, or its
 /// lease is longer than the age.
 constexpr std::string_view kPurge =
@@ -251,6 +255,25 @@ Result<std::optional<Letter>> SqliteDeadLetters::mark_dead(std::string_view id, 
         if (!done) return Failure(std::move(done.error()));
         auto noted = audit_letter(handle, letter.id, {"dead", actor, std::string(to_string(letter.status)), "DEAD"});
         if (!noted) return Failure(std::move(noted.error()));
+        return letter;
+    });
+}
+
+Result<std::optional<Letter>> SqliteDeadLetters::revive(std::string_view id, std::string_view actor) {
+    if (auto ok = check_upkeep_name("actor", actor); !ok) return Failure(std::move(ok.error()));
+    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<std::optional<Letter>> {
+        auto stored = stored_letter(handle, canonical_uuid(id));
+        if (!stored) return Failure(std::move(stored.error()));
+        if (!*stored) return std::nullopt;
+        const Letter& letter = (*stored)->detail.letter;
+        if (letter.status != LetterStatus::dead || is_order(letter)) return letter;
+        auto statement = handle.prepared(kRevive);
+        if (!statement) return Failure(std::move(statement.error()));
+        auto done = (*statement)->bind(1, std::string_view(letter.id)).run();
+        if (!done) return Failure(std::move(done.error()));
+        if (auto noted = audit_letter(handle, letter.id, {"revived", actor, "DEAD", "PENDING"}); !noted) {
+            return Failure(std::move(noted.error()));
+        }
         return letter;
     });
 }

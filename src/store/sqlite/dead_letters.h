@@ -36,6 +36,7 @@ public:
     Result<std::vector<Redrive>> abandoned_redrives() override;
 
     Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;
+    Result<std::optional<Letter>> revive(std::string_view id, std::string_view actor) override;
     Result<Removal> remove(std::string_view id, std::string_view actor) override;
     Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit, std::string_view actor) override;
     Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
