@@ -68,7 +68,10 @@ void add_dlq_commands(CLI::App& root, DlqArguments& dlq, const AddCommand& add) 
     app = add(
         parent, Action::dlq_retry_all, "retry-all", "Send back all of a topic; prints how many were",
         "  deliverd dlq retry-all orders.dlq.v1\n"
-        "Those that cannot be retried are left out. Ctrl-C ends it, and says how far it came; given again, the\n"
+        "First prints on standard error where the messages go: each one's headers say that, and kafka.replay_topics "
+        "says\n"
+        "where they may go. Those that cannot be retried are left out. Ctrl-C ends it, and says how far it came; given "
+        "again, the\n"
         "command sends what is left. One whose process died is gone on with by `deliverd serve`, or by the command.",
         "an object: topic, retried, failed, in_doubt, taken_over, not_tried");
     app->add_option("topic", dlq.topic, "the dead-letter topic, the original one, or the name of a lane or a spool")

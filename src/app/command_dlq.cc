@@ -199,7 +199,26 @@ private:
         return kDone;
     }
 
+    /// Where it goes, before it goes: a header of each record named that.
+    Result<void> show_plan() {
+        const auto planned = manager_.plan(*arguments_.topic);
+        if (!planned) return tl::unexpected(planned.error());
+        for (const auto& [destination, refused] : *planned) {
+            const bool to_topic = destination.source == "kafka";
+            if (to_topic && pattern_.empty()) continue;  // nothing is published
+            context_.err << fmt::format(
+                "{} to {}{}{}\n", destination.letters,
+                to_topic ? "topic " + one_line(destination.topic) : one_line(destination.source),
+                refused.empty() ? "" : ", refused: ", refused);
+        }
+        if (planned->size() == static_cast<std::size_t>(deadletter::kMaxPlanned)) {
+            context_.err << "and perhaps to more topics, with no more messages each\n";
+        }
+        return {};
+    }
+
     int retry_all() {
+        if (auto shown = show_plan(); !shown) return complain(context_, shown.error());
         const auto report = manager_.retry_all(*arguments_.topic, cli_actor());
         if (!report) return complain(context_, report.error());
         if (report->under_way_elsewhere) {

@@ -35,6 +35,7 @@ protected:
         std::ostringstream out;
         std::ostringstream err;
         const Context context{in, out, err, [this](const std::string& name) -> std::optional<std::string> {
+                                  if (name == "CONFIG_PATH" && !config_.empty()) return config_;
                                   return name == "DATABASE_URL" ? std::optional(url_) : std::nullopt;
                               }};
         const int status = app::run(words, context);
@@ -83,6 +84,7 @@ protected:
     boost::json::value json() { return boost::json::parse(out_); }
 
     std::filesystem::path folder_;
+    std::string config_;  // its path; empty: none
     std::string url_;
     std::string out_;
     std::string err_;
@@ -240,6 +242,22 @@ TEST_F(DlqCommandTest, GivesUpAndDeletes) {
     EXPECT_EQ(run({"delete", ids[0]}), 1);
     EXPECT_EQ(run({"show", "--audit", ids[0]}), 0) << "the audit stays";
     EXPECT_THAT(out_, HasSubstr("\"action\":\"deleted\""));
+}
+
+TEST_F(DlqCommandTest, ShowsWhereARetryOfAllGoesBeforeItBegins) {
+    store(3);
+    config_ = (folder_ / "deliverd.yaml").string();
+    std::ofstream(config_) << "kafka: { replay_topics: [pay, \"ship.*\"] }\n";
+    EXPECT_EQ(run({"retry-all", "orders.dlq.v1"}), 0) << err_;
+    EXPECT_THAT(err_, testing::StartsWith("3 to topic orders, refused: topic orders is not in kafka.replay_topics"));
+    EXPECT_THAT(err_, HasSubstr("3 were not tried"));
+    EXPECT_EQ(out_, "0\n");
+    std::ofstream(config_) << "kafka: { replay_topics: [\"ord*\"] }\n";
+    EXPECT_EQ(run({"retry-all", "orders.dlq.v1"}), 1);
+    EXPECT_THAT(err_, testing::StartsWith("3 to topic orders\n"));
+    std::ofstream(config_) << "kafka: { replay_topics: [\"a b\"] }\n";
+    EXPECT_EQ(run({"retry-all", "orders.dlq.v1"}), 2);
+    EXPECT_THAT(err_, HasSubstr("kafka.replay_topics"));
 }
 
 TEST_F(DlqCommandTest, RevivesWhatIsDead) {

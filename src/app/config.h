@@ -77,7 +77,8 @@ struct KafkaConfig {
     bool configured = false;  // there is a section `kafka`
     std::string brokers;      // host:port,host:port; empty: none
     std::string consumer_group;
-    std::string topic_pattern;  // empty: not configured
+    std::string topic_pattern;               // empty: not configured
+    std::vector<std::string> replay_topics;  // patterns; none: every topic that is not for dead letters
     std::size_t max_value_bytes = 0;
     std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets
     std::string password_file;  // that `sasl.password` among them is from; empty: none

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <string>
 #include <string_view>
+
+#include "deadletter/topic_pattern.h"
 
 namespace deliverd::app {
 
@@ -46,6 +50,7 @@ private:
         kafka.brokers = values_.text("kafka.brokers");
         kafka.consumer_group = values_.text("kafka.consumer_group");
         if (kafka.configured) kafka.topic_pattern = values_.text("kafka.dlq_topic_pattern");
+        kafka.replay_topics = replay_topics();
         kafka.max_value_bytes = static_cast<std::size_t>(values_.integer("kafka.max_value_bytes"));
         kafka.librdkafka = kafka_client_settings(values_);
         kafka.password_file = kafka_password_file(values_, kafka.librdkafka);
@@ -54,6 +59,18 @@ private:
         }
         check_sasl();
         return kafka;
+    }
+
+    std::vector<std::string> replay_topics() {
+        std::vector<std::string> patterns;
+        std::istringstream list(values_.text("kafka.replay_topics"));
+        for (std::string pattern; std::getline(list, pattern, ',');) {
+            if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
+                problem("kafka.replay_topics", fmt::format("kafka.replay_topics: {}", ok.error().message));
+            }
+            patterns.push_back(std::move(pattern));
+        }
+        return patterns;
     }
 
     /// What librdkafka itself refuses. Reading is only checked where it is done.

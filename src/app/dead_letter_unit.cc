@@ -11,6 +11,7 @@ namespace deliverd::app {
 deadletter::ManagerOptions manager_options(const DeadLettersConfig& config) {
     deadletter::ManagerOptions options;
     options.dead_letter_pattern = config.kafka.topic_pattern;
+    options.replay_topics = config.kafka.replay_topics;
     options.retry_lease = config.retry_lease;
     options.publish_at_most = kLongestPublishTimeouts * config.replay_timeout;
     return options;

@@ -101,6 +101,10 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
     {"kafka.consumer_group", text, "dlq-manager.default", "The group that reads the dead-letter topics."},
     {"kafka.dlq_topic_pattern", text, "*.dlq.v1",
      "Which topics are for dead letters: `*` stands for any text, `?` for one character."},
+    {"kafka.replay_topics", text_list, "",
+     "Topics that dead letters may be sent back to: names or patterns with `*` and `?`. Without any: every topic that "
+     "is "
+     "not for dead letters."},
     {"kafka.max_value_bytes", integer, "8388608",
      "Of a longer dead letter only so much is kept, and it cannot be sent back.", 1024, kMaxBytes, "", "bytes"},
     {.path = "kafka.security_protocol",

@@ -165,7 +165,12 @@ RetryReport Manager::give_back(const store::RetryClaim& claim, const std::string
 }
 
 std::string Manager::refusal_here(const store::LetterDetail& detail) const {
-    if (!is_of_spool(detail.letter)) return {};
+    if (detail.letter.lane_row) return {};
+    if (!is_of_spool(detail.letter)) {
+        return options_.stand_alone()
+                   ? ""
+                   : destination_refusal(detail.letter.provenance.original_topic, options_.replay_topics);
+    }
     return spools_ != nullptr ? spools_->refusal(detail.letter) : "this process has no spools";
 }
 
@@ -209,6 +214,22 @@ RetryReport Manager::record(const store::RetryClaim& claim, const std::string& o
     log_.error("dead letters: the end of a retry could not be recorded",
                {{"message_id", letter.id}, {"detail", end.detail}, {"error", reason}});
     return answer_unrecorded(end, std::move(now), reason);
+}
+
+Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic) {
+    auto found = letters_.destinations(topic, kMaxPlanned);
+    if (!found) return Failure(std::move(found.error()));
+    std::vector<PlannedReplay> planned;
+    for (store::Destination& destination : *found) {
+        std::string refused;
+        if (destination.source == "kafka" && !options_.stand_alone()) {
+            refused = is_dead_letter_topic(destination.topic, options_.dead_letter_pattern)
+                          ? "the topic is itself for dead letters"
+                          : destination_refusal(destination.topic, options_.replay_topics);
+        }
+        planned.push_back({std::move(destination), std::move(refused)});
+    }
+    return planned;
 }
 
 Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor) {

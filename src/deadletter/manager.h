@@ -58,6 +58,12 @@ struct RedriveReport {
     std::string not_tried_reason{};  // of the first
 };
 
+/// What a retry of a whole topic would send somewhere.
+struct PlannedReplay {
+    store::Destination destination;
+    std::string refused{};  // why it would not be, for its destination; empty: it would be
+};
+
 /// Told from whichever thread made the retry.
 class RetryObserver {
 public:
@@ -69,8 +75,10 @@ public:
 
 struct ManagerOptions {
     std::string dead_letter_pattern = std::string(kDeadLetterPattern);  // as in provenance.h
-    Duration retry_lease = std::chrono::seconds(30);                    // longer than publish_at_most
-    Duration publish_at_most = std::chrono::seconds(15);                // Replayer::publish() takes no longer
+    /// Patterns of the topics that are sent to. None: every topic that is not for dead letters.
+    std::vector<std::string> replay_topics{};
+    Duration retry_lease = std::chrono::seconds(30);      // longer than publish_at_most
+    Duration publish_at_most = std::chrono::seconds(15);  // Replayer::publish() takes no longer
     std::int32_t page = 100;
     std::int32_t pages_at_once = 8;  // that a redrive begins in one transaction
     std::int32_t pages_in_flight = 24;
@@ -94,6 +102,9 @@ inline constexpr Duration kBrokerDeadline = std::chrono::seconds(5);
 /// So many topics that take nothing a redrive passes by; with one more it ends.
 inline constexpr std::size_t kMaxTopicsPassedBy = 100;
 
+/// Destinations that Manager::plan() tells at most.
+inline constexpr std::int32_t kMaxPlanned = 50;
+
 /// Random UUIDs. Thread-safe.
 [[nodiscard]] std::function<std::string()> uuid_source();
 
@@ -113,6 +124,11 @@ public:
 
     /// Blocks for a few calls of the store and one of the replayer.
     RetryReport retry(std::string_view id, std::string_view actor);
+
+    /// Where retry_all() would send the topic's letters, most first. A letter may be refused for other reasons than its
+    /// destination. A header of the record names the destination: whoever can write to a dead-letter topic chooses it,
+    /// so that a person should see it first.
+    Result<std::vector<PlannedReplay>> plan(std::string_view topic);
 
     /// Blocks until all of the topic that was there at the beginning was tried, or stop(). Records go out in the order
     /// of the letters, oldest first, as many at once as there are at hand; reading, publishing and recording overlap.

@@ -132,5 +132,54 @@ TEST_F(RedriveTest, OneThatCouldNotBeClosedIsSaidToGoOn) {
     EXPECT_EQ(told.find("can be retried"), std::string::npos) << told;
 }
 
+/// A header of the record names its origin: whoever writes to a dead-letter topic chooses where a retry publishes.
+TEST(ReplayTopicsTest, NothingGoesToATopicThatIsNotAllowed) {
+    FakeLetters letters;
+    FakeReplayer replayer;
+    RecordingLog log;
+    ManagerOptions options = quick();
+    options.replay_topics = {"orders", "pay.*"};
+    Manager manager{options, letters, &replayer, log};
+    for (const char* topic : {"orders", "pay.eu", "secrets", "secrets"}) {
+        letters.change(letters.add(topic), [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
+    }
+    const std::string evil = letters.ids().back();
+
+    const auto planned = manager.plan("all.dlq.v1");
+    ASSERT_TRUE(planned);
+    ASSERT_EQ(planned->size(), 3U);
+    EXPECT_EQ(planned->at(0).destination.topic, "secrets");
+    EXPECT_EQ(planned->at(0).destination.letters, 2);
+    EXPECT_NE(planned->at(0).refused.find("kafka.replay_topics"), std::string::npos) << planned->at(0).refused;
+    EXPECT_EQ(planned->at(1).refused, "");
+    EXPECT_EQ(planned->at(2).refused, "");
+
+    const RetryReport alone = manager.retry(evil, "ops");
+    EXPECT_EQ(alone.answer, RetryAnswer::conflict);
+    EXPECT_NE(alone.message.find("kafka.replay_topics"), std::string::npos) << alone.message;
+    const auto all = manager.retry_all("all.dlq.v1", "ops");
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->redrive.published, 2);
+    EXPECT_EQ(all->not_tried, 2);
+    EXPECT_NE(all->not_tried_reason.find("topic secrets"), std::string::npos) << all->not_tried_reason;
+    for (const Record& record : replayer.arrived()) EXPECT_NE(record.topic, "secrets");
+    EXPECT_EQ(letters.at(evil).detail.letter.status, LetterStatus::pending) << "it did not count";
+}
+
+TEST(ReplayTopicsTest, WithoutPatternsEveryTopicIsAllowedThatIsNotForDeadLetters) {
+    FakeLetters letters;
+    FakeReplayer replayer;
+    RecordingLog log;
+    Manager manager{quick(), letters, &replayer, log};
+    for (const char* topic : {"anything", "loop.dlq.v1"}) {
+        letters.change(letters.add(topic), [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
+    }
+    const auto planned = manager.plan("all.dlq.v1");
+    ASSERT_TRUE(planned);
+    ASSERT_EQ(planned->size(), 2U);
+    EXPECT_EQ(planned->at(0).refused, "");
+    EXPECT_NE(planned->at(1).refused, "");
+}
+
 }  // namespace
 }  // namespace deliverd::deadletter

@@ -80,6 +80,12 @@ std::string not_retryable_reason(const store::LetterDetail& letter, std::string_
     return replay_refusal(letter, pattern);
 }
 
+std::string destination_refusal(std::string_view topic, std::span<const std::string> replay_topics) {
+    const auto names_it = [topic](const std::string& pattern) { return matches_pattern(topic, pattern); };
+    if (replay_topics.empty() || std::ranges::any_of(replay_topics, names_it)) return {};
+    return "topic " + one_line(topic) + " is not in kafka.replay_topics: add it there if messages may be sent to it";
+}
+
 std::string not_revivable_reason(const store::Letter& before) {
     if (store::is_order(before)) return replay_refusal({.letter = before, .record = {}}, {});
     return before.status == store::LetterStatus::dead ? "" : as_it_stands(before);

@@ -36,6 +36,9 @@ inline constexpr std::string_view kTooLate = "it had waited so long that its lea
 [[nodiscard]] std::string not_retryable_reason(const store::LetterDetail& letter,
                                                std::string_view pattern = kDeadLetterPattern);
 
+/// Why nothing is sent to a topic that no pattern of kafka.replay_topics names; empty when it is. No pattern: to any.
+[[nodiscard]] std::string destination_refusal(std::string_view topic, std::span<const std::string> replay_topics);
+
 /// Why a letter that stood so was not revived; empty when it was.
 [[nodiscard]] std::string not_revivable_reason(const store::Letter& before);
 inline constexpr std::string_view kRevived = "message can be retried again";

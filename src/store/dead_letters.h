@@ -172,6 +172,13 @@ struct TopicCounts {
     WallTime newest_at{};
 };
 
+/// Where letters go back to.
+struct Destination {
+    std::string topic;  // their original one; of lanes and spools their name
+    std::string source;
+    std::int64_t letters = 0;
+};
+
 enum class RetryVerdict {
     begun,      // it is this caller's until end_retry() or the lease's end
     unknown,    // no such letter
@@ -260,6 +267,9 @@ public:
     virtual Result<std::vector<LetterAudit>> audit(std::string_view id, std::int32_t limit) = 0;
     /// By topic and source, in order of the names.
     virtual Result<std::vector<TopicCounts>> topics() = 0;
+    /// Of the topic's letters that are PENDING or RETRYING, most first, at most `limit`. Exact, and as cheap as
+    /// topics().
+    virtual Result<std::vector<Destination>> destinations(std::string_view topic, std::int32_t limit) = 0;
 
     // --- sending back ----------------------------------------------------------------------------------------------
 

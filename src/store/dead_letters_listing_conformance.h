@@ -130,4 +130,32 @@ TEST_P(DeadLettersListingConformance, LongPayloadsAreLeftOutWhereTheyWouldBeTooM
     EXPECT_TRUE(list(oldest).letters.at(0).payload.has_value()) << "nothing of this page is before it";
 }
 
+TEST_P(DeadLettersListingConformance, DestinationsAreThoseOfTheTopicsOpenLetters) {
+    const auto add = [&](const std::string& topic, std::int64_t offset, const std::string& origin) {
+        NewLetter letter;
+        letter.record.topic = topic;
+        letter.record.offset = offset;
+        letter.provenance.original_topic = origin;
+        must(letters_->store(std::span(&letter, 1)));
+    };
+    for (int n = 1; n <= 3; ++n) add("a.dlq.v1", n, "a");
+    add("a.dlq.v1", 4, "elsewhere");
+    add("b.dlq.v1", 1, "a");
+    const auto told = [&](const std::string& topic, std::int32_t limit) {
+        std::vector<std::string> lines;
+        for (const Destination& each : must(letters_->destinations(topic, limit))) {
+            lines.push_back(each.source + " " + each.topic + " " + std::to_string(each.letters));
+        }
+        return lines;
+    };
+    EXPECT_THAT(told("a.dlq.v1", 10), ::testing::ElementsAre("kafka a 3", "kafka elsewhere 1"));
+    EXPECT_THAT(told("a.dlq.v1", 1), ::testing::ElementsAre("kafka a 3"));
+    EXPECT_THAT(told("a", 10), ::testing::ElementsAre("kafka a 4"));
+    EXPECT_TRUE(told("nothing", 10).empty());
+    LetterQuery query;
+    query.topic = "elsewhere";
+    must(letters_->mark_dead(must(letters_->list(query)).letters.at(0).id, "ann"));
+    EXPECT_THAT(told("a.dlq.v1", 10), ::testing::ElementsAre("kafka a 3")) << "what is dead goes nowhere";
+}
+
 }  // namespace deliverd::store::conformance

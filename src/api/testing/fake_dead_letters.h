@@ -98,6 +98,10 @@ public:
         return list;
     }
 
+    Result<std::vector<store::Destination>> destinations(std::string_view, std::int32_t) override {
+        return std::vector<store::Destination>{};
+    }
+
     Result<std::optional<store::Letter>> mark_dead(std::string_view id, std::string_view actor) override {
         const std::lock_guard lock(mutex_);
         if (auto broken = begin()) return *broken;

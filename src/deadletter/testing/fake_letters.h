@@ -143,6 +143,25 @@ public:
         return std::vector<store::LetterAudit>{};
     }
     Result<std::vector<store::TopicCounts>> topics() override { return topic_counts; }
+    Result<std::vector<store::Destination>> destinations(std::string_view topic, std::int32_t limit) override {
+        using Found = std::vector<store::Destination>;
+        return call<Found>("destinations", [&]() -> Result<Found> {
+            Found found;
+            for (const Row& each : rows_) {
+                const store::Letter& letter = each.detail.letter;
+                const bool is_open =
+                    letter.status == store::LetterStatus::pending || letter.status == store::LetterStatus::retrying;
+                if (!is_open || !of_topic(each, topic)) continue;
+                const std::string& to = letter.provenance.original_topic;
+                auto at = std::ranges::find(found, to, &store::Destination::topic);
+                if (at == found.end()) at = found.insert(at, {to, letter.source});
+                ++at->letters;
+            }
+            std::ranges::stable_sort(found, std::ranges::greater(), &store::Destination::letters);
+            found.resize(std::min(found.size(), static_cast<std::size_t>(limit)));
+            return found;
+        });
+    }
 
     Result<std::vector<store::RetryClaim>> begin_retry(std::span<const std::string> ids,
                                                        const store::RetryRequest& request) override {

@@ -83,4 +83,19 @@ Result<std::vector<TopicCounts>> PostgresDeadLetters::topics() {
     return topics;
 }
 
+Result<std::vector<Destination>> PostgresDeadLetters::destinations(std::string_view topic, std::int32_t limit) {
+    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    Params params;
+    params.text(topic).int32(limit);
+    auto result = run_once(pool_, sql_.destinations, params, Effect::read);
+    if (!result) return Failure(std::move(result.error()));
+    std::vector<Destination> found;
+    const PGresult* rows = result->get();
+    for (int row = 0; row < PQntuples(rows); ++row) {
+        found.push_back(
+            {std::string(text_at(rows, row, 0)), std::string(text_at(rows, row, 1)), int64_at(rows, row, 2)});
+    }
+    return found;
+}
+
 }  // namespace deliverd::store::postgres

@@ -67,6 +67,19 @@ from (
 ) k
 order by k.topic collate "C", k.source collate "C")";
 
+constexpr std::string_view kDestinations = R"(
+select c.original_topic, c.source, sum(c.letters)::bigint
+from (select k.original_topic, k.source, k.status, k.letters from dlq.dlq_counts k where k.topic = $1::text
+      union all
+      select k.original_topic, k.source, k.status, k.letters
+      from dlq.dlq_counts k
+      where k.original_topic = $1::text and k.topic <> $1::text) c
+where c.status in ('PENDING', 'RETRYING')
+group by c.original_topic, c.source
+having sum(c.letters) > 0
+order by 3 desc, c.original_topic collate "C", c.source collate "C"
+limit $2::int)";
+
 constexpr std::string_view kFree = "(m.retry_owner is null or m.retry_expires_at < now())";
 
 /// The conditions stand in the update itself: there they are looked at again in the version that the lock gave. One
@@ -331,6 +344,7 @@ DeadLetterStatements::DeadLetterStatements(std::string_view schema) {
     find = statement("find", kFind);
     audit = statement("audit", kAudit);
     topics = statement("topics", kTopics);
+    destinations = statement("destinations", kDestinations);
     begin = statement("begin", kBegin);
     end = statement("end", kEnd);
     lock = statement("lock", kLock);

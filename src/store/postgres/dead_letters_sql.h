@@ -78,12 +78,13 @@ struct DeadLetterStatements {
     Statement find;   // ids; answers details
     Statement audit;  // id, limit
     Statement topics;
-    Statement begin;      // ids, owner, lease in seconds, actor; answers id, begun, else whether one is under way
-    Statement end;        // owner, actor, ids, results, details; answers how many applied
-    Statement lock;       // id; answers the letter
-    Statement mark_dead;  // id, actor
-    Statement revive;     // the same
-    Statement remove;     // id, actor; answers 1 where there is one, and 1 where it was deleted
+    Statement destinations;  // topic, limit
+    Statement begin;         // ids, owner, lease in seconds, actor; answers id, begun, else whether one is under way
+    Statement end;           // owner, actor, ids, results, details; answers how many applied
+    Statement lock;          // id; answers the letter
+    Statement mark_dead;     // id, actor
+    Statement revive;        // the same
+    Statement remove;        // id, actor; answers 1 where there is one, and 1 where it was deleted
     /// status, age in seconds, limit, behind which created_at and id, actor, how many to look at; answers how many were
     /// deleted, and created_at and id to go on behind: null when there are no more
     Statement purge;

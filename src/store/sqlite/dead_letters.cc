@@ -43,6 +43,12 @@ constexpr std::string_view kTopics =
     " order by m.created_at desc limit 1), ''))"
     " from dlq_counts as c group by c.topic, c.source order by c.topic, c.source";
 
+/// 1 topic, 2 how many at most.
+constexpr std::string_view kDestinations =
+    "select original_topic, source, sum(letters) from dlq_counts where (topic = ?1 or original_topic = ?1)"
+    " and status in ('PENDING', 'RETRYING') group by original_topic, source"
+    " order by 3 desc, original_topic, source limit ?2";
+
 /// 1 letter.
 constexpr std::string_view kMarkDead =
     "update dlq_messages set status = 'DEAD', retry_owner = null,"
@@ -238,6 +244,21 @@ Result<std::vector<TopicCounts>> SqliteDeadLetters::topics() {
     });
     if (!read) return Failure(std::move(read.error()));
     return topics;
+}
+
+Result<std::vector<Destination>> SqliteDeadLetters::destinations(std::string_view topic, std::int32_t limit) {
+    if (auto ok = check_upkeep_limit(limit); !ok) return Failure(std::move(ok.error()));
+    auto handle = file_.reader();
+    if (!handle) return Failure(std::move(handle.error()));
+    auto statement = (*handle)->prepared(kDestinations);
+    if (!statement) return Failure(std::move(statement.error()));
+    std::vector<Destination> found;
+    (*statement)->bind(1, topic).bind(2, std::int64_t{limit});
+    auto read = each_row(**statement, [&](const SqliteStatement& row) {
+        found.push_back({std::string(row.text(0)), std::string(row.text(1)), row.integer(2)});
+    });
+    if (!read) return Failure(std::move(read.error()));
+    return found;
 }
 
 Result<std::optional<Letter>> SqliteDeadLetters::mark_dead(std::string_view id, std::string_view actor) {

@@ -17,6 +17,7 @@ public:
     Result<std::optional<LetterDetail>> find(std::string_view id) override;
     Result<std::vector<LetterAudit>> audit(std::string_view id, std::int32_t limit) override;
     Result<std::vector<TopicCounts>> topics() override;
+    Result<std::vector<Destination>> destinations(std::string_view topic, std::int32_t limit) override;
 
     Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids, const RetryRequest& request) override;
     Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
