@@ -168,11 +168,19 @@ def test_bad_arguments_are_errors_and_change_nothing(postgres, call):
 
 
 def test_the_examples_of_the_documentation_run(postgres):
-    """The ```sql blocks of docs/lease-protocol.md, one after the other in one session."""
+    """The ```sql blocks of docs/lease-protocol.md, in one session: the grants, then the rest as the role that got them."""
     text = (ROOT / "docs" / "lease-protocol.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks, "docs/lease-protocol.md has no sql examples"
-    done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", postgres.url], input="\n".join(blocks),
-                          capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert "ERROR" not in done.stderr, done.stderr
+    role = f"worker_of_{postgres.database}"
+    grants, *examples = re.findall(r"^```sql\n(.*?)^```", text.replace(" to worker;", f" to {role};"),
+                                   re.MULTILINE | re.DOTALL)
+    assert examples, "docs/lease-protocol.md has no sql examples"
+    postgres.query(f"CREATE ROLE {role}")
+    try:
+        done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", postgres.url], capture_output=True, text=True,
+                              input="\n".join([grants, f"set role {role};", *examples]), timeout=240)
+        assert done.returncode == 0, done.stderr
+        assert "ERROR" not in done.stderr, done.stderr
+        assert postgres.query("SELECT status FROM outbox_memory ORDER BY 1") == [{"status": "pending"}, {"status": "sent"}]
+    finally:
+        postgres.query(f"DROP OWNED BY {role}")
+        postgres.query(f"DROP ROLE {role}")

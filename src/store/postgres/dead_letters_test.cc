@@ -210,14 +210,14 @@ TEST_F(PostgresDeadLetterTest, AWorkerInAnotherLanguageLeavesALetter) {
     const std::string role = "deliverd_dlq_worker_" + std::to_string(getpid());
     const std::int64_t id = must(store_.client_lease()->enqueue_memory("space", "# text", std::nullopt));
     store_.execute("create role " + role + "; grant usage on schema deliverd, public to " + role +
-                   "; grant select, update on outbox_memory to " + role + "; set role " + role);
+                   "; grant select, update on outbox_memory to " + role +
+                   "; grant execute on function deliverd.claim_outbox, deliverd.mark_dead_by_worker,"
+                   " deliverd.keep_dead_memory to " +
+                   role + "; set role " + role);
     EXPECT_EQ(value("select outbox_id from deliverd.claim_outbox('w', 1, 60)"), std::to_string(id));
     EXPECT_EQ(value("select deliverd.mark_dead_by_worker(" + std::to_string(id) + ", 'w', 'X1: no')"), "t");
     EXPECT_EQ(value("select deliverd.mark_dead_by_worker(" + std::to_string(id) + ", 'w', 'X1: no')"), "f");
-    store_.execute("reset role; revoke all on outbox_memory from " + role +
-                   "; revoke all on schema deliverd, public"
-                   " from " +
-                   role + "; drop role " + role);
+    store_.execute("reset role; drop owned by " + role + "; drop role " + role);
     const LetterPage page = must(letters_->list({}));
     ASSERT_EQ(page.letters.size(), 1U);
     EXPECT_EQ(page.letters[0].source, "lane:memory");

@@ -32,7 +32,8 @@ Result<Facts> facts_of(Connection& connection) {
 }
 
 /// What this user lacks on what is there, as the grants to run; empty when nothing. Asks the catalog by oid: the
-/// functions that take names fail where the schema itself may not be used.
+/// functions that take names fail where the schema itself may not be used. Functions that only triggers call are
+/// nobody's: they run with their owner's rights.
 Result<std::string> missing_grants(Connection& connection, const std::string& schema) {
     static const Statement kGrants = {
         "inspect_grants",
@@ -66,7 +67,13 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
         "   from present p join pg_catalog.pg_depend d on d.refobjid = p.oid and d.deptype = 'a'"
         "    and d.refclassid = 'pg_catalog.pg_class'::regclass and d.classid = 'pg_catalog.pg_class'::regclass"
         "   join pg_catalog.pg_class s on s.oid = d.objid"
-        "   where case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') end)"
+        "   where case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') end"
+        "  union all"
+        "  select 4, 'execute on function ' || string_agg(p.oid::regprocedure::text, ', ' order by p.proname)"
+        "   from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace"
+        "   where n.nspname = 'deliverd' and p.prorettype <> 'trigger'::regtype and p.proname <> 'sum_up_letters'"
+        "    and not has_function_privilege(p.oid, 'execute')"
+        "   having count(*) > 0)"
         " select 'grant ' || what || ' to ' || quote_ident(current_user) || ';' from lacking order by place, what"};
     Params params;
     params.literal(schema);
