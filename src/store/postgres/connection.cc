@@ -87,14 +87,19 @@ Result<void> Connection::finish_connecting(Deadline deadline) {
 
 /// Lane statements are all index lookups of known shape: the planner settings keep them so where statistics are
 /// old, and one plan a statement saves planning each batch.
+/// The search_path has nothing in it that another role can add to: an operator in `public` that fits a column's type
+/// better than PostgreSQL's own would run as deliverd's role. Qualified here, where the server's own path still holds.
 Result<void> Connection::set_up_session(Deadline deadline) {
     static const Statement kSetUp = {
         "deliverd_session",
-        "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),"
-        " set_config('idle_in_transaction_session_timeout', $3, false), set_config('enable_seqscan', 'off', false),"
-        " set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false),"
-        " set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false),"
-        " set_config('plan_cache_mode', 'force_generic_plan', false)"};
+        "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+        " pg_catalog.set_config('statement_timeout', $1, false), pg_catalog.set_config('lock_timeout', $2, false),"
+        " pg_catalog.set_config('idle_in_transaction_session_timeout', $3, false),"
+        " pg_catalog.set_config('enable_seqscan', 'off', false),"
+        " pg_catalog.set_config('enable_bitmapscan', 'off', false),"
+        " pg_catalog.set_config('enable_hashjoin', 'off', false),"
+        " pg_catalog.set_config('enable_mergejoin', 'off', false), pg_catalog.set_config('jit', 'off', false),"
+        " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)"};
     Params params;
     params.text(milliseconds(settings_.statement_timeout))
         .text(milliseconds(settings_.lock_timeout))

@@ -1,35 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include "store/postgres/test_server.h"
+#include "store/postgres/test_role.h"
 
 namespace deliverd::store::postgres {
 namespace {
 
 using conformance::must;
 using ::testing::ElementsAreArray;
-
-/// A role of this test's own, dropped with what it was granted.
-class TestRole {
-public:
-    TestRole(PostgresTestStore& store, const std::string& name)
-        : store_(store), name_(name + "_" + std::to_string(::getpid())) {
-        store_.execute("create role " + name_ + " login");
-    }
-    ~TestRole() { store_.execute("drop owned by " + name_ + "; drop role " + name_); }
-    TestRole(const TestRole&) = delete;
-    TestRole& operator=(const TestRole&) = delete;
-    void grant(const std::string& what) { store_.execute("grant " + what + " to " + name_); }
-    [[nodiscard]] const std::string& name() const { return name_; }
-    [[nodiscard]] PlainConnection connect() const {
-        return PlainConnection(store_.server().conninfo() + " user=" + name_);
-    }
-
-private:
-    PostgresTestStore& store_;
-    const std::string name_;
-};
 
 /// A new function needs a line here. `public` is only for what every role with USAGE on the schema may call; `granted`
 /// functions are called by roles that were granted EXECUTE; nobody but the owner needs `internal` ones.

@@ -2,6 +2,7 @@
 
 #include "store/migration_plan.h"
 #include "store/postgres/migrator.h"
+#include "store/postgres/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -86,6 +87,24 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
     return missing;
 }
 
+/// Who else may create objects in the schema, as a list for people; `everyone` among them: PUBLIC.
+Result<std::string> creators_in(Connection& connection, const std::string& schema) {
+    static const Statement kCreators = {
+        "inspect_creators",
+        "select coalesce(string_agg(case when a.grantee = 0 then 'everyone' else r.rolname::text end, ', '"
+        "  order by a.grantee), '')"
+        " from pg_catalog.pg_namespace n"
+        " cross join lateral aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a"
+        " left join pg_catalog.pg_roles r on r.oid = a.grantee"
+        " where n.nspname = $1::name and a.privilege_type = 'CREATE' and a.grantee <> n.nspowner"
+        "  and r.rolname is distinct from current_user"};
+    Params params;
+    params.literal(schema);
+    auto result = ask(connection, kCreators, params);
+    if (!result) return Failure(std::move(result.error()));
+    return cell(*result, 0, 0);
+}
+
 Finding finding(std::string check, bool ok, std::string good, std::string bad) {
     return Finding{std::move(check), ok, ok ? std::move(good) : std::move(bad)};
 }
@@ -97,6 +116,8 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
     if (!facts) return Failure(std::move(facts.error()));
     auto missing = missing_grants(connection, schema);
     if (!missing) return Failure(std::move(missing.error()));
+    auto creators = creators_in(connection, schema);
+    if (!creators) return Failure(std::move(creators.error()));
     auto report = schema_report(connection, schema);
     // Without the right to look at the schema the grants are the finding.
     if (!report && missing->empty()) return Failure(std::move(report.error()));
@@ -120,6 +141,13 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
         findings.push_back(finding("privileges", missing->empty(), "the user may do all that is needed",
                                    "the user lacks privileges; run as the owner of the tables: " + *missing));
     }
+    // deliverd itself takes no operator or function from there. The application's sessions and triggers may.
+    findings.push_back(finding(
+        "schema " + schema, !creators->starts_with("everyone"),
+        creators->empty() ? "only its owner creates objects in it" : "others may create objects in it: " + *creators,
+        "others may create objects in it, and what they create may run with the rights of whoever "
+        "uses the schema: " +
+            *creators + "; run as its owner: revoke create on schema " + quoted(schema) + " from public;"));
     return findings;
 }
 
