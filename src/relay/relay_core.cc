@@ -23,6 +23,7 @@ constexpr std::size_t kPagesInABatch = 16;
 constexpr std::size_t kSettleBatches = 4;           // in one settle at most
 constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have so much of what may be in hand
 constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have so much of it
+constexpr std::size_t kRowsAfterAFailure = 8;       // that a look asks for: the database may have failed at their size
 
 std::size_t rows_in_hand(const RelayOptions& options) {
     return 2 * static_cast<std::size_t>(options.parallelism) + 4 * static_cast<std::size_t>(options.batch_size);
@@ -127,7 +128,6 @@ std::size_t RelayCore::room() const {
     const std::size_t rows = book_.rows();
     if (rows >= in_hand_limit()) return 0;
     if (settles_.refused()) return 1;
-    // How large rows are is known only from those read before: the first batch may be too large.
     if (rows > 0 && book_.bytes() + typical_bytes_ > options_.held_bytes) return 0;
     return std::min({in_hand_limit() - rows, rows_by_bytes(), static_cast<std::size_t>(options_.batch_size)});
 }
@@ -136,6 +136,12 @@ std::size_t RelayCore::room() const {
 std::size_t RelayCore::rows_by_bytes() const {
     const std::size_t left = options_.held_bytes - std::min(book_.bytes(), options_.held_bytes);
     return std::max<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1);
+}
+
+/// In bytes. Rows in hand that come again must not take the room of others.
+std::size_t RelayCore::most_bytes(bool rows_come_again) const {
+    const std::size_t in_hand = rows_come_again || book_.failed_before() > 0 ? 0 : book_.bytes();
+    return options_.held_bytes - std::min(in_hand, options_.held_bytes);
 }
 
 bool RelayCore::can_look(Instant now) const {
@@ -168,8 +174,13 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
     // Those in hand come again with each look: they must not take the room of others.
     const std::size_t fitting = rows_by_bytes();
+    request.byte_limit = static_cast<std::int64_t>(most_bytes(look.sees_rows_again));
     if (horizon_) ask_what_is_certain(request);
     asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
+    if (look_failed_) {
+        asked_rows_ = std::min(asked_rows_, kRowsAfterAFailure);
+        asked_due_ = std::min(asked_due_, kRowsAfterAFailure);
+    }
     request.limit = static_cast<std::int32_t>(asked_rows_);
     request.due_limit = static_cast<std::int32_t>(asked_due_);
     request.follow_limit = static_cast<std::int32_t>(page_of(options_));
@@ -198,6 +209,7 @@ bool RelayCore::may_be_sent(const EventRow& row) const {
 }
 
 void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> answer) {
+    look_failed_ = !answer;
     if (!answer) {
         book_.end_look(false);
         planner_.failed(began, now, random_);
@@ -209,9 +221,9 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     found.ended = now;
     found.asked = asked_rows_ > 0 && believed(began, now, *answer);
     taken_ = 0;
-    take(answer->rows, found);
+    take(*answer, found);
     found.anything_new = taken_ > 0;
-    book_.end_look(true);
+    book_.end_look(!answer->follow_cut);  // a page that was cut short does not say that it was the last one
     found.more_to_ask = found.more_to_ask || book_.follow_wanted();
     planner_.looked(found);
     if (horizon_) learn_what_is_certain(began, now, *answer);
@@ -233,13 +245,13 @@ bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
 }
 
 /// Due rows come first: after them it is known whether the others can be trusted (order_book.h).
-void RelayCore::take(std::vector<EventRow>& rows, LookPlanner::Found& found) {
+void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
     std::size_t due = 0;
     std::size_t due_taken = 0;
     std::size_t forward = 0;
-    bool trusted = true;
+    bool trusted = !batch.due_cut;
     bool passing = true;
-    for (EventRow& row : rows) {
+    for (EventRow& row : batch.rows) {
         if (row.origin == EventOrigin::forward) {
             ++forward;
             passing = passing && take_forward(row, trusted, found);
@@ -253,12 +265,14 @@ void RelayCore::take(std::vector<EventRow>& rows, LookPlanner::Found& found) {
         if (due >= asked_due_) trusted = false;
     }
     found.more_to_ask = !trusted;
-    found.full = found.full || (asked_rows_ > 0 && forward >= asked_rows_);
+    found.full = found.full || batch.forward_cut || (asked_rows_ > 0 && forward >= asked_rows_);
 }
 
 /// False: neither this row nor anything behind it may be passed.
 bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& found) {
-    if (book_.rows() >= in_hand_limit()) {
+    // One at least is passed: the planner takes it that a look without room for any row found none.
+    const bool enough_bytes = found.last && book_.bytes() >= options_.held_bytes;
+    if (book_.rows() >= in_hand_limit() || enough_bytes) {
         found.full = true;
         return false;
     }

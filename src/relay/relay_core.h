@@ -122,6 +122,7 @@ private:
     [[nodiscard]] std::size_t in_hand_limit() const;
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] std::size_t rows_by_bytes() const;
+    [[nodiscard]] std::size_t most_bytes(bool rows_come_again) const;
     [[nodiscard]] bool nothing_to_wait_for() const {
         return quiet() && book_.at_sink() == 0 && !book_.anything_to_send();
     }
@@ -131,7 +132,7 @@ private:
     void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
     [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
     bool believed(Instant began, Instant now, store::EventBatch& batch);
-    void take(std::vector<store::EventRow>& rows, LookPlanner::Found& found);
+    void take(store::EventBatch& batch, LookPlanner::Found& found);
     bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
     OrderBook::Taken take_row(store::EventRow& row, bool trusted);
     void finish(Instant now, Held& held, Answer& answer);
@@ -170,7 +171,8 @@ private:
     std::vector<store::ShardLease> asked_;
     std::size_t asked_rows_ = 0;
     std::size_t asked_due_ = 0;
-    std::size_t taken_ = 0;  // of its rows
+    std::size_t taken_ = 0;     // of its rows
+    bool look_failed_ = false;  // the one before
 
     Instant last_look_{};
     Instant paused_until_{};

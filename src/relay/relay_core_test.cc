@@ -425,10 +425,59 @@ TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {
     table_.body = std::string(400, 'x');
     for (int i = 0; i < 100; ++i) table_.add("a" + std::to_string(i));
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();  // nothing is known of their size yet
-    EXPECT_EQ(core_->book().rows(), 10U);
+    look();  // nothing is known of their size yet: the read itself ends
+    EXPECT_EQ(core_->book().rows(), 3U);
     now_ += std::chrono::seconds(1);
     EXPECT_FALSE(core_->begin_look(now_).has_value());
+}
+
+/// What a look left out because of its size comes with the next ones, in order, and nothing is passed over.
+TEST_F(RelayCoreTest, WhatWasCutBecauseOfItsSizeComesLater) {
+    RelayOptions options;
+    options.lease = std::chrono::hours(1);
+    options.held_bytes = 1000;
+    make(options);
+    table_.body = std::string(400, 'x');
+    for (int i = 0; i < 20; ++i) table_.add("a" + std::to_string(i % 3));
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    std::map<std::int64_t, int> sent;
+    std::map<std::int64_t, std::int64_t> last;
+    std::size_t most_in_hand = 0;
+    for (int round = 0; round < 200 && sent.size() < 20; ++round) {
+        now_ += std::chrono::seconds(1);
+        if (auto request = core_->begin_look(now_)) core_->end_look(now_, now_, table_.read(*request));
+        most_in_hand = std::max(most_in_hand, core_->book().bytes());
+        for (const std::int64_t id : send()) {
+            EXPECT_LT(last[id % 3], id) << "order of an aggregate";
+            last[id % 3] = id;
+            const bool fails = id % 4 == 0 && sent[id] == 0;
+            ++sent[id];
+            if (fails) last[id % 3] = id - 1;
+            answer(id, fails ? Outcome{.kind = OutcomeKind::retryable, .code = "X"} : delivered());
+        }
+        if (!core_->settled_all()) settle();
+        now_ += std::chrono::seconds(400);
+        core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    }
+    EXPECT_EQ(sent.size(), 20U);
+    EXPECT_LE(most_in_hand, 3 * options.held_bytes + 3 * table_.body.size());
+}
+
+/// The database may have failed because of the rows' size: the same question again would fail for ever.
+TEST_F(RelayCoreTest, AfterAFailedLookFewRowsAreAskedFor) {
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+    now_ += std::chrono::seconds(1);
+    const std::int32_t usual = core_->begin_look(now_)->limit;
+    core_->end_look(now_, now_, retryable("db_timeout", "too slow"));
+    now_ += std::chrono::seconds(10);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+    const auto request = core_->begin_look(now_);
+    EXPECT_LT(request->limit, usual);
+    EXPECT_LT(request->due_limit, usual);
+    core_->end_look(now_, now_, table_.read(*request));
+    now_ += std::chrono::seconds(10);
+    core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
+    EXPECT_EQ(core_->begin_look(now_)->limit, usual);
 }
 
 }  // namespace

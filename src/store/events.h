@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +99,9 @@ struct EventRead {
     std::int32_t due_limit = 0;          // due rows
     std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
     std::int32_t follow_limit = 0;       // rows of each
+    /// Payloads and metadata of the due rows, of the followed ones and of the forward ones, each: no further row is
+    /// read once they have so many bytes together. One row of each always comes.
+    std::int64_t byte_limit = std::numeric_limits<std::int64_t>::max();
     /// The highest id there is, if it is above this one, is to be told as well, and the writers even without a limit.
     std::optional<std::int64_t> end_above{};
 };
@@ -118,6 +122,10 @@ struct OpenWriters {
 
 struct EventBatch {
     std::vector<EventRow> rows;  // due ones first, then follow, then forward; each part in id order
+    /// EventRead::byte_limit was reached: there may be more of these than came.
+    bool due_cut = false;
+    bool follow_cut = false;  // of any of the aggregates
+    bool forward_cut = false;
     /// As of the same moment as the rows. None where ids become visible in their order, where they have no order, and
     /// where neither forward rows nor the end was asked for.
     std::optional<OpenWriters> writers{};

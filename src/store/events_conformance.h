@@ -306,6 +306,56 @@ TEST_P(EventsConformance, ADeadRowLetsTheOthersPassOrBlocksThem) {
     EXPECT_THAT(ids(read(everything(), strict.get()), EventOrigin::due), ::testing::IsEmpty());
 }
 
+/// What is read at once is bounded by its size too, whatever the rows' number.
+TEST_P(EventsConformance, ReadsNoMoreBytesThanAskedFor) {
+    const std::string large = "\"" + std::string(998, 'x') + "\"";  // 1000 bytes
+    for (int n = 0; n < 6; ++n) add(n % 2 == 0 ? "a" : "b", "T", large);
+    EventRead request = everything();
+    request.byte_limit = 2500;
+    EventBatch batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(1, 2, 3)) << "the row that reaches it is the last";
+    EXPECT_TRUE(batch.forward_cut);
+    EXPECT_FALSE(batch.due_cut);
+    request.after = "3";
+    request.byte_limit = 1;
+    batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(4)) << "one always comes";
+    EXPECT_TRUE(batch.forward_cut);
+    request.byte_limit = 100'000;
+    batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(4, 5, 6));
+    EXPECT_FALSE(batch.forward_cut);
+}
+
+TEST_P(EventsConformance, MetadataCountsAmongTheBytes) {
+    for (int n = 0; n < 3; ++n) {
+        store_->execute(
+            "insert into outbox (aggregate_id, event_type, payload, metadata) values ('a', 'T', '1', '{\"m\": \"" +
+            std::string(1000, 'x') + "\"}')");
+    }
+    EventRead request = everything();
+    request.byte_limit = 1500;
+    EXPECT_THAT(ids(must(outbox_->read(request)).rows), ::testing::ElementsAre(1, 2));
+}
+
+TEST_P(EventsConformance, DueAndFollowedRowsAreBoundedEachByItself) {
+    const std::string large = "\"" + std::string(998, 'x') + "\"";
+    for (const char* aggregate : {"a", "b", "c", "d", "d", "e", "e", "f"}) add(aggregate, "T", large);
+    for (const int id : {1, 2, 3}) set_waiting(id, -10 + id);
+    EventRead request = everything();
+    request.follow = {{"d", std::nullopt}, {"e", std::nullopt}};
+    request.follow_limit = 10;
+    request.after = "7";
+    request.byte_limit = 2000;
+    const EventBatch batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::due), ::testing::ElementsAre(1, 2));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::follow), ::testing::ElementsAre(4, 5));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::forward), ::testing::ElementsAre(8));
+    EXPECT_TRUE(batch.due_cut);
+    EXPECT_TRUE(batch.follow_cut);
+    EXPECT_FALSE(batch.forward_cut);
+}
+
 TEST_P(EventsConformance, ReadingRefusesWhatIsNoId) {
     EventRead request = everything();
     request.after = "one";

@@ -25,6 +25,7 @@ constexpr std::uint64_t kMostBystanders = 12;
 constexpr std::uint64_t kTopics = 4;
 constexpr Duration kSlowReceiver = std::chrono::milliseconds(800);  // more is written than can be sent
 constexpr Duration kHeldUp = std::chrono::seconds(15);              // what is older at the faults' end was held up
+constexpr std::size_t kBodyBytes = 10;
 
 class Run {
 public:
@@ -39,6 +40,8 @@ public:
             world_.usual_send = kSlowReceiver / (1 << random.below(6));
         }
         options_.lease = std::chrono::seconds(1 + random.below(6));
+        // Looks are cut by their bytes, too.
+        if (random.below(3) == 0 && !faults.topic_gone) options_.held_bytes = 1 + random.below(8 * kBodyBytes);
         options_.retry = RetryPolicy{.base_seconds = 0.02 + random.unit() * 2,
                                      .cap_seconds = 6,
                                      .jitter = 0.2,
@@ -56,6 +59,7 @@ public:
         table.without_fence = sabotage.without_fence;
         table.typed = true;
         world_.table = std::make_unique<relay::FakeEvents>(table, [this] { return world_.elapsed; });
+        world_.table->body = std::string(kBodyBytes, 'x');
         const std::uint64_t aggregates = (crowded_ || faults.topic_gone ? 20 : 1) + random.below(30);
         for (std::uint64_t i = 0; i < aggregates; ++i) {
             const std::string type(1, static_cast<char>('a' + i % kTopics));

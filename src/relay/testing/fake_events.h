@@ -122,7 +122,11 @@ public:
         store::EventBatch batch;
         const std::set<std::int32_t> shards(request.shards.begin(), request.shards.end());
         read_due(request, shards, batch);
+        batch.due_cut = cut(request, 0, batch);
+        const std::size_t due = batch.rows.size();
         for (const store::EventFollow& follow : request.follow) read_follow(request, follow, shards, batch);
+        batch.follow_cut = cut(request, due, batch);
+        const std::size_t followed = batch.rows.size();
         std::int32_t left = request.limit;
         for (auto id = open_.upper_bound(number(request.after)); id != open_.end() && left > 0; ++id) {
             if (request.up_to && *id > number(request.up_to)) break;
@@ -132,6 +136,7 @@ public:
             batch.rows.push_back(describe(*id, row, store::EventOrigin::forward));
             --left;
         }
+        batch.forward_cut = cut(request, followed, batch);
         if (!options_.uuids && (request.limit > 0 || request.end_above)) tell_writers(request, batch);
         return batch;
     }
@@ -298,6 +303,18 @@ private:
             if (failed > id) return false;
             if (rows_.at(failed).due > now) return true;
             if (also_behind_due && failed < id) return true;
+        }
+        return false;
+    }
+
+    /// Leaves out what comes after the byte limit among the rows from `first` on.
+    static bool cut(const store::EventRead& request, std::size_t first, store::EventBatch& batch) {
+        std::int64_t bytes = 0;
+        for (std::size_t i = first; i < batch.rows.size(); ++i) {
+            bytes += static_cast<std::int64_t>(batch.rows[i].message.body.size());
+            if (bytes < request.byte_limit) continue;
+            batch.rows.resize(i + 1);
+            return true;
         }
         return false;
     }

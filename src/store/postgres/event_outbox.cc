@@ -84,10 +84,14 @@ OpenWriters writers_of(const PGresult* result) {
     return writers;
 }
 
-/// Limit [, after, up to].
+std::int64_t byte_limit(const EventRead& request) {
+    return std::max<std::int64_t>(request.byte_limit, 1);
+}
+
+/// Limit, byte limit [, after, up to].
 Result<Params> forward_params(const EventRead& request, IdKind ids) {
     Params params;
-    params.int32(request.limit);
+    params.int32(request.limit).int64(byte_limit(request));
     if (ids == IdKind::uuid) return params;
     auto after = position("after", request.after, kFirstId);
     if (!after) return Failure(std::move(after.error()));
@@ -97,7 +101,7 @@ Result<Params> forward_params(const EventRead& request, IdKind ids) {
     return params;
 }
 
-/// Aggregates [, positions], limit.
+/// Aggregates [, positions], limit, byte limit.
 Result<Params> follow_params(const EventRead& request, IdKind ids) {
     std::vector<std::optional<std::string>> aggregates;
     std::vector<std::int64_t> positions;
@@ -110,7 +114,7 @@ Result<Params> follow_params(const EventRead& request, IdKind ids) {
     Params params;
     params.text_array(aggregates);
     if (ids == IdKind::number) params.int64_array(positions);
-    params.int32(request.follow_limit);
+    params.int32(request.follow_limit).int64(byte_limit(request));
     return params;
 }
 
@@ -167,7 +171,7 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
     std::array<Params, 3> params;
     std::vector<Part> parts;
     if (request.due_limit > 0) {
-        params[0].int32(request.due_limit);
+        params[0].int32(request.due_limit).int64(byte_limit(request));
         parts.push_back({EventOrigin::due, Step{&sql.due, &params[0]}});
     }
     auto follow = follow_params(request, (*known)->sql.ids);
@@ -202,8 +206,13 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
     }
     const std::size_t first = watched ? 1 : 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        const EventOrigin origin = parts[i].origin;
-        append_event_rows(batch.rows, (*results)[first + i].get(), origin, origin == EventOrigin::forward);
+        const PgResult answer = std::move((*results)[first + i]);  // its rows are in memory twice only meanwhile
+        append_event_rows(batch.rows, answer.get(), parts[i].origin, parts[i].origin == EventOrigin::forward);
+        const int rows = PQntuples(answer.get());
+        const bool cut = rows > 0 && int64_at(answer.get(), rows - 1, kEventBytes) >= byte_limit(request);
+        (parts[i].origin == EventOrigin::due      ? batch.due_cut
+         : parts[i].origin == EventOrigin::follow ? batch.follow_cut
+                                                  : batch.forward_cut) = cut;
     }
     if (watched) batch.writers = writers_of(results->back().get());
     if (ends) {

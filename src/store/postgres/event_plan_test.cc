@@ -17,6 +17,7 @@ constexpr int kOpen = 2000;
 constexpr int kAggregates = 500;
 constexpr int kEventLimit = 500;
 constexpr int kShards = 64;
+constexpr std::int64_t kByteLimit = 32 * 1024 * 1024;
 /// Index and heap pages a row that is read may cost, the probes for waiting and dead ones included; and one that is
 /// written, new versions and index entries included. The table has some 4,000 pages.
 constexpr int kPagesPerRead = 8;
@@ -86,7 +87,7 @@ protected:
         const EventStatements sql = statements();
         {
             Params forward;
-            forward.int32(kEventLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
+            forward.int32(kEventLimit).int64(kByteLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
             const auto root = plan(sql.of_all.forward, forward);
             expect_by_index(root, "outbox_open", kEventLimit + 10, kEventLimit * kPagesPerRead);
             expect_by_index(root, "outbox_waiting_aggregate", 1, kEventLimit * kPagesPerRead);
@@ -99,7 +100,7 @@ protected:
         }
         {
             Params due;
-            due.int32(kEventLimit);
+            due.int32(kEventLimit).int64(kByteLimit);
             const auto root = plan(sql.of_all.due, due);
             expect_by_index(root, "outbox_waiting_due", 100, 100 * kPagesPerRead);
             expect_no_sort(root);
@@ -107,7 +108,7 @@ protected:
         {
             Params follow;
             follow.text_array(std::vector<std::optional<std::string>>{"a3", "a4"});
-            follow.int64_array(std::vector<std::int64_t>{0, kPublished + 1000}).int32(3);
+            follow.int64_array(std::vector<std::int64_t>{0, kPublished + 1000}).int32(3).int64(kByteLimit);
             expect_by_index(plan(sql.of_all.follow, follow), "outbox_open_aggregate", 3, 6 * kPagesPerRead);
         }
         const auto [sent, failed] = settlements(open_rows());
@@ -191,7 +192,7 @@ TEST_F(EventPlan, SettlesByIdWhateverTheStatisticsSay) {
 TEST_F(EventPlan, IsTheSameForAnEmptyTable) {
     const EventStatements sql = statements();
     Params forward;
-    forward.int32(kEventLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
+    forward.int32(kEventLimit).int64(kByteLimit).int64(0).int64(std::numeric_limits<std::int64_t>::max());
     for (const bool analyzed : {false, true}) {
         if (analyzed) store_.execute("analyze outbox");
         const auto root = plan(sql.of_all.forward, forward);

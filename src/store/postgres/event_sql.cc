@@ -122,7 +122,7 @@ public:
         return "((hashtextextended(" + aggregate_text(a) + ", 0) & 9223372036854775807) % " +
                std::to_string(table_.shards) + ")::int";
     }
-    /// EventColumn.
+    /// EventColumn, and in place of kEventBytes those of the row itself. Both lengths are below 2^30.
     [[nodiscard]] string selected(const string& failures) const {
         const auto text = [&](const string& column) -> string {
             if (!has(column)) return "null::text";
@@ -137,10 +137,17 @@ public:
         return (numbers() ? id("o") + "::bigint" : id("o")) + ", " + text(columns_.aggregate_id) + ", " +
                text(columns_.event_type) + ", " + text(columns_.payload) + ", " + text(columns_.event_id) + ", " +
                text(columns_.metadata) + ", " + text(columns_.aggregate_type) + ", " + created + ", now(), (" +
-               failures + ")::int, " + shard("o");
+               failures + ")::int, " + shard("o") + ", " + length(columns_.payload) + " + " +
+               length(columns_.metadata) + " as bytes";
     }
 
 private:
+    [[nodiscard]] string length(const string& column) const {
+        if (!has(column)) return "0";
+        const bool bytes = shape_.column(column).type == "bytea";
+        return "coalesce(octet_length(" + of("o", column) + (bytes ? "" : "::text") + "), 0)";
+    }
+
     const EventTable& table_;
     const EventColumns& columns_;
     const EventShape& shape_;
@@ -159,36 +166,50 @@ struct Tail {
     }
 };
 
+/// The rows of a statement in its order, until those before a row have `limit` bytes. A window without an order of its
+/// own takes them as they come, and sorts nothing.
+string until_bytes(const string& rows, const string& limit) {
+    constexpr std::string_view kNames =
+        "id, aggregate, type, payload, message_id, metadata, aggregate_type, created_at,"
+        " read_at, failures, shard";
+    return "select " + string(kNames) + ", so_far from (select " + string(kNames) +
+           ", bytes, sum(bytes) over (rows between unbounded preceding and current row) as so_far from (" + rows +
+           ") r (" + string(kNames) + ", bytes)) r where so_far - bytes < " + limit + "::bigint";
+}
+
 string forward_sql(const Fragments& on, bool some_shards) {
-    const Tail tail(on, some_shards, on.numbers() ? 4 : 2);
+    const Tail tail(on, some_shards, on.numbers() ? 5 : 3);
     string sql = "select " + on.selected("0") + " from " + on.table() + " o where " +
                  (on.own() ? on.open("o", tail.lane) : on.unpublished("o")) + " and " + on.fresh("o", tail.lane);
-    if (on.numbers()) sql += " and " + on.id("o") + " > $2::bigint and " + on.id("o") + " <= $3::bigint";
+    if (on.numbers()) sql += " and " + on.id("o") + " > $3::bigint and " + on.id("o") + " <= $4::bigint";
     sql += tail.in_shards + " and (" + on.none_at_all(tail.lane) + " or " + on.none(false, on.before_it(), tail.lane) +
            ")" + on.behind_no_dead(tail.lane);
-    return sql + " order by " + on.order("o") + " limit $1::int";
+    return until_bytes(sql + " order by " + on.order("o") + " limit $1::int", "$2");
 }
 
 /// Of an aggregate's waiting rows only the first. Random ids are put in their own order for it: any will do.
 string due_sql(const Fragments& on, bool some_shards) {
-    const Tail tail(on, some_shards, 2);
+    const Tail tail(on, some_shards, 3);
     const string earlier = " and " + on.none(false, on.id("w") + " < " + on.id("o"), tail.lane);
     const string rest = tail.in_shards + earlier + on.behind_no_dead(tail.lane) + " order by " + on.due_at("o") + ", " +
                         on.id("o") + " limit $1::int";
     if (on.own()) {
-        return "select " + on.selected(on.retry_count("o")) + " from " + on.table() + " o where " +
-               on.retry_count("o") + " > 0 and " + on.open("o", tail.lane) + " and " + on.due_at("o") + " <= now()" +
-               rest;
+        return until_bytes("select " + on.selected(on.retry_count("o")) + " from " + on.table() + " o where " +
+                               on.retry_count("o") + " > 0 and " + on.open("o", tail.lane) + " and " + on.due_at("o") +
+                               " <= now()" + rest,
+                           "$2");
     }
-    return "select " + on.selected("f.retry_count") + " from " + string(kFailures) + " f join " + on.table() +
-           " o on " + on.id("o") + " = f.row_id::" + on.id_type() + " where f.lane = " + tail.lane +
-           " and f.dead_at is null and " + on.due_at("o") + " <= now() and " + on.unpublished("o") + rest;
+    return until_bytes("select " + on.selected("f.retry_count") + " from " + string(kFailures) + " f join " +
+                           on.table() + " o on " + on.id("o") + " = f.row_id::" + on.id_type() +
+                           " where f.lane = " + tail.lane + " and f.dead_at is null and " + on.due_at("o") +
+                           " <= now() and " + on.unpublished("o") + rest,
+                       "$2");
 }
 
 /// What holds a row back holds all behind it: so the limit comes first, and a long aggregate that waits is not walked.
 string follow_sql(const Fragments& on, bool some_shards) {
     const int limit = on.numbers() ? 3 : 2;
-    const Tail tail(on, some_shards, limit + 1);
+    const Tail tail(on, some_shards, limit + 2);
     const string at_or_before = on.numbers() ? on.id("w") + " <= " + on.id("o") : "true";
     const string waits = at_or_before + " and " + on.due_at("w") + " > now()";
     string sql = "select " + on.selected(on.failures("o", tail.lane)) + " from ";
@@ -211,7 +232,7 @@ string follow_sql(const Fragments& on, bool some_shards) {
         sql += " cross join lateral " + rows_of(named) + " o";
     }
     sql += " where " + on.none(false, waits, tail.lane) + on.behind_no_dead(tail.lane) + tail.in_shards;
-    return sql + " order by i.place, " + on.order("o");
+    return until_bytes(sql + " order by i.place, " + on.order("o"), number(limit + 1));
 }
 
 /// The leases that are still the owner's, locked so that they stay it until the commit; one after the other as they

@@ -23,13 +23,15 @@ enum EventColumn {
     kEventNow,
     kEventFailures,
     kEventShard,
+    kEventBytes,  // of payloads and metadata from the first row up to this one
 };
 
-/// Of all shards, or of some: these take an array of them as their last parameter but the lane.
+/// Of all shards, or of some: these take an array of them as their last parameter but the lane. The answer ends with
+/// the row that reaches the byte limit.
 struct ReadStatements {
-    Statement due;      // limit
-    Statement follow;   // aggregates, [positions,] limit
-    Statement forward;  // limit [, after, up to]
+    Statement due;      // limit, byte limit
+    Statement follow;   // aggregates, [positions,] limit, byte limit
+    Statement forward;  // limit, byte limit [, after, up to]
 };
 
 struct SettleStatements {

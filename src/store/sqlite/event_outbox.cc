@@ -44,6 +44,10 @@ EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
     return out;
 }
 
+std::int64_t bytes_at(const SqliteStatement& row) {
+    return static_cast<std::int64_t>(row.text(3).size() + row.text(5).size());
+}
+
 void sort_by_id(std::vector<EventRow>& rows) {
     std::sort(rows.begin(), rows.end(),
               [](const EventRow& a, const EventRow& b) { return before(a.row_id, b.row_id); });
@@ -85,9 +89,10 @@ Result<void> SqliteEventOutbox::check(Handle& handle, const EventRead& request) 
 
 Result<std::vector<EventRow>> SqliteEventOutbox::read_part(Handle& handle, const std::string& sql,
                                                            const EventRead& request, std::int32_t limit,
-                                                           EventOrigin origin, const EventFollow* follow) {
+                                                           EventOrigin origin, const EventFollow* follow,
+                                                           std::int64_t& bytes_left) {
     std::vector<EventRow> rows;
-    if (limit == 0) return rows;
+    if (limit == 0 || bytes_left <= 0) return rows;
     auto statement = handle.prepared(sql);
     if (!statement) return Failure(std::move(statement.error()));
     const std::string shards = json_numbers(request.shards);
@@ -97,16 +102,23 @@ Result<std::vector<EventRow>> SqliteEventOutbox::read_part(Handle& handle, const
     if (origin == EventOrigin::forward && request.up_to) bind_row_id(**statement, 4, *request.up_to);
     if (follow != nullptr) (*statement)->bind(4, std::string_view(follow->aggregate_id));
     if (!keeps_failures(table_.columns)) (*statement)->bind(5, std::string_view(table_.lane));
-    auto read = each_row(**statement, [&](const SqliteStatement& row) { rows.push_back(event_at(row, origin)); });
-    if (!read) return Failure(std::move(read.error()));
+    while (bytes_left > 0) {
+        auto more = (*statement)->step();
+        if (!more) return Failure(std::move(more.error()));
+        if (!*more) break;
+        rows.push_back(event_at(**statement, origin));
+        bytes_left -= bytes_at(**statement);
+    }
+    (*statement)->reset();
     return rows;
 }
 
-Result<std::vector<EventRow>> SqliteEventOutbox::read_follow(Handle& handle, const EventRead& request) {
+Result<std::vector<EventRow>> SqliteEventOutbox::read_follow(Handle& handle, const EventRead& request,
+                                                             std::int64_t& bytes_left) {
     std::vector<EventRow> rows;
     for (const EventFollow& follow : request.follow) {
         const std::string sql = sql_.follow(follow.after.has_value(), follow.aggregate_id.empty());
-        auto part = read_part(handle, sql, request, request.follow_limit, EventOrigin::follow, &follow);
+        auto part = read_part(handle, sql, request, request.follow_limit, EventOrigin::follow, &follow, bytes_left);
         if (!part) return part;
         append(rows, std::move(*part));
     }
@@ -122,17 +134,23 @@ Result<EventBatch> SqliteEventOutbox::read(const EventRead& request) {
     if (request.shards.empty()) return batch;
     auto moment = Transaction::begin_reading(**handle);
     if (!moment) return Failure(std::move(moment.error()));
-    auto due = read_part(**handle, sql_.due(), request, request.due_limit, EventOrigin::due, nullptr);
+    std::int64_t due_left = std::max<std::int64_t>(request.byte_limit, 1);
+    std::int64_t follow_left = due_left;
+    std::int64_t forward_left = due_left;
+    auto due = read_part(**handle, sql_.due(), request, request.due_limit, EventOrigin::due, nullptr, due_left);
     if (!due) return Failure(std::move(due.error()));
     sort_by_id(*due);
-    auto follow = read_follow(**handle, request);
+    auto follow = read_follow(**handle, request, follow_left);
     if (!follow) return Failure(std::move(follow.error()));
     auto forward = read_part(**handle, sql_.forward(request.after.has_value(), request.up_to.has_value()), request,
-                             request.limit, EventOrigin::forward, nullptr);
+                             request.limit, EventOrigin::forward, nullptr, forward_left);
     if (!forward) return Failure(std::move(forward.error()));
     batch.rows = std::move(*due);
     append(batch.rows, std::move(*follow));
     append(batch.rows, std::move(*forward));
+    batch.due_cut = due_left <= 0;
+    batch.follow_cut = follow_left <= 0;
+    batch.forward_cut = forward_left <= 0;
     return batch;
 }
 

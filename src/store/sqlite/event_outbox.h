@@ -32,9 +32,11 @@ private:
         : file_(file), table_(table), sql_(table, indexed, nulls) {}
 
     Result<void> check(Handle& handle, const EventRead& request);
+    /// Reads until `bytes_left` is used up.
     Result<std::vector<EventRow>> read_part(Handle& handle, const std::string& sql, const EventRead& request,
-                                            std::int32_t limit, EventOrigin origin, const EventFollow* follow);
-    Result<std::vector<EventRow>> read_follow(Handle& handle, const EventRead& request);
+                                            std::int32_t limit, EventOrigin origin, const EventFollow* follow,
+                                            std::int64_t& bytes_left);
+    Result<std::vector<EventRow>> read_follow(Handle& handle, const EventRead& request, std::int64_t& bytes_left);
     Result<EventSettled> settle_row(Handle& handle, std::string_view owner, const EventSettlement& settlement);
     Result<void> forget_failure(Handle& handle, const RowId& row_id);
     Result<void> audit(Handle& handle, std::string_view owner, const EventSettlement& settlement);
