@@ -21,10 +21,6 @@ std::string extension_name(std::string_view name) {
     return out;
 }
 
-bool has(const Attributes& attributes, std::string_view name) {
-    return std::ranges::any_of(attributes, [&](const auto& attribute) { return attribute.first == name; });
-}
-
 }  // namespace
 
 Attributes plain_attributes(const Message& message) {
@@ -40,7 +36,7 @@ Attributes cloudevents_attributes(const Message& message, std::string_view sourc
                                                          "time",        "subject", "partitionkey", "datacontenttype",
                                                          "dataschema",  "data"};
     Attributes out;
-    out.reserve(7 + message.headers.size());
+    out.reserve(7 + message.headers.size());  // names that were seen stay where they are
     out.emplace_back("specversion", "1.0");
     out.emplace_back("id", message.message_id);
     out.emplace_back("source", source);
@@ -48,11 +44,13 @@ Attributes cloudevents_attributes(const Message& message, std::string_view sourc
     if (!message.created_at.empty()) out.emplace_back("time", message.created_at);
     out.emplace_back("subject", message.key);
     out.emplace_back("partitionkey", message.key);
+    SeenNames seen;
+    for (const std::string_view reserved : kReserved) seen.add(reserved);
     for (const auto& [name, value] : message.headers) {
         std::string extension = extension_name(name);
-        const bool reserved = std::ranges::find(kReserved, extension) != kReserved.end();
-        if (extension.empty() || reserved || has(out, extension)) continue;
+        if (extension.empty()) continue;
         out.emplace_back(std::move(extension), value);
+        if (!seen.add(out.back().first)) out.pop_back();
     }
     return out;
 }

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,29 @@ struct EventAttributesOptions {
     std::string source;  // cloudevents: the attribute `source`, a URI reference
 };
 
+/// Names that were seen. Few are compared with each other, which allocates nothing; many are looked up, so that an
+/// event with any number of entries costs no more than each of them.
+class SeenNames {
+public:
+    /// False: it was seen before. `name` must outlive this.
+    bool add(std::string_view name) {
+        if (!many_.empty()) return many_.insert(name).second;
+        if (std::find(few_.begin(), few_.begin() + count_, name) != few_.begin() + count_) return false;
+        if (count_ < std::ssize(few_)) {
+            few_[static_cast<std::size_t>(count_++)] = name;
+        } else {
+            many_.insert(few_.begin(), few_.end());
+            many_.insert(name);
+        }
+        return true;
+    }
+
+private:
+    std::array<std::string_view, 16> few_;
+    std::ptrdiff_t count_ = 0;
+    std::unordered_set<std::string_view> many_;
+};
+
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 /// plain: `message_id`, `aggregate_id`, `event_type`, `created_at` (where known), then the metadata's entries
@@ -37,11 +63,13 @@ void each_plain_attribute(const Message& message, Take take) {
                                    {"event_type", message.type},
                                    {"created_at", message.created_at}}};
     const auto known = own.begin() + (message.created_at.empty() ? 3 : 4);
-    std::for_each(own.begin(), known, [&](const Pair& pair) { take(pair.first, pair.second); });
-    for (auto header = message.headers.begin(); header != message.headers.end(); ++header) {
-        const auto same = [&](const auto& earlier) { return earlier.first == header->first; };
-        if (std::any_of(own.begin(), known, same) || std::any_of(message.headers.begin(), header, same)) continue;
-        take(std::string_view(header->first), std::string_view(header->second));
+    SeenNames seen;
+    std::for_each(own.begin(), known, [&](const Pair& pair) {
+        seen.add(pair.first);
+        take(pair.first, pair.second);
+    });
+    for (const auto& [name, value] : message.headers) {
+        if (seen.add(name)) take(std::string_view(name), std::string_view(value));
     }
 }
 

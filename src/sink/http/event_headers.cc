@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 
 namespace deliverd::sink {
 
@@ -13,15 +15,28 @@ bool same_name(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-void add(Attributes& out, std::string name, std::string value) {
-    const auto has_name = [&](const auto& header) { return same_name(header.first, name); };
-    if (std::ranges::none_of(out, has_name)) out.emplace_back(std::move(name), std::move(value));
+std::string lowered(std::string name) {
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return name;
 }
 
-void add_trace_context(Attributes& out, const Message& message) {
+/// The first of a name, in whatever letters, counts.
+class Headers {
+public:
+    void add(std::string name, std::string value) {
+        if (names_.insert(lowered(name)).second) all_.emplace_back(std::move(name), std::move(value));
+    }
+    Attributes take() { return std::move(all_); }
+
+private:
+    Attributes all_;
+    std::unordered_set<std::string> names_;
+};
+
+void add_trace_context(Headers& out, const Message& message) {
     for (const std::string name : {"traceparent", "tracestate"}) {
         for (const auto& [given, value] : message.headers) {
-            if (same_name(given, name) && !value.empty() && stands_in_a_header(value)) add(out, name, value);
+            if (same_name(given, name) && !value.empty() && stands_in_a_header(value)) out.add(name, value);
         }
     }
 }
@@ -29,19 +44,19 @@ void add_trace_context(Attributes& out, const Message& message) {
 }  // namespace
 
 Attributes event_headers(const Message& message, const EventAttributesOptions& options) {
-    Attributes out;
+    Headers out;
     if (options.format == EventFormat::cloudevents) {
         for (const auto& [name, value] : cloudevents_attributes(message, options.source)) {
-            add(out, "ce-" + name, percent_encoded(value));
+            out.add("ce-" + name, percent_encoded(value));
         }
     } else {
         for (const auto& [name, value] : plain_attributes(message)) {
             if (name == "message_id") continue;
-            add(out, http_header_name(name), plain_header_value(value));
+            out.add(http_header_name(name), plain_header_value(value));
         }
     }
     add_trace_context(out, message);
-    return out;
+    return out.take();
 }
 
 }  // namespace deliverd::sink

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <string>
+
 #include "sink/testing/collector.h"
 
 namespace deliverd::sink {
@@ -48,6 +51,17 @@ TEST(EventHeaders, OfOneNameAreSentOnce) {
     EXPECT_THAT(headers, ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
                                      Pair("X-created-at", "2026-02-20T10:30:00.123Z"), Pair("X-a-b", "1"),
                                      Pair("X-Traceparent", "x"), Pair("traceparent", "x")));
+}
+
+/// In time that does not grow with the square of their number.
+TEST(EventHeaders, OfAnyNumberAreToldApartAtOnce) {
+    constexpr int kNames = 200'000;
+    auto message = test_event(1, "order.created");
+    message.headers.clear();
+    for (int n = 0; n < kNames; ++n) message.headers.emplace_back("n" + std::to_string(n), "v");
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(event_headers(message, {}).size(), 3U + kNames);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
 TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
