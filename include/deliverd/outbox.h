@@ -33,8 +33,8 @@ namespace deliverd {
 struct NewEvent {
     std::string_view aggregate_id;     // 1 to 255 characters; events of one aggregate arrive in the order written
     std::string_view event_type;       // 1 to 255 characters, such as OrderCreated
-    std::string_view payload;          // JSON
-    std::string_view metadata = "{}";  // a JSON object; its entries travel as headers
+    std::string_view payload;          // JSON, at most 16 MiB
+    std::string_view metadata = "{}";  // a JSON object, at most 64 KiB; its entries travel as headers
 };
 
 /// One row of `outbox`. Times are RFC 3339 UTC text.

@@ -51,3 +51,38 @@ begin
     end loop;
 end
 $$;
+
+-- As in 0003, with a limit for what a relay has to hold at once, and for what becomes headers.
+create or replace function deliverd.add_event(
+    aggregate_id text, event_type text, payload jsonb, metadata jsonb default '{}')
+returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if coalesce(add_event.aggregate_id, '') = '' then
+        raise exception 'aggregate_id must not be empty' using errcode = 'invalid_parameter_value';
+    end if;
+    if coalesce(add_event.event_type, '') = '' then
+        raise exception 'event_type must not be empty' using errcode = 'invalid_parameter_value';
+    end if;
+    if add_event.payload is null then
+        raise exception 'payload must not be null' using errcode = 'invalid_parameter_value';
+    end if;
+    if jsonb_typeof(coalesce(add_event.metadata, '{}')) <> 'object' then
+        raise exception 'metadata must be a JSON object' using errcode = 'invalid_parameter_value';
+    end if;
+    if octet_length(add_event.payload::text) > 16777216 then
+        raise exception 'payload has % bytes, more than the 16777216 allowed: store it elsewhere and send where it is',
+            octet_length(add_event.payload::text) using errcode = 'invalid_parameter_value';
+    end if;
+    if octet_length(add_event.metadata::text) > 65536 then
+        raise exception 'metadata has % bytes, more than the 65536 allowed: store it elsewhere and send where it is',
+            octet_length(add_event.metadata::text) using errcode = 'invalid_parameter_value';
+    end if;
+    insert into ${schema}.outbox (aggregate_id, event_type, payload, metadata)
+    values (add_event.aggregate_id, add_event.event_type, add_event.payload, coalesce(add_event.metadata, '{}'));
+    -- Not RETURNING, which needs SELECT: who may write events need not be able to read them.
+    return coalesce(currval(pg_get_serial_sequence($name$${schema}.outbox$name$, 'id')), lastval());
+end
+$$;

@@ -30,7 +30,11 @@ Result<void> check_name(std::string_view name, std::string_view text, std::strin
     return {};
 }
 
-Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind) {
+Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind, std::size_t most_bytes) {
+    if (text.size() > most_bytes) {
+        return refused_event(std::string(name) + " has " + std::to_string(text.size()) + " bytes, more than the " +
+                             std::to_string(most_bytes) + " allowed: store it elsewhere and send where it is");
+    }
     if (auto ok = check_text(name, text); !ok) return ok;
     if (const auto problem = json_problem(text, kind)) return refused_event(std::string(name) + " " + *problem);
     return {};
@@ -46,8 +50,8 @@ Result<void> check_event(const NewEvent& event) {
     if (auto ok = check_name("event_type", event.event_type, "name what happened, such as OrderCreated"); !ok) {
         return ok;
     }
-    if (auto ok = check_json("payload", event.payload, JsonKind::any); !ok) return ok;
-    return check_json("metadata", event.metadata, JsonKind::object);
+    if (auto ok = check_json("payload", event.payload, JsonKind::any, kMaxEventPayloadBytes); !ok) return ok;
+    return check_json("metadata", event.metadata, JsonKind::object, kMaxEventMetadataBytes);
 }
 
 Result<void> check_event_limit(std::int32_t limit) {

@@ -11,6 +11,8 @@
 namespace deliverd::client {
 
 inline constexpr std::size_t kMaxEventNameCharacters = 255;
+inline constexpr std::size_t kMaxEventPayloadBytes = std::size_t{16} * 1024 * 1024;  // half of what a relay has in hand
+inline constexpr std::size_t kMaxEventMetadataBytes = std::size_t{64} * 1024;        // more is no header anywhere
 
 /// All answer code `bad_argument`, permanent, and name the argument.
 [[nodiscard]] Result<void> check_event(const NewEvent& event);

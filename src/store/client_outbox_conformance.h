@@ -212,6 +212,10 @@ TEST_P(ClientOutboxConformance, BadArgumentsAreRefusedBeforeTheDatabaseIsAsked) 
     expect_refused(outbox().add({"a", "T", R"("\u0000")"}), "payload has the character U+0000");
     expect_refused(outbox().add({"a", "T", "{}", "[]"}), "metadata is not a JSON object");
     expect_refused(outbox().add({"a", "T", "{}", "nonsense"}), "metadata is not JSON");
+    const std::string large = "\"" + std::string(16 * 1024 * 1024, 'x') + "\"";
+    expect_refused(outbox().add({"a", "T", large}), "payload has 16777218 bytes, more than the 16777216 allowed");
+    const std::string much = "{\"a\": \"" + std::string(64 * 1024, 'x') + "\"}";
+    expect_refused(outbox().add({"a", "T", "{}", much}), "metadata has 65545 bytes, more than the 65536 allowed");
     expect_refused(outbox().fetch_unpublished(0), "limit is 0");
     expect_refused(outbox().by_aggregate("a", -1), "limit is -1");
     expect_refused(outbox().by_aggregate(nul), "aggregate_id has a NUL byte");

@@ -135,12 +135,15 @@ TEST_F(EventWriting, AUserWhoMayOnlyInsertCanWrite) {
 }
 
 TEST_F(EventWriting, TheFunctionRefusesWhatIsNoEvent) {
-    for (const char* call : {"('', 'T', '{}')", "('a', '', '{}')", "('a', 'T', null)", "('a', 'T', '{}', '[]')",
-                             "(null, 'T', '{}')", "(repeat('x', 256), 'T', '{}')"}) {
+    for (const char* call :
+         {"('', 'T', '{}')", "('a', '', '{}')", "('a', 'T', null)", "('a', 'T', '{}', '[]')", "(null, 'T', '{}')",
+          "(repeat('x', 256), 'T', '{}')", "('a', 'T', to_jsonb(repeat('x', 16777215)))",
+          "('a', 'T', '{}', jsonb_build_object('a', repeat('x', 65536)))"}) {
         EXPECT_THROW(writer_.column("select deliverd.add_event" + std::string(call)), std::runtime_error) << call;
     }
     writer_.column("select deliverd.add_event('a', 'T', '{}', null)");
     EXPECT_EQ(store_.value("select metadata from outbox"), "{}");
+    writer_.column("select deliverd.add_event('a', 'T', to_jsonb(repeat('x', 16777214)))");
 }
 
 TEST(EventMigration, LeavesATableOfThatNameAsItIs) {
