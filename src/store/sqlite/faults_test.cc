@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <latch>
 #include <thread>
@@ -10,6 +12,8 @@
 
 #include "client/sqlite_statement.h"
 #include "store/conformance.h"
+#include "store/sqlite/dead_letters.h"
+#include "store/sqlite/file.h"
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/test_folder.h"
 
@@ -52,6 +56,45 @@ TEST_F(SqliteFaults, AFileThatIsNoDatabase) {
 TEST_F(SqliteFaults, AFileThatCannotBeWritten) {
     expect_cannot_open("/proc/version", "");
     expect_cannot_open("/proc/deliverd.db", "writable");
+}
+
+/// Payloads are nobody else's to read, whatever the umask.
+TEST_F(SqliteFaults, ANewFileIsOnlyItsOwners) {
+    const mode_t before = ::umask(0);
+    const auto database = must(open_sqlite({.path = path("new.db")}, log_));
+    must(database->migrate(false));
+    ::umask(before);
+    for (const char* file : {"new.db", "new.db-wal", "new.db-shm"}) {
+        EXPECT_EQ(std::filesystem::status(path(file)).permissions(), std::filesystem::perms(0600)) << file;
+    }
+    const auto permissions = [&] {
+        for (const Finding& finding : must(database->inspect())) {
+            if (finding.check == "permissions") return finding;
+        }
+        return Finding{};
+    };
+    EXPECT_TRUE(permissions().ok) << permissions().message;
+    std::filesystem::permissions(path("new.db-wal"), std::filesystem::perms(0644));
+    EXPECT_FALSE(permissions().ok);
+    EXPECT_THAT(permissions().message, ::testing::HasSubstr("chmod o= " + path("new.db-wal")));
+}
+
+/// A search for text reads every letter: nobody else waits for it.
+TEST_F(SqliteFaults, ATextSearchHoldsUpNoOtherRead) {
+    must(must(open_sqlite({.path = path("db")}, log_))->migrate(false));
+    const auto file = must(File::open(path("db"), milliseconds(200)));
+    SqliteDeadLetters letters(*file);
+    LetterQuery search;
+    search.text = "x";
+    {
+        const auto reading = must(file->reader());
+        EXPECT_TRUE(letters.list(search)) << "it has a connection of its own";
+        EXPECT_EQ(letters.list({}).error().code, "db_timeout");
+    }
+    const auto searching = must(file->searcher());
+    EXPECT_TRUE(letters.list({}));
+    EXPECT_TRUE(letters.topics());
+    EXPECT_EQ(letters.list(search).error().code, "db_timeout") << "of searches there is one at a time";
 }
 
 TEST_F(SqliteFaults, AMemoryDatabaseIsRefused) {

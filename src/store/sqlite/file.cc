@@ -1,5 +1,9 @@
 #include "store/sqlite/file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -30,6 +34,13 @@ Error open_error(const std::string& path, sqlite3* connection, int code) {
             error.message = "SQLite " + path + ": " + cause;
     }
     return error;
+}
+
+/// SQLite would create it with what the umask leaves of 0644. It gives -wal and -shm the file's own permissions. What
+/// fails here fails in SQLite as well, which says why.
+void create_private(const std::string& path) {
+    const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (made >= 0) ::close(made);
 }
 
 }  // namespace
@@ -94,8 +105,9 @@ Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_
     if (path.empty() || path == ":memory:") {
         return permanent("bad_argument", "a SQLite database needs a file: write sqlite:PATH");
     }
+    create_private(path);
     std::unique_ptr<File> file(new File(path, busy_timeout));
-    for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_}) {
+    for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_, &file->searcher_}) {
         auto handle = Handle::open(path, busy_timeout, file->limit_);
         if (!handle) return Failure(std::move(handle.error()));
         *slot = std::move(*handle);

@@ -65,14 +65,17 @@ private:
 /// Thread-safe.
 class File {
 public:
-    /// Creates the file when it is absent. Failure: permanent, naming the path and what to do; `db_timeout` when
-    /// another process holds it.
+    /// Creates the file when it is absent, for its owner alone. Failure: permanent, naming the path and what to do;
+    /// `db_timeout` when another process holds it.
     [[nodiscard]] static Result<std::unique_ptr<File>> open(const std::string& path, Duration busy_timeout);
 
     /// Wait at most the busy timeout (or `patience`) for other threads of this process: `db_timeout`.
     Result<LockedHandle> writer() { return lock(writer_mutex_, *writer_, busy_timeout_); }
     Result<LockedHandle> reader() { return lock(reader_mutex_, *reader_, busy_timeout_); }
     Result<LockedHandle> reader(Duration patience) { return lock(reader_mutex_, *reader_, patience); }
+
+    /// For a read that may take as long as the table is large: one at a time, and no other read waits for it.
+    Result<LockedHandle> searcher() { return lock(searcher_mutex_, *searcher_, busy_timeout_); }
 
     /// Ends every wait for other threads and processes `at_most` from now; those under way as well.
     void limit_waits(Duration at_most) { limit_.set(at_most); }
@@ -88,8 +91,10 @@ private:
     WaitLimit limit_;
     std::timed_mutex writer_mutex_;
     std::timed_mutex reader_mutex_;
+    std::timed_mutex searcher_mutex_;
     std::unique_ptr<Handle> writer_;
     std::unique_ptr<Handle> reader_;
+    std::unique_ptr<Handle> searcher_;
 };
 
 enum class Durability {

@@ -2,12 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "store/migration_plan.h"
 
 namespace deliverd::store::sqlite {
 namespace {
+
+/// Whether other users of the machine may open the file or what belongs to it.
+Finding permissions_of(const std::string& path) {
+    std::string open_files;
+    for (const char* end : {"", "-wal", "-shm"}) {
+        std::error_code ignored;
+        const auto status = std::filesystem::status(path + end, ignored);
+        if (!std::filesystem::exists(status)) continue;
+        const auto others = status.permissions() & std::filesystem::perms::others_all;
+        if (others != std::filesystem::perms::none) open_files += " " + path + end;
+    }
+    if (open_files.empty()) return {"permissions", true, "only the owner and the group may open the file"};
+    return {"permissions", false,
+            "every user of this machine may open the database and read its payloads; run: chmod o=" + open_files};
+}
 
 /// The value of a query that answers one row; "" when it answers none.
 Result<std::string> value_of(Handle& handle, std::string_view sql) {
@@ -105,7 +123,7 @@ Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run) {
     return steps;
 }
 
-Result<std::vector<Finding>> inspect(Handle& writer) {
+Result<std::vector<Finding>> inspect(Handle& writer, const std::string& path) {
     auto report = schema_report(writer);
     if (!report) return Failure(std::move(report.error()));
     auto journal = value_of(writer, "pragma journal_mode");
@@ -121,6 +139,7 @@ Result<std::vector<Finding>> inspect(Handle& writer) {
                                   "is the file on a network share?"});
     findings.push_back(
         {"busy timeout", true, fmt::format("waits {} s for other processes", to_seconds(writer.busy_timeout()))});
+    findings.push_back(permissions_of(path));
     auto locked = Transaction::begin(writer, Durability::full);
     findings.push_back({"writable", locked.has_value(), locked ? "the file can be written" : locked.error().message});
     const bool current = report->state == SchemaState::current;

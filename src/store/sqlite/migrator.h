@@ -1,6 +1,7 @@
 // Migrations and inspection of a SQLite file.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "store/database.h"
@@ -10,6 +11,6 @@ namespace deliverd::store::sqlite {
 
 [[nodiscard]] Result<SchemaReport> schema_report(Handle& handle);
 [[nodiscard]] Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run);
-[[nodiscard]] Result<std::vector<Finding>> inspect(Handle& writer);
+[[nodiscard]] Result<std::vector<Finding>> inspect(Handle& writer, const std::string& path);
 
 }  // namespace deliverd::store::sqlite

@@ -134,7 +134,7 @@ public:
     Result<std::vector<Finding>> inspect() override {
         auto handle = file_->writer();
         if (!handle) return Failure(std::move(handle.error()));
-        return sqlite::inspect(**handle);
+        return sqlite::inspect(**handle, file_->path());
     }
 
     Result<void> ping(Duration deadline) override { return sqlite::SqliteOutbox(*file_, "").ping(deadline); }
