@@ -104,7 +104,7 @@ def test_a_connection_in_use_stays_when_silent_ones_come(start):
 def test_one_byte_a_second_is_cut_off_while_others_are_served(start):
     served = start(header_timeout_seconds=2, body_timeout_seconds=2)
     before = served.open_descriptors()
-    body = b"POST /healthz HTTP/1.1\r\nHost: local\r\nContent-Length: 1000\r\n\r\n"
+    body = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     slow = [Dripping(served.connect(), beginning) for beginning in [b"G", HALF_A_HEADER, body, body + b"abc"] * 5]
     try:
         waiting, served_meanwhile = list(slow), []

@@ -103,8 +103,10 @@ def test_orders(api):
         == (413, "PAYLOAD_TOO_LARGE")
     large = {"Idempotency-Key": "order-0001", "X-Filler": "x" * 20_000}
     assert code(api.ask("POST", ORDERS, headers=large, body=b"{}")) == (431, "HEADERS_TOO_LARGE")
+    form = {"Idempotency-Key": "order-0001", "Content-Type": "application/x-www-form-urlencoded"}
+    assert code(api.ask("POST", ORDERS, headers=form, body=b"{}")) == (415, "UNSUPPORTED_MEDIA_TYPE")
     left = api.document.documented("POST", ORDERS) - api.document.seen["postOrder"]
-    assert left == {500, 503}, "503 is in a test of its own, and a 500 would be a bug"
+    assert left == {421, 500, 503}, "421 is without tokens, 503 in a test of its own, and a 500 would be a bug"
 
 
 def test_looking_at_an_order(api):
@@ -120,7 +122,7 @@ def test_looking_at_an_order(api):
     assert code(api.ask("GET", ORDER, path=ORDERS + "/%ff")) == (400, "BAD_REQUEST")
     assert code(api.look("order-0001", headers={"X-Filler": "x" * 20_000})) == (431, "HEADERS_TOO_LARGE")
     left = api.document.documented("GET", ORDER) - api.document.seen["getOrder"]
-    assert left == {403, 500, 503}, "no role is smaller than viewer"
+    assert left == {403, 421, 500, 503}, "no role is smaller than viewer, and 421 is without tokens"
 
 
 def test_keys_of_every_kind_come_back(api):

@@ -99,21 +99,38 @@ public:
     }
 
 private:
-    void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
+    /// The answer to a request that gets no further, or what it gets to.
+    struct Admission {
+        std::optional<http::Response> refusal{};
+        const Route* route = nullptr;
+        Caller caller{};
+        std::vector<std::string> path_values{};
+    };
+
+    /// By the header alone.
+    [[nodiscard]] Admission admit(const http::Request& request, const std::string& id) const {
+        if (auth_.doors.check_host && !is_own_host(request.header("Host"), auth_.doors)) return {misdirected(id)};
+        if (auth_.doors.check_origin && is_cross_origin(request, auth_.doors)) return {foreign(id)};
         auto match = router_.find(request.method, request.path);
         if (match.bad_escape) {
-            return reply(
-                error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id));
+            return {error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id)};
         }
         if (match.allowed.empty()) {
-            return reply(error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id));
+            return {error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id)};
         }
-        if (match.route == nullptr) return reply(wrong_method(request, match.allowed, id));
+        if (match.route == nullptr) return {wrong_method(request, match.allowed, id)};
         auto caller = caller_of(request, auth_);
-        if (!caller && match.route->needs != Role::none) return reply(unauthorized(id));
+        if (!caller && match.route->needs != Role::none) return {unauthorized(id)};
         if (!caller) caller = Caller{"anonymous", Role::none};
-        if (caller->role < match.route->needs) return reply(forbidden(*caller, match.route->needs, id));
-        run(*match.route, Call{request, id, std::move(*caller), std::move(match.path_values)}, reply);
+        if (caller->role < match.route->needs) return {forbidden(*caller, match.route->needs, id)};
+        if (match.route->method != "GET" && has_other_body(request)) return {not_json(id)};
+        return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};
+    }
+
+    void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
+        auto admission = admit(request, id);
+        if (admission.refusal) return reply(std::move(*admission.refusal));
+        run(*admission.route, Call{request, id, std::move(admission.caller), std::move(admission.path_values)}, reply);
     }
 
     void run(const Route& route, const Call& call, const http::Reply& reply) {
@@ -134,6 +151,24 @@ private:
                                       {"method", call.request.method},
                                       {"path", call.request.path},
                                       {"error", what}});
+    }
+
+    static http::Response misdirected(const std::string& id) {
+        return error_response(421, "MISDIRECTED_REQUEST",
+                              "the header Host names another server; call this one by a loopback address or localhost, "
+                              "or add the name to server.allowed_hosts",
+                              id);
+    }
+
+    static http::Response foreign(const std::string& id) {
+        return error_response(403, "FORBIDDEN_ORIGIN",
+                              "a page of another origin may not use this API; configure auth.tokens, or add the page's "
+                              "host to server.allowed_hosts",
+                              id);
+    }
+
+    static http::Response not_json(const std::string& id) {
+        return error_response(415, "UNSUPPORTED_MEDIA_TYPE", "send the body with 'Content-Type: application/json'", id);
     }
 
     static http::Response wrong_method(const http::Request& request, const std::vector<std::string>& allowed,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/doors.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -26,6 +27,7 @@ struct AuthOptions {
     bool enabled = false;  // false: every caller may do everything (loopback only, or `auth.mode: none`)
     std::vector<Token> tokens;
     bool open_metrics = false;
+    DoorOptions doors;
 };
 
 struct Caller {
@@ -69,10 +71,10 @@ struct Detail {
 /// The same body, with a request id made for it, for errors the server finds before a route is known.
 [[nodiscard]] http::ErrorBody make_error_body();
 
-/// 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as the roles say, 500 (logged) for an
-/// exception; X-Request-Id taken over (when it is 1–128 visible ASCII characters) or made, and on every answer.
-/// HEAD is answered by GET's route. Where two routes match, a literal segment beats a {parameter}. Thread-safe;
-/// `log` outlives the handler.
+/// 421 and 403 as the doors say, 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as the roles say,
+/// 415 for a body that is not called JSON and would change something, 500 (logged) for an exception; X-Request-Id taken
+/// over (when it is 1–128 visible ASCII characters) or made, and on every answer. HEAD is answered by GET's route.
+/// Where two routes match, a literal segment beats a {parameter}. Thread-safe; `log` outlives the handler.
 [[nodiscard]] http::DeferredHandler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log);
 
 /// /healthz (never touches anything), /readyz (503 naming the failing check), /metrics.

@@ -155,6 +155,23 @@ TEST_F(ApiTest, LetsEachRoleDoWhatTheOnesBeforeItMay) {
     expect_error(as("Bearer " + sha256_hex("token-of-ada"), "GET", "/view"), 401, "UNAUTHORIZED");
 }
 
+TEST_F(ApiTest, DoorsComeBeforeEverything) {
+    AuthOptions auth;
+    auth.doors = {true, true, {}};
+    const auto handle = handler({answering("GET", "/a", Role::none), answering("POST", "/a")}, auth);
+    for (const auto* path : {"/a", "/nowhere", "/%ff"}) {
+        expect_error(handle(request("GET", path, {{"Host", "evil.example"}})), 421, "MISDIRECTED_REQUEST");
+        expect_error(handle(request("GET", path)), 421, "MISDIRECTED_REQUEST");
+        expect_error(handle(request("GET", path, {{"Host", "localhost"}, {"Origin", "http://evil.example"}})), 403,
+                     "FORBIDDEN_ORIGIN");
+    }
+    EXPECT_EQ(handle(request("GET", "/a", {{"Host", "localhost"}})).status, 200);
+    EXPECT_EQ(handle(request("POST", "/a", {{"Host", "localhost"}, {"Content-Length", "0"}})).status, 200);
+    const http::Headers form{{"Host", "localhost"}, {"Content-Length", "3"}, {"Content-Type", "text/plain"}};
+    expect_error(handle(request("POST", "/a", form)), 415, "UNSUPPORTED_MEDIA_TYPE");
+    EXPECT_EQ(handle(request("GET", "/a", form)).status, 200) << "changes nothing";
+}
+
 TEST_F(ApiTest, WithoutTokensNobodyGetsIn) {
     AuthOptions auth;
     auth.enabled = true;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "app/config_auth.h"
 #include "app/config_database.h"
 #include "app/config_dead_letters.h"
 #include "app/config_lane.h"
@@ -19,7 +20,6 @@ namespace deliverd::app {
 namespace {
 
 constexpr const char* kDefaultFile = "deliverd.yaml";
-constexpr std::size_t kSha256HexLength = 64;
 constexpr double kSecondsAnHour = 3600;
 
 http::ServerOptions make_server(const Values& values) {
@@ -50,11 +50,6 @@ LogConfig make_log(const Values& values) {
     return log;
 }
 
-bool is_sha256(std::string_view text) {
-    return text.size() == kSha256HexLength &&
-           std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
 /// Turns checked values into the typed configuration, and finds what only shows in combination.
 class Builder {
 public:
@@ -67,7 +62,7 @@ public:
         config.server = make_server(values_);
         config.shutdown_patience = values_.seconds("server.shutdown_seconds");
         config.log = make_log(values_);
-        config.auth = auth();
+        config.auth = make_auth(values_, problems_);
         config.database = database();
         config.orders.ledger_ttl = from_seconds(values_.number("orders.ledger_ttl_hours") * kSecondsAnHour);
         config.intake.max_waiting = count_of(values_, "orders.max_waiting");
@@ -90,48 +85,6 @@ public:
 private:
     void problem(const std::string& where, std::string message) {
         problems_.push_back({values_.line_of(where), std::move(message)});
-    }
-
-    api::AuthOptions auth() {
-        api::AuthOptions auth;
-        auth.open_metrics = values_.boolean("server.open_metrics");
-        const std::string mode = values_.text("auth.mode");
-        for (std::size_t i = 0; i < values_.entries("auth.tokens"); ++i) auth.tokens.push_back(token(i));
-        auth.enabled = !auth.tokens.empty();
-        if (mode == "none" && auth.enabled) {
-            problem("auth.mode", "auth.mode is none, but auth.tokens has entries; remove one of the two");
-        }
-        if (mode != "tokens" && !auth.enabled && values_.line_of("auth.tokens") > 0) {
-            problem("auth.tokens",
-                    "auth.tokens is empty, so that anyone may do everything; give tokens, or state auth.mode: none "
-                    "without the list");
-        }
-        if (mode == "tokens" && !auth.enabled) problem("auth.mode", "auth.mode is tokens, but auth.tokens is empty");
-        const std::string host = values_.text("server.host");
-        if (mode.empty() && !auth.enabled && !api::is_loopback(host)) {
-            problem("server.host",
-                    fmt::format("server.host {} can be reached from outside, and anyone could use the API; give "
-                                "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
-                                host));
-        }
-        return auth;
-    }
-
-    api::Token token(std::size_t index) {
-        const std::string path = fmt::format("auth.tokens[{}]", index);
-        api::Token token;
-        token.name = values_.text(path + ".name");
-        token.sha256 = values_.text(path + ".sha256");
-        const std::string role = values_.text(path + ".role");
-        token.role = role == "admin" ? api::Role::admin : role == "operator" ? api::Role::operator_ : api::Role::viewer;
-        if (token.name.empty()) problem(path, path + " needs a name");
-        std::ranges::transform(token.sha256, token.sha256.begin(),
-                               [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
-        if (!is_sha256(token.sha256)) {
-            problem(values_.has(path + ".sha256") ? path + ".sha256" : path,
-                    path + ".sha256 must be the 64 hex digits of the token's SHA-256");
-        }
-        return token;
     }
 
     DatabaseConfig database() {

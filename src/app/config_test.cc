@@ -316,6 +316,29 @@ TEST_F(ConfigTest, AnOpenAddressNeedsAuth) {
     EXPECT_THAT(problems("auth: { mode: tokens }"), ElementsAre(HasSubstr("auth.tokens is empty")));
 }
 
+TEST_F(ConfigTest, WithoutTokensTheNamesOfARequestMustDo) {
+    const auto doors = [this](const std::string& yaml) {
+        const LoadedConfig loaded = load(yaml);
+        EXPECT_THAT(loaded.problems, IsEmpty());
+        return loaded.config.auth.doors;
+    };
+    const auto usual = doors("");
+    EXPECT_TRUE(usual.check_host);
+    EXPECT_TRUE(usual.check_origin);
+    const auto named = doors("auth: { mode: none }\nserver: { allowed_hosts: [a.internal, \"b.internal:1\"] }\n");
+    EXPECT_TRUE(named.check_host);
+    EXPECT_THAT(named.allowed_hosts, ElementsAre("a.internal", "b.internal:1"));
+    EXPECT_FALSE(doors("auth: { mode: none }\n").check_host);
+    EXPECT_TRUE(doors("auth: { mode: none }\n").check_origin);
+    const auto tokens = doors("auth: { tokens: [ { name: a, sha256: " + std::string(64, 'a') + " } ] }\n");
+    EXPECT_FALSE(tokens.check_host);
+    EXPECT_FALSE(tokens.check_origin);
+    for (const auto* bad : {"http://a", "a b", "*", "a:b"}) {
+        EXPECT_THAT(problems(std::string("server: { allowed_hosts: [ \"") + bad + "\" ] }"),
+                    ElementsAre(HasSubstr("is not a name or name:port")));
+    }
+}
+
 TEST(Durations, NumbersFractionsAndUnits) {
     EXPECT_EQ(parse_seconds("90"), 90);
     EXPECT_EQ(parse_seconds("1.5"), 1.5);

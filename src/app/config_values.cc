@@ -182,6 +182,17 @@ std::vector<std::pair<std::string, std::string>> Values::text_map(const std::str
     return out;
 }
 
+std::vector<std::string> Values::text_list(const std::string& path) const {
+    std::vector<std::string> out;
+    const std::string joined = text(path);
+    for (std::string_view rest = joined; !rest.empty();) {
+        const std::string_view item = rest.substr(0, rest.find(','));
+        rest.remove_prefix(std::min(item.size() + 1, rest.size()));
+        out.emplace_back(item);
+    }
+    return out;
+}
+
 std::vector<std::string> Values::names_below(const std::string& section) const {
     std::vector<std::pair<int, std::string>> found;
     const std::string prefix = section + ".";

@@ -49,6 +49,8 @@ public:
     [[nodiscard]] Duration millis(const std::string& path) const;
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> text_map(const std::string& path) const;
 
+    [[nodiscard]] std::vector<std::string> text_list(const std::string& path) const;
+
     /// The names directly below a section with a user's names ("lanes"), in the file's order.
     [[nodiscard]] std::vector<std::string> names_below(const std::string& section) const;
     /// How many entries a list ("auth.tokens") has.

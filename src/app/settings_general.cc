@@ -19,6 +19,9 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
 
     {"server.host", text, "127.0.0.1", "Address the API listens on. Anything but loopback needs `auth`."},
     {"server.port", integer, "8080", "Port the API listens on; 0 takes any free one.", 0, 65535},
+    {"server.allowed_hosts", text_list, "",
+     "Names by which the API may be called without `auth.tokens`, beside loopback addresses and `localhost`: `name` or "
+     "`name:port`."},
     {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
     {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
     {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},

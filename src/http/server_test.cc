@@ -95,6 +95,7 @@ TEST(Server, RefusesWhatIsNotSoundHttpAndCloses) {
         {"this is not http\r\n\r\n", "400"},
         {"GET / HTTP/1.1\r\n\r\n", "400"},
         {"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"},
+        {"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n", "400"},
         {"GET noslash" + host + "\r\n", "400"},
         {"get /" + host + "\r\n", "400"},
         {"GET /" + host + "Bad Header: 1\r\n\r\n", "400"},

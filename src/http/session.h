@@ -55,7 +55,7 @@ inline std::optional<Refusal> refusal_of(const Parser& parser) {
     if (request.version() != 11 && request.version() != 10) {
         return Refusal{505, "VERSION_NOT_SUPPORTED", "only HTTP/1.1 and HTTP/1.0 are spoken here"};
     }
-    if (request.version() == 11 && request.count(field::host) != 1) {
+    if (request.count(field::host) > 1 || (request.version() == 11 && request.count(field::host) == 0)) {
         return Refusal{400, "BAD_REQUEST", "an HTTP/1.1 request has exactly one Host header"};
     }
     const auto coding = request.find(field::transfer_encoding);
@@ -257,7 +257,11 @@ private:
         const auto target = parse_target(message.target());
         request.path = target->path;
         request.query = target->query;
-        for (const auto& field : message) request.headers.emplace_back(field.name_string(), field.value());
+        for (const auto& field : message) {
+            const bool replaced = !target->authority.empty() && field.name() == beast::http::field::host;
+            request.headers.emplace_back(field.name_string(),
+                                         replaced ? target->authority : std::string_view(field.value()));
+        }
         request.body = std::move(message.body());
         request.remote_address = remote_address_;
         stream_.expires_never();

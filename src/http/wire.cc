@@ -59,7 +59,8 @@ std::string_view Request::header(std::string_view name) const {
 }
 
 std::optional<Target> parse_target(std::string_view target) {
-    if (target == "*") return Target{target, {}};
+    if (target == "*") return Target{target, {}, {}};
+    std::string_view authority;
     if (target.find('#') != std::string_view::npos) return std::nullopt;
     if (!target.starts_with('/')) {
         const auto scheme_end = target.find("://");
@@ -69,13 +70,14 @@ std::optional<Target> parse_target(std::string_view target) {
         const auto rest = target.substr(scheme_end + 3);
         const auto authority_end = rest.find_first_of("/?");
         if (authority_end == 0) return std::nullopt;
-        if (authority_end == std::string_view::npos) return Target{"/", {}};
-        if (rest[authority_end] == '?') return Target{"/", rest.substr(authority_end + 1)};
+        authority = rest.substr(0, authority_end);
+        if (authority_end == std::string_view::npos) return Target{"/", {}, authority};
+        if (rest[authority_end] == '?') return Target{"/", rest.substr(authority_end + 1), authority};
         target = rest.substr(authority_end);
     }
     const auto question = target.find('?');
-    if (question == std::string_view::npos) return Target{target, {}};
-    return Target{target.substr(0, question), target.substr(question + 1)};
+    if (question == std::string_view::npos) return Target{target, {}, authority};
+    return Target{target.substr(0, question), target.substr(question + 1), authority};
 }
 
 bool is_sane_method(std::string_view method) {

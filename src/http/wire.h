@@ -16,6 +16,7 @@ namespace deliverd::http {
 struct Target {
     std::string_view path;
     std::string_view query;
+    std::string_view authority;  // "host:port" of absolute-form, which replaces the header Host; else empty
 };
 
 /// Reads origin-form ("/a?b"), absolute-form ("http://host/a?b") and "*"; none for anything else.

@@ -7,15 +7,16 @@ namespace {
 
 TEST(Target, ReadsTheFormsARequestLineMayHave) {
     struct Case {
-        std::string_view target, path, query;
+        std::string_view target, path, query, authority = "";
     };
     for (const auto& c : {Case{"/", "/", ""}, Case{"/a/b?c=d?e", "/a/b", "c=d?e"}, Case{"/a?", "/a", ""},
-                          Case{"http://host/a?b", "/a", "b"}, Case{"HTTPS://host:1", "/", ""},
-                          Case{"http://host?q", "/", "q"}, Case{"*", "*", ""}, Case{"//a", "//a", ""}}) {
+                          Case{"http://host/a?b", "/a", "b", "host"}, Case{"HTTPS://host:1", "/", "", "host:1"},
+                          Case{"http://host?q", "/", "q", "host"}, Case{"*", "*", ""}, Case{"//a", "//a", ""}}) {
         const auto target = parse_target(c.target);
         ASSERT_TRUE(target) << c.target;
         EXPECT_EQ(target->path, c.path) << c.target;
         EXPECT_EQ(target->query, c.query) << c.target;
+        EXPECT_EQ(target->authority, c.authority) << c.target;
     }
 }
 

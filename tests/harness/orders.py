@@ -124,7 +124,8 @@ class Client:
         try:
             if self._connection is None:
                 self.connect()
-            self._connection.request(method, path, body, self._headers | (headers or {}))
+            kind = {"Content-Type": "application/json"} if body else {}
+            self._connection.request(method, path, body, kind | self._headers | (headers or {}))
             answer = self._connection.getresponse()
             page = Page(answer.status, dict(answer.headers), answer.read().decode())
         except (OSError, http.client.HTTPException) as error:

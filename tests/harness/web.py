@@ -22,7 +22,9 @@ class Page:
 
 
 def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECONDS):
-    request = urllib.request.Request(url, headers=headers or {}, method=method, data=body)
+    """A body is called JSON where `headers` do not say otherwise."""
+    kind = {"Content-Type": "application/json"} if body else {}
+    request = urllib.request.Request(url, headers=kind | (headers or {}), method=method, data=body)
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
             return Page(answer.status, dict(answer.headers), answer.read().decode())

@@ -1,0 +1,150 @@
+"""Who gets in: pages in a browser on this machine, names that are not ours, paths in disguise."""
+
+import hashlib
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness.ports import free_port
+from harness.service import Service, start_without_lanes
+from harness.stores import write_config
+from harness.web import Page
+
+ORDERS = "/api/v1/orders"
+DEADLINE_SECONDS = 60
+
+
+def ask(service, method, path, headers=(), body=None, host=None, version=11):
+    """One request with exactly these headers, and Host (`host`, else the address that was called; "" leaves it out)."""
+    netloc = urlsplit(service.base).netloc
+    connection = http.client.HTTPConnection(netloc, timeout=DEADLINE_SECONDS)
+    connection._http_vsn, connection._http_vsn_str = version, f"HTTP/1.{version % 10}"
+    try:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        if host != "":
+            connection.putheader("Host", host or netloc)
+        for name, value in dict(headers).items():
+            connection.putheader(name, value)
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        return Page(answer.status, dict(answer.headers), answer.read().decode())
+    finally:
+        connection.close()
+
+
+def order(number=1):
+    key = f"order-{number:04}"
+    return {"Idempotency-Key": key}, json.dumps(
+        {"idempotency_key": key, "symbol": "AAPL", "intent": "BUY", "qty": 10}).encode()
+
+
+def code(page):
+    return page.status, page.json()["error"]["code"]
+
+
+@pytest.fixture
+def service(programs, tmp_path):
+    """Open to all on loopback, as the README starts it."""
+    return start_without_lanes(programs, tmp_path)
+
+
+@pytest.fixture
+def start(programs, tmp_path):
+    def go(server=None, until_ready=True, **sections):
+        port = free_port()
+        config = write_config(tmp_path, None, database={"url": f"sqlite:{tmp_path}/doors.db"},
+                              server={"port": port} | (server or {}), **sections)
+        return Service(programs, config, port, until_ready=until_ready)
+
+    return go
+
+
+def test_a_name_that_was_rebound_to_this_machine_is_refused(service):
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/api/v1/dlq", "/nowhere"):
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.1",
+                     "0.0.0.0", "[::2]", "2130706433", "localhost@evil.example", "::1"):
+            assert code(ask(service, "GET", path, host=host)) == (421, "MISDIRECTED_REQUEST"), (path, host)
+
+
+def test_a_request_without_a_host_is_refused(service):
+    assert ask(service, "GET", "/healthz", host="", version=10).status == 421
+
+
+def test_the_host_of_an_absolute_target_counts(service):
+    assert ask(service, "GET", "http://evil.example/healthz").status == 421
+    assert ask(service, "GET", "http://localhost/healthz", host="evil.example").status == 200
+
+
+def test_loopback_has_many_names(service):
+    for host in ("127.0.0.1", "localhost", "LOCALHOST:1234", "[::1]", "[::1]:8080", "127.9.9.9:1"):
+        assert ask(service, "GET", "/healthz", host=host).status == 200, host
+
+
+def test_more_names_can_be_allowed(start):
+    service = start(server={"allowed_hosts": ["deliverd.internal", "other.internal:8443"]})
+    for host in ("deliverd.internal", "Deliverd.Internal:99", "other.internal:8443", "localhost"):
+        assert ask(service, "GET", "/healthz", host=host).status == 200, host
+    for host in ("other.internal", "other.internal:99", "x.deliverd.internal", "internal"):
+        assert ask(service, "GET", "/healthz", host=host).status == 421, host
+
+
+def test_a_stated_guard_takes_any_name_unless_names_are_given(start):
+    guarded = start(auth={"mode": "none"})
+    assert ask(guarded, "GET", "/healthz", host="pod.example").status == 200
+    named = start(auth={"mode": "none"}, server={"allowed_hosts": "deliverd.internal"})
+    assert ask(named, "GET", "/healthz", host="pod.example").status == 421
+    assert ask(named, "GET", "/healthz", host="deliverd.internal").status == 200
+
+
+def test_with_tokens_any_name_will_do(start):
+    hashed = hashlib.sha256(b"a long and secret token").hexdigest()
+    service = start(auth={"tokens": [{"name": "ops", "role": "operator", "sha256": hashed}]})
+    mine = {"Authorization": "Bearer a long and secret token", "Origin": "http://evil.example"}
+    assert ask(service, "GET", "/metrics", mine, host="deliverd.example").status == 200
+
+
+def test_a_foreign_page_is_refused(service):
+    """As a browser sends it: a form or a fetch of any page that is open on this machine."""
+    headers, body = order()
+    for page in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": ""}, {"Origin": "http://localhost:3000"},
+                 {"Origin": "http://127.0.0.1"}, {"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"},
+                 {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "Cross-Site"}):
+        sent = headers | page | {"Content-Type": "application/json"}
+        assert code(ask(service, "POST", ORDERS, sent, body)) == (403, "FORBIDDEN_ORIGIN"), page
+        for method in ("GET", "DELETE"):
+            assert code(ask(service, method, "/api/v1/dlq", page)) == (403, "FORBIDDEN_ORIGIN"), page
+    assert ask(service, "GET", f"{ORDERS}/order-0001").status == 404, "nothing was stored"
+
+
+def test_a_page_of_its_own_is_not_foreign(service, start):
+    headers, body = order()
+    own = {"Origin": service.base, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}
+    assert ask(service, "POST", ORDERS, headers | own, body).status == 201
+    assert ask(service, "GET", "/api/v1/dlq", {"Sec-Fetch-Site": "none"}).status == 200, "typed by a person"
+    behind_a_proxy = start(server={"allowed_hosts": "deliverd.internal"})
+    for origin in ("https://deliverd.internal", "https://deliverd.internal:443", "http://deliverd.internal:80"):
+        assert ask(behind_a_proxy, "GET", "/api/v1/dlq", {"Origin": origin}).status == 200, origin
+    assert ask(behind_a_proxy, "GET", "/api/v1/dlq", {"Origin": "http://deliverd.internal:3000"}).status == 403
+
+
+def test_a_body_that_is_not_called_json_is_refused(service):
+    """What a page can send without asking first."""
+    headers, body = order()
+    retry = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440000/retry"
+    for kind in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"},
+                 {"Content-Type": "multipart/form-data; boundary=x"}, {"Content-Type": "application/jsonx"},
+                 {"Content-Type": "text/plain; application/json"}):
+        assert code(ask(service, "POST", ORDERS, headers | kind, body)) == (415, "UNSUPPORTED_MEDIA_TYPE"), kind
+        assert ask(service, "POST", retry, kind, b"a=b").status == 415, kind
+    assert ask(service, "POST", retry).status == 404, "without a body there is nothing to call JSON"
+    assert ask(service, "GET", f"{ORDERS}/order-0001").status == 404, "nothing was stored"
+
+
+def test_json_has_several_names(service):
+    for number, kind in enumerate(("application/json", "Application/JSON ; charset=utf-8", "application/vnd.orders+json")):
+        headers, body = order(number)
+        assert ask(service, "POST", ORDERS, headers | {"Content-Type": kind}, body).status == 201, kind
