@@ -31,11 +31,11 @@ int hex_digit(char c) {
     return -1;
 }
 
-bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& segments) {
-    return std::equal(pattern.begin(), pattern.end(), segments.begin(), segments.end(),
-                      [](const std::string& want, const std::string& got) {
-                          return is_parameter(want) ? !got.empty() : want == got;
-                      });
+/// Literals are compared as they were sent, because whatever guards a path in front of us compares bytes too.
+bool matches(const std::vector<std::string>& pattern, const std::vector<std::string_view>& segments) {
+    return std::equal(
+        pattern.begin(), pattern.end(), segments.begin(), segments.end(),
+        [](const std::string& want, std::string_view got) { return is_parameter(want) ? !got.empty() : want == got; });
 }
 
 void add_once(std::vector<std::string>& list, std::string_view value) {
@@ -99,15 +99,7 @@ Router::Router(std::vector<Route> routes) {
 Router::Match Router::find(std::string_view method, std::string_view path) const {
     Match match;
     if (!path.starts_with('/')) return match;
-    std::vector<std::string> segments;
-    for (const auto raw : split(path)) {
-        auto segment = percent_decode(raw);
-        if (!segment) {
-            match.bad_escape = true;
-            return match;
-        }
-        segments.push_back(std::move(*segment));
-    }
+    const auto segments = split(path);
     const std::string_view wanted = method == "HEAD" ? "GET" : method;
     for (const auto& entry : entries_) {
         if (!matches(entry.segments, segments)) continue;
@@ -116,7 +108,10 @@ Router::Match Router::find(std::string_view method, std::string_view path) const
         if (match.route != nullptr || entry.route.method != wanted) continue;
         match.route = &entry.route;
         for (std::size_t i = 0; i < segments.size(); ++i) {
-            if (is_parameter(entry.segments[i])) match.path_values.push_back(segments[i]);
+            if (!is_parameter(entry.segments[i])) continue;
+            auto value = percent_decode(segments[i]);
+            match.bad_escape = match.bad_escape || !value;
+            match.path_values.push_back(std::move(value).value_or(""));
         }
     }
     return match;

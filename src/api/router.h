@@ -22,11 +22,12 @@ public:
 
     struct Match {
         const Route* route = nullptr;          // null: no route, or none with this method
-        std::vector<std::string> path_values;  // what stood for {…}
+        std::vector<std::string> path_values;  // what stood for {…}, percent-decoded
         std::vector<std::string> allowed;      // the methods of the path; empty: unknown path
-        bool bad_escape = false;
+        bool bad_escape = false;               // what stood for a {…} of the route cannot be decoded
     };
 
+    /// Literal segments match byte by byte, before percent-decoding: /%6detrics is not /metrics.
     [[nodiscard]] Match find(std::string_view method, std::string_view path) const;
 
 private:
