@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 10> kNames{"page",        "page_size", "c
                                                   "error_class", "from",      "until",  "text",   "key"};
 constexpr std::array<std::string_view, 3> kPurgeNames{"status", "older_than_seconds", "limit"};
 constexpr std::size_t kMaxShownValueBytes = 100;
+constexpr std::size_t kMaxParameters = 32;  // of a request; what follows is not read
 
 std::string shown_value(std::string_view text) {
     return shorten(one_line(text), kMaxShownValueBytes);
@@ -60,7 +61,8 @@ public:
 
     template <typename Set>
     void read(std::string_view rest, const Set& set) {
-        while (!rest.empty()) {
+        for (std::size_t count = 0; !rest.empty(); ++count) {
+            if (count == kMaxParameters) return wrong("", fmt::format("more than {} parameters", kMaxParameters));
             const std::string_view pair = rest.substr(0, rest.find('&'));
             rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
             if (pair.empty()) continue;
