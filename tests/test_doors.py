@@ -3,17 +3,21 @@
 import hashlib
 import http.client
 import json
+import time
 from urllib.parse import urlsplit
 
 import pytest
 
 from harness.ports import free_port
-from harness.service import Service, start_without_lanes
+from harness.service import Service, start_with_tokens, start_without_lanes, token
 from harness.stores import write_config
+from harness.waiting import wait_for
 from harness.web import Page
 
 ORDERS = "/api/v1/orders"
 DEADLINE_SECONDS = 60
+GUESSES = 50
+FREE_REFUSALS, REFUSALS_PER_SECOND, LINES_PER_SECOND = 20, 10, 10  # of src/api/refusals.h
 
 
 def ask(service, method, path, headers=(), body=None, host=None, version=11):
@@ -148,3 +152,53 @@ def test_json_has_several_names(service):
     for number, kind in enumerate(("application/json", "Application/JSON ; charset=utf-8", "application/vnd.orders+json")):
         headers, body = order(number)
         assert ask(service, "POST", ORDERS, headers | {"Content-Type": kind}, body).status == 201, kind
+
+
+def test_a_path_in_disguise_is_another_path(service):
+    """What guards /metrics in front of deliverd compares bytes, and so do we."""
+    for path in ("/%6detrics", "/metric%73", "/%68ealthz", "/api/v1/%64lq", "/api%2Fv1/dlq"):
+        assert code(ask(service, "GET", path)) == (404, "NOT_FOUND"), path
+    assert ask(service, "GET", f"{ORDERS}/%6frder-0001").json()["error"]["code"] == "ORDER_NOT_FOUND"
+
+
+def test_thousands_of_unknown_parameters_are_answered_briefly(service):
+    many = ask(service, "GET", "/api/v1/dlq/orders?" + "&".join(["x"] * 7900))
+    assert code(many) == (400, "SYS_DLQ_VALIDATION_ERROR")
+    assert len(many.text) < 8000
+    purge = ask(service, "DELETE", "/api/v1/dlq?" + "&".join(["x=y"] * 3900))
+    assert purge.status == 400 and len(purge.text) < 8000
+
+
+def test_refusals_are_logged_counted_and_slowed_down(start):
+    """Guessing tokens leaves traces, and takes time; whoever has one is not held up."""
+    hashed = hashlib.sha256(b"a long and secret token").hexdigest()
+    service = start(auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]})
+    mine = {"Authorization": "Bearer a long and secret token"}
+    began = time.monotonic()
+    for number in range(GUESSES):
+        assert ask(service, "GET", "/api/v1/dlq", {"Authorization": f"Bearer guess-{number}"}).status == 401
+    seconds = time.monotonic() - began
+    assert seconds > (GUESSES - FREE_REFUSALS - 1) / REFUSALS_PER_SECOND
+    assert ask(service, "POST", f"{ORDERS}", mine | {"Content-Type": "application/json"}, b"{}").status == 403
+    began = time.monotonic()
+    page = ask(service, "GET", "/metrics", mine)
+    assert time.monotonic() - began < 1
+    assert f'api_refused_total{{reason="token"}} {GUESSES}' in page.text
+    assert 'api_refused_total{reason="role"} 1' in page.text
+    lines = [json.loads(line) for line in service.process.stderr.splitlines() if "request refused" in line]
+    assert lines[0]["address"] == "127.0.0.1" and lines[0]["path"] == "/api/v1/dlq" and lines[0]["reason"] == "token"
+    assert len(lines) <= LINES_PER_SECOND * (seconds + 2) and len(lines) < GUESSES
+    assert sum(line["not_logged_before"] for line in lines) >= FREE_REFUSALS - LINES_PER_SECOND
+    assert "guess-" not in service.process.stderr
+
+
+def test_readiness_keeps_the_databases_words_from_strangers(programs, postgres, proxy, tmp_path):
+    service = start_with_tokens(programs, tmp_path, postgres.server.url(postgres.database, port=proxy.port))
+    proxy.refuse(True)
+    proxy.cut()
+    wait_for(lambda: service.get("/readyz").status == 503, 30, "/readyz to notice")
+    stranger = service.get("/readyz").json()["error"]
+    viewer = service.get("/readyz", token("vera")).json()["error"]
+    assert stranger["message"] == "database is not ready; ask with a viewer's token for the cause"
+    assert stranger["details"] == [{"field": "database", "message": "is not ready"}]
+    assert str(proxy.port) in viewer["message"], "what libpq says names the address"

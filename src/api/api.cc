@@ -9,8 +9,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "api/refusals.h"
 #include "api/router.h"
 #include "base/sha256.h"
 #include "base/uuid.h"
@@ -20,6 +22,8 @@ namespace deliverd::api {
 namespace {
 
 constexpr std::size_t kMaxRequestIdBytes = 128;
+constexpr std::size_t kMaxDetails = 32;  // named in one answer; of the others it only has the number
+constexpr Duration kReadyCacheTime = std::chrono::seconds(1);
 constexpr std::string_view kRequestId = "X-Request-Id";
 
 class RequestIds {
@@ -85,8 +89,8 @@ std::string_view role_name(Role role) {
 
 class Dispatcher {
 public:
-    Dispatcher(std::vector<Route> routes, AuthOptions auth, Log& log)
-        : router_(std::move(routes)), auth_(std::move(auth)), log_(log) {}
+    Dispatcher(std::vector<Route> routes, AuthOptions auth, Log& log, metrics::Metrics* metrics)
+        : router_(std::move(routes)), auth_(std::move(auth)), log_(log), refusals_(log, metrics, clock_) {}
 
     void handle(const http::Request& request, const http::Reply& reply) {
         const std::string id = ids_.of(request);
@@ -96,6 +100,10 @@ public:
                   if (!has_id) response.headers.emplace_back(kRequestId, id);
                   reply(std::move(response));
               }));
+    }
+
+    [[nodiscard]] std::optional<http::Response> refusal(const http::Request& head) {
+        return admit(head, ids_.of(head)).refusal;
     }
 
 private:
@@ -108,9 +116,13 @@ private:
     };
 
     /// By the header alone.
-    [[nodiscard]] Admission admit(const http::Request& request, const std::string& id) const {
-        if (auth_.doors.check_host && !is_own_host(request.header("Host"), auth_.doors)) return {misdirected(id)};
-        if (auth_.doors.check_origin && is_cross_origin(request, auth_.doors)) return {foreign(id)};
+    [[nodiscard]] Admission admit(const http::Request& request, const std::string& id) {
+        if (auth_.doors.check_host && !is_own_host(request.header("Host"), auth_.doors)) {
+            return turned_away(request, "host", misdirected(id));
+        }
+        if (auth_.doors.check_origin && is_cross_origin(request, auth_.doors)) {
+            return turned_away(request, "origin", foreign(id));
+        }
         auto match = router_.find(request.method, request.path);
         if (match.bad_escape) {
             return {error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id)};
@@ -120,11 +132,19 @@ private:
         }
         if (match.route == nullptr) return {wrong_method(request, match.allowed, id)};
         auto caller = caller_of(request, auth_);
-        if (!caller && match.route->needs != Role::none) return {unauthorized(id)};
+        if (!caller && match.route->needs != Role::none) return turned_away(request, "token", unauthorized(id));
         if (!caller) caller = Caller{"anonymous", Role::none};
-        if (caller->role < match.route->needs) return {forbidden(*caller, match.route->needs, id)};
+        if (caller->role < match.route->needs) {
+            return turned_away(request, "role", forbidden(*caller, match.route->needs, id));
+        }
         if (match.route->method != "GET" && has_other_body(request)) return {not_json(id)};
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};
+    }
+
+    [[nodiscard]] Admission turned_away(const http::Request& request, std::string_view reason,
+                                        http::Response response) {
+        response.delay = refusals_.note(request, reason);
+        return {std::move(response)};
     }
 
     void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
@@ -197,6 +217,8 @@ private:
     const Router router_;
     const AuthOptions auth_;
     Log& log_;
+    const SystemClock clock_;
+    Refusals refusals_;
     RequestIds ids_;
 };
 
@@ -207,16 +229,70 @@ http::Response ready(const std::vector<ReadyCheck>& checks, const Call& call) {
         if (!problem.empty()) problems.push_back({check.name, std::move(problem)});
     }
     if (problems.empty()) return {200, {}, "application/json", R"({"status":"ready"})"};
+    if (call.caller.role < Role::viewer) {  // a database's words name roles, hosts and paths
+        for (Detail& problem : problems) problem.message = "is not ready";
+        return error_response(
+            503, "NOT_READY",
+            fmt::format("{} is not ready; ask with a viewer's token for the cause", problems.front().field),
+            call.request_id, problems);
+    }
     return error_response(503, "NOT_READY", fmt::format("{}: {}", problems.front().field, problems.front().message),
                           call.request_id, problems);
 }
 
+/// Remembers a check's last answer.
+class CachedCheck {
+public:
+    CachedCheck(std::function<std::string()> problem, const Clock& clock) : ask_(std::move(problem)), clock_(clock) {}
+
+    std::string problem() {
+        {
+            const std::lock_guard lock(mutex_);
+            const bool fresh = known_ && clock_.now() - since_ < kReadyCacheTime;
+            if (fresh || (known_ && asking_)) return last_;
+            asking_ = true;
+        }
+        std::string answer;
+        try {
+            answer = ask_();
+        } catch (const std::exception& error) {
+            answer = error.what();
+        }
+        const std::lock_guard lock(mutex_);
+        asking_ = false;
+        known_ = true;
+        since_ = clock_.now();
+        last_ = std::move(answer);
+        return last_;
+    }
+
+private:
+    const std::function<std::string()> ask_;
+    const Clock& clock_;
+    std::mutex mutex_;
+    std::string last_;
+    Instant since_{};
+    bool known_ = false;
+    bool asking_ = false;
+};
+
 }  // namespace
+
+ReadyCheck cached_check(ReadyCheck check, const Clock& clock) {
+    const auto cached = std::make_shared<CachedCheck>(std::move(check.problem), clock);
+    return {std::move(check.name), [cached] { return cached->problem(); }};
+}
 
 http::Response error_response(int status, std::string_view code, std::string_view message, std::string_view request_id,
                               const std::vector<Detail>& details) {
     boost::json::array entries;
-    for (const auto& detail : details) entries.push_back({{"field", detail.field}, {"message", detail.message}});
+    const std::size_t shown = std::min(details.size(), kMaxDetails);
+    for (const auto& detail : std::span(details).first(shown)) {
+        entries.push_back({{"field", detail.field}, {"message", detail.message}});
+    }
+    if (shown < details.size()) {
+        entries.push_back({{"field", ""}, {"message", fmt::format("and {} more", details.size() - shown)}});
+    }
     const boost::json::value body = {
         {"error", {{"code", code}, {"message", message}, {"request_id", request_id}, {"details", std::move(entries)}}}};
     http::Response response;
@@ -232,9 +308,11 @@ http::ErrorBody make_error_body() {
     };
 }
 
-http::DeferredHandler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log) {
-    auto dispatcher = std::make_shared<Dispatcher>(std::move(routes), std::move(auth), log);
-    return [dispatcher](const http::Request& request, const http::Reply& reply) { dispatcher->handle(request, reply); };
+Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log, metrics::Metrics* metrics) {
+    auto dispatcher = std::make_shared<Dispatcher>(std::move(routes), std::move(auth), log, metrics);
+    return {
+        [dispatcher](const http::Request& request, const http::Reply& reply) { dispatcher->handle(request, reply); },
+        [dispatcher](const http::Request& head) { return dispatcher->refusal(head); }};
 }
 
 std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics, const AuthOptions& auth) {

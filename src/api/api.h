@@ -58,26 +58,39 @@ struct ReadyCheck {
     std::function<std::string()> problem;
 };
 
+/// The same check, asked at most once a second and by one caller at a time; the others get the last answer. `clock`
+/// outlives it.
+[[nodiscard]] ReadyCheck cached_check(ReadyCheck check, const Clock& clock);
+
 /// One entry of an error's `details`: {"field","message"}.
 struct Detail {
     std::string field;
     std::string message;
 };
 
-/// {"error":{"code","message","request_id","details":[]}}, and the id as X-Request-Id.
+/// {"error":{"code","message","request_id","details":[]}}, and the id as X-Request-Id. Of many details it names some
+/// and counts the others.
 [[nodiscard]] http::Response error_response(int status, std::string_view code, std::string_view message,
                                             std::string_view request_id, const std::vector<Detail>& details = {});
 
 /// The same body, with a request id made for it, for errors the server finds before a route is known.
 [[nodiscard]] http::ErrorBody make_error_body();
 
+struct Handler {
+    http::DeferredHandler handle;
+    http::Refuse refuse;  // for http::ServerOptions: what `handle` would refuse by the header alone
+
+    void operator()(const http::Request& request, const http::Reply& reply) const { handle(request, reply); }
+};
+
 /// 421 and 403 as the doors say, 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as the roles say,
 /// 415 for a body that is not called JSON and would change something, 500 (logged) for an exception; X-Request-Id taken
 /// over (when it is 1–128 visible ASCII characters) or made, and on every answer. HEAD is answered by GET's route.
 /// Where two routes match, a literal segment beats a {parameter}. Thread-safe; `log` outlives the handler.
-[[nodiscard]] http::DeferredHandler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log);
+[[nodiscard]] Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log,
+                                   metrics::Metrics* metrics = nullptr);
 
-/// /healthz (never touches anything), /readyz (503 naming the failing check), /metrics.
+/// /healthz (never touches anything), /readyz (503 naming the failing check, to viewers with its words), /metrics.
 [[nodiscard]] std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics,
                                                 const AuthOptions& auth);
 

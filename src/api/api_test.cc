@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "api/testing/hand_clock.h"
 #include "base/sha256.h"
 #include "base/testing/recording_log.h"
 
@@ -83,9 +84,11 @@ TEST_F(ApiTest, FindsRoutesAndTheirParameters) {
     EXPECT_EQ(handle(request("GET", "/a/fixed/b/3")).body, "literal[anonymous]3|");
     EXPECT_EQ(handle(request("GET", "/")).body, "root[anonymous]");
     EXPECT_EQ(handle(request("GET", "/a/x%2Fy%20z/b/%C3%A9")).body, "params[anonymous]x/y z|\xC3\xA9|");
-    for (const auto* path : {"/a", "/a/1/b", "/a/1/b/", "/a//b/2", "/a/1/b/2/", "/A/1/b/2", "*", "//"}) {
+    for (const auto* path : {"/a", "/a/1/b", "/a/1/b/", "/a//b/2", "/a/1/b/2/", "/A/1/b/2", "*", "//", "/%61/1/b/2",
+                             "/a%2F1/b/2", "/%zz"}) {
         expect_error(handle(request("GET", path)), 404, "NOT_FOUND");
     }
+    EXPECT_EQ(handle(request("GET", "/a/%66ixed/b/3")).body, "params[anonymous]fixed|3|") << "not the literal";
     for (const auto* path : {"/a/%/b/2", "/a/%4/b/2", "/a/%zz/b/2", "/a/%00/b/2", "/a/%ff/b/2"}) {
         expect_error(handle(request("GET", path)), 400, "BAD_REQUEST");
     }
@@ -172,6 +175,27 @@ TEST_F(ApiTest, DoorsComeBeforeEverything) {
     EXPECT_EQ(handle(request("GET", "/a", form)).status, 200) << "changes nothing";
 }
 
+TEST_F(ApiTest, RefusesByTheHeaderAloneAndNotesItOnce) {
+    metrics::Metrics metrics;
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"vera", Role::viewer, sha256_hex("v")}};
+    const auto api =
+        make_handler({answering("POST", "/do", Role::operator_), answering("GET", "/view")}, auth, log_, &metrics);
+    const auto refusal = [&](std::string path, std::string token) {
+        const auto refused = api.refuse(request("POST", std::move(path), {{"Authorization", "Bearer " + token}}));
+        return refused ? refused->status : 0;
+    };
+    EXPECT_EQ(refusal("/do", "x"), 401);
+    EXPECT_EQ(refusal("/do", "v"), 403);
+    EXPECT_EQ(refusal("/nowhere", "v"), 404);
+    EXPECT_EQ(refusal("/view", "v"), 405);
+    EXPECT_FALSE(api.refuse(request("GET", "/view", {{"Authorization", "Bearer v"}})));
+    EXPECT_THAT(metrics.text(), HasSubstr("api_refused_total{reason=\"token\"} 1"));
+    EXPECT_THAT(metrics.text(), HasSubstr("api_refused_total{reason=\"role\"} 1"));
+    EXPECT_THAT(log_.text(), HasSubstr("127.0.0.1"));
+}
+
 TEST_F(ApiTest, WithoutTokensNobodyGetsIn) {
     AuthOptions auth;
     auth.enabled = true;
@@ -249,7 +273,7 @@ TEST_F(ApiTest, ServesHealthReadinessAndMetrics) {
     EXPECT_EQ(health.body, R"({"status":"ok"})");
     EXPECT_EQ(handle(request("GET", "/readyz")).body, R"({"status":"ready"})");
     problem = "cannot connect";
-    const auto unready = handle(request("GET", "/readyz"));
+    const auto unready = handle(request("GET", "/readyz", {{"Authorization", "Bearer v"}}));
     expect_error(unready, 503, "NOT_READY");
     EXPECT_EQ(text(error_of(unready).at("message")), "database: cannot connect");
     EXPECT_EQ(boost::json::serialize(error_of(unready).at("details")),
@@ -262,6 +286,55 @@ TEST_F(ApiTest, ServesHealthReadinessAndMetrics) {
     EXPECT_THAT(page.body, HasSubstr("things_total{lane=\"a\"} 3"));
     auth.open_metrics = true;
     EXPECT_EQ(handler(routes(), auth)(request("GET", "/metrics")).status, 200);
+}
+
+TEST_F(ApiTest, ReadinessGivesItsWordsToViewersOnly) {
+    metrics::Metrics metrics;
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"vera", Role::viewer, sha256_hex("v")}};
+    const auto handle =
+        handler(service_routes({{"database", [] { return std::string("role app at /run/x"); }}}, metrics, auth), auth);
+    const auto anonymous = handle(request("GET", "/readyz"));
+    expect_error(anonymous, 503, "NOT_READY");
+    EXPECT_EQ(anonymous.body.find("role app"), std::string::npos);
+    EXPECT_EQ(text(error_of(anonymous).at("message")),
+              "database is not ready; ask with a viewer's token for the cause");
+    const auto viewer = handle(request("GET", "/readyz", {{"Authorization", "Bearer v"}}));
+    EXPECT_THAT(viewer.body, HasSubstr("role app at /run/x"));
+}
+
+TEST(CachedCheck, AsksOnceASecondAndNeverTwiceAtOnce) {
+    HandClock clock;
+    int asked = 0;
+    const auto check = cached_check({"database", [&] { return std::to_string(++asked); }}, clock);
+    EXPECT_EQ(check.problem(), "1");
+    clock.advance(std::chrono::milliseconds(999));
+    EXPECT_EQ(check.problem(), "1");
+    clock.advance(std::chrono::milliseconds(1));
+    EXPECT_EQ(check.problem(), "2");
+    EXPECT_EQ(asked, 2);
+
+    std::function<std::string()> again;
+    std::string meanwhile;
+    const auto nested = cached_check({"slow",
+                                      [&] {
+                                          if (again) meanwhile = again();
+                                          return std::to_string(++asked);
+                                      }},
+                                     clock);
+    EXPECT_EQ(nested.problem(), "3");
+    clock.advance(std::chrono::seconds(2));
+    again = nested.problem;
+    EXPECT_EQ(nested.problem(), "4");
+    EXPECT_EQ(meanwhile, "3") << "whoever asks during the check gets the last answer";
+}
+
+TEST(ErrorResponse, NamesSomeDetailsAndCountsTheOthers) {
+    const std::vector<Detail> details(7900, Detail{"x", "is wrong"});
+    const auto response = error_response(400, "BAD_REQUEST", "wrong", "id", details);
+    EXPECT_LT(response.body.size(), 4000U);
+    EXPECT_THAT(response.body, HasSubstr("7868 more"));
 }
 
 TEST(ErrorBody, LooksLikeEveryOtherError) {

@@ -31,6 +31,7 @@ http::ServerOptions make_server(const Values& values) {
     server.max_queued_requests = count_of(values, "server.max_queued_requests");
     server.max_header_bytes = count_of(values, "server.max_header_bytes");
     server.max_body_bytes = count_of(values, "server.max_body_bytes");
+    server.max_total_body_bytes = count_of(values, "server.max_total_body_bytes");
     server.header_timeout = values.seconds("server.header_timeout_seconds");
     server.body_timeout = values.seconds("server.body_timeout_seconds");
     server.idle_timeout = values.seconds("server.idle_timeout_seconds");
@@ -60,6 +61,12 @@ public:
         config.app_name = values_.text("app.name");
         config.environment = values_.text("app.environment");
         config.server = make_server(values_);
+        if (config.server.max_total_body_bytes < config.server.max_body_bytes) {
+            problem(
+                "server.max_total_body_bytes",
+                "server.max_total_body_bytes is less than server.max_body_bytes, so that the longest body could never "
+                "be read; raise the one or lower the other");
+        }
         config.shutdown_patience = values_.seconds("server.shutdown_seconds");
         config.log = make_log(values_);
         config.auth = make_auth(values_, problems_);

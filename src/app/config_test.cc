@@ -339,6 +339,11 @@ TEST_F(ConfigTest, WithoutTokensTheNamesOfARequestMustDo) {
     }
 }
 
+TEST_F(ConfigTest, TheLongestBodyMustFitIntoTheBudget) {
+    EXPECT_THAT(problems("server: { max_body_bytes: 2048, max_total_body_bytes: 1024 }"),
+                ElementsAre(HasSubstr("server.max_total_body_bytes is less than server.max_body_bytes")));
+}
+
 TEST(Durations, NumbersFractionsAndUnits) {
     EXPECT_EQ(parse_seconds("90"), 90);
     EXPECT_EQ(parse_seconds("1.5"), 1.5);

@@ -119,17 +119,19 @@ void Service::warn_of_orders_nobody_sends(const Config& config) {
 }
 
 Result<void> Service::start_server(const Config& config) {
-    const std::vector<api::ReadyCheck> checks{{"service", [this] { return std::string(stopping_ ? "stopping" : ""); }},
-                                              {"database", [this] { return database_problem(); }}};
+    const std::vector<api::ReadyCheck> checks{
+        {"service", [this] { return std::string(stopping_ ? "stopping" : ""); }},
+        api::cached_check({"database", [this] { return database_problem(); }}, clock_)};
     std::vector<api::Route> routes = api::service_routes(checks, metrics_, config.auth);
     std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
     std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
     std::ranges::move(dead_letters_->routes(), std::back_inserter(routes));
-    auto handler = api::make_handler(std::move(routes), config.auth, log_);
+    auto handler = api::make_handler(std::move(routes), config.auth, log_, &metrics_);
     http::ServerOptions options = config.server;
     // Liveness is not a question of how busy the handlers are.
     options.is_quick = [](const http::Request& request) { return request.path == "/healthz"; };
-    auto server = http::Server::start(options, std::move(handler), api::make_error_body());
+    options.refuse = std::move(handler.refuse);
+    auto server = http::Server::start(options, std::move(handler.handle), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
     address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());

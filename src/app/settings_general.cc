@@ -34,6 +34,8 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      kMaxCount},
     {"server.max_header_bytes", integer, "16384", "Longest request header.", 512, kMaxBytes, "", "bytes"},
     {"server.max_body_bytes", integer, "1048576", "Longest request body; more is 413.", 1024, kMaxBytes, "", "bytes"},
+    {"server.max_total_body_bytes", integer, "67108864",
+     "The bodies of all requests that are read or handled; what comes on top gets 503.", 1024, kMaxBytes, "", "bytes"},
     {"server.header_timeout_seconds", seconds, "10", "A client must have sent its header by then.", 0.1, kDay, "", "s"},
     {"server.body_timeout_seconds", seconds, "30", "And its body by then.", 0.1, kDay, "", "s"},
     {"server.idle_timeout_seconds", seconds, "60", "A connection without a request is closed.", 0.1, kDay, "", "s"},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "http/body_budget.h"
 #include "http/handler_pool.h"
 #include "http/server.h"
 
@@ -56,6 +57,9 @@ private:
 
 /// A request on its way, shared by the pool's task and the reply: it may outlive the server.
 struct Exchange {
+    explicit Exchange(BodyShare s) : share(std::move(s)) {}
+
+    BodyShare share;  // of the request's body, which is freed before it
     Request request;
     std::shared_ptr<Mailbox> mailbox;
     Session* session = nullptr;  // only for the mailbox, which knows whether it still exists
@@ -68,6 +72,7 @@ struct Core {
           handler(std::move(h)),
           error_body(std::move(e)),
           mailbox(std::move(m)),
+          budget(std::make_shared<BodyBudget>(o.max_total_body_bytes)),
           pool(o.handler_threads, o.max_queued_requests) {}
 
     const ServerOptions options;
@@ -75,6 +80,7 @@ struct Core {
     const ErrorBody error_body;
     const SystemClock clock;
     const std::shared_ptr<Mailbox> mailbox;
+    const std::shared_ptr<BodyBudget> budget;  // requests may outlive the server
 
     // Every open connection that was not refused is in one of the three, and moves between them in O(1); the one that
     // is there longest comes first.

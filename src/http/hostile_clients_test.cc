@@ -325,5 +325,84 @@ TEST(FullHouse, WithoutDescriptorsAndAllServedItWaitsForOne) {
     EXPECT_THAT(client.response(), HasSubstr("GET /new"));
 }
 
+TEST(HostileClients, ARefusedBodyIsNotRead) {
+    ServerOptions options;
+    std::atomic<int> handled = 0;
+    options.refuse = [](const Request& head) -> std::optional<Response> {
+        if (head.path == "/p" && head.body.empty()) return Response{401, {}, "text/plain", "no"};
+        return std::nullopt;
+    };
+    const auto server = serve(options, Handler([&](const Request& request) {
+                                  ++handled;
+                                  return echo(request);
+                              }));
+    RawClient client(server->port());
+    ASSERT_TRUE(client.send("POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"));
+    const auto answer = client.response();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 401 ")) << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+    EXPECT_EQ(handled, 0);
+    RawClient other(server->port());
+    ASSERT_TRUE(other.send("POST /q HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab" + get("/p")));
+    EXPECT_NE(other.response().find("POST /q  ab"), std::string::npos);
+    EXPECT_NE(other.response().find("GET /p"), std::string::npos) << "without a body the handler decides";
+}
+
+TEST(HostileClients, BodiesShareABudgetAndGiveItBack) {
+    ServerOptions options;
+    options.max_body_bytes = 100'000;
+    options.max_total_body_bytes = 100'000;
+    const auto server = serve(options);
+    const std::string half = "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n" + std::string(59'999, 'a');
+    auto first = std::make_unique<RawClient>(server->port());
+    ASSERT_TRUE(first->send(half));
+    // The second is refused as soon as the first has been read; until then both may wait for their last byte.
+    const auto deadline = std::chrono::steady_clock::now() + RawClient::kPatience;
+    std::string answer;
+    while (answer.empty() && std::chrono::steady_clock::now() < deadline) {
+        RawClient second(server->port());
+        ASSERT_TRUE(second.send(half));
+        if (second.readable(std::chrono::milliseconds(200))) answer = second.response();
+    }
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 503 ")) << answer;
+    EXPECT_NE(answer.find("Retry-After: "), std::string::npos);
+    ASSERT_TRUE(first->send("a"));
+    EXPECT_TRUE(first->response().starts_with("HTTP/1.1 200 "));
+    for (int i = 0; i < 20; ++i) {  // a share that stayed taken would fail the second of these
+        RawClient next(server->port());
+        ASSERT_TRUE(next.send(half + "a"));
+        EXPECT_TRUE(next.response().starts_with("HTTP/1.1 200 ")) << i;
+    }
+}
+
+TEST(HostileClients, ADelayedAnswerWaitsAndGivesItsPlaceToOthers) {
+    ServerOptions options;
+    options.max_connections = 1;
+    const auto server = serve(options, Handler([](const Request& request) {
+                                  Response response = echo(request);
+                                  if (request.path == "/late") response.delay = std::chrono::milliseconds(300);
+                                  if (request.path == "/never") response.delay = std::chrono::hours(1);
+                                  return response;
+                              }));
+    const auto began = std::chrono::steady_clock::now();
+    {
+        RawClient late(server->port());
+        ASSERT_TRUE(late.send(get("/late")));
+        EXPECT_TRUE(late.response().starts_with("HTTP/1.1 200 "));
+        EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(300));
+    }
+    RawClient never(server->port());
+    ASSERT_TRUE(never.send(get("/never")));
+    const auto deadline = std::chrono::steady_clock::now() + RawClient::kPatience;
+    std::string answer;
+    while (!answer.starts_with("HTTP/1.1 200 ") && std::chrono::steady_clock::now() < deadline) {
+        RawClient other(server->port());  // 503 while the one before it is still being handled
+        ASSERT_TRUE(other.send(get("/a")));
+        answer = other.response();
+    }
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+    EXPECT_TRUE(never.closed());
+}
+
 }  // namespace
 }  // namespace deliverd::http

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,7 @@ struct Response {
     Headers headers;
     std::string content_type = "application/json";
     std::string body;
+    Duration delay{};  // the server waits so long before it writes it
 };
 
 /// Called on one of `handler_threads` threads; may block (but see `is_quick`). An exception becomes a bare 500.
@@ -60,6 +62,9 @@ using DeferredHandler = std::function<void(const Request&, Reply)>;
 /// look like everyone else's. Called on an I/O thread: must not block.
 using ErrorBody = std::function<Response(int status, std::string_view code, std::string_view message)>;
 
+/// An answer refuses a request, of which only the header is there. Called on an I/O thread: must not block.
+using Refuse = std::function<std::optional<Response>(const Request&)>;
+
 struct ServerOptions {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  // 0: any free one
@@ -70,6 +75,8 @@ struct ServerOptions {
     std::size_t max_queued_requests = 1024;  // waiting for a handler thread; further ones get 503
     std::size_t max_header_bytes = 16 * 1024;
     std::size_t max_body_bytes = 1024 * 1024;
+    /// Of all requests that are being read or handled; what comes on top gets 503.
+    std::size_t max_total_body_bytes = 64 * 1024 * 1024;
     Duration header_timeout = std::chrono::seconds(10);  // from the first byte (or accept) to the end of the header
     Duration body_timeout = std::chrono::seconds(30);    // from there to the end of the body
     Duration idle_timeout = std::chrono::seconds(60);    // keep-alive without a request
@@ -78,6 +85,8 @@ struct ServerOptions {
     /// and without waiting for a free one: their handler must be short and must not block. None when empty. Called on
     /// the I/O thread.
     std::function<bool(const Request&)> is_quick = {};
+    /// Asked before a request's body is read; a refused one is not read. None is refused when empty.
+    Refuse refuse = {};
 };
 
 class Server {

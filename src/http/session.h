@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -36,10 +37,12 @@ using Stream = beast::basic_stream<tcp, Executor>;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kBodyPieceBytes = 16 * 1024;  // the room a buffer has beside a header
+constexpr std::size_t kMaxKeptBytes = 16 * 1024;    // of a buffer that a body made large, between two requests
 /// After a refusal the client may still be sending. Closing at once would reset the connection and throw the
 /// answer away unread, so this much is read and dropped first.
 constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
-constexpr std::size_t kDrainChunkBytes = 64 * 1024;
+constexpr std::size_t kDrainChunkBytes = 16 * 1024;
 constexpr Duration kLingerTime = std::chrono::seconds(2);
 
 struct Refusal {
@@ -96,7 +99,13 @@ inline std::optional<Refusal> refusal_of(const error_code& error) {
 /// One connection. Every function runs on the I/O thread, unless it says otherwise.
 class Session : public std::enable_shared_from_this<Session> {
 public:
-    Session(Socket socket, Core& core, bool refused) : stream_(std::move(socket)), core_(core), refused_(refused) {
+    Session(Socket socket, Core& core, bool refused)
+        : stream_(std::move(socket)),
+          core_(core),
+          refused_(refused),
+          delay_(stream_.get_executor()),
+          share_(core.budget),
+          buffer_(core.options.max_header_bytes + kBodyPieceBytes) {
         if (refused_) {
             ++core_.refusing;
         } else {
@@ -128,6 +137,7 @@ public:
 
     void close() {
         leave();
+        delay_.cancel();
         error_code ignored;
         ignored = stream_.socket().close(ignored);
     }
@@ -148,7 +158,7 @@ public:
         if (unsound || (response_.status == 500 && response_.body.empty())) {
             response_ = core_.error(500, "INTERNAL_ERROR", "the request could not be handled");
         }
-        write();
+        write_after_delay();
     }
 
 private:
@@ -174,6 +184,8 @@ private:
     void await_request(Duration patience) {
         if (core_.draining) return linger();
         enter(core_.waiting);
+        forget_request();
+        if (buffer_.size() == 0 && buffer_.capacity() > kMaxKeptBytes) buffer_.shrink_to_fit();
         parser_.emplace();
         parser_->header_limit(static_cast<std::uint32_t>(core_.options.max_header_bytes));
         parser_->body_limit(core_.options.max_body_bytes);
@@ -210,6 +222,9 @@ private:
         head_only_ = request.method() == beast::http::verb::head;
         if (const auto refusal = refusal_of(*parser_)) return fail(*refusal);
         if (parser_->is_done()) return dispatch();
+        if (core_.options.refuse) {
+            if (auto refusal = core_.options.refuse(request_of(parser_->get()))) return refuse(std::move(*refusal));
+        }
         enter(core_.reading);
         stream_.expires_after(core_.options.body_timeout);
         if (request.version() == 11 && request.count(beast::http::field::expect) > 0) return write_continue();
@@ -226,11 +241,17 @@ private:
     }
 
     void read_body() {
-        beast::http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
-            if (self->list_ == nullptr) return;  // made room for another meanwhile
-            if (error) return self->on_read_error(error);
-            self->dispatch();
-        });
+        beast::http::async_read_some(
+            stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
+                if (self->list_ == nullptr) return;  // made room for another meanwhile
+                if (error) return self->on_read_error(error);
+                if (!self->share_.grow_to(self->parser_->get().body().size())) {
+                    return self->fail(
+                        {503, "OVERLOADED", "the bodies of all requests take too much memory: try again later"});
+                }
+                if (self->parser_->is_done()) return self->dispatch();
+                self->read_body();
+            });
     }
 
     void on_read_error(error_code error) {
@@ -238,21 +259,24 @@ private:
         close();
     }
 
+    void fail(const Refusal& refusal) { refuse(core_.error(refusal.status, refusal.code, refusal.message)); }
+
     /// The connection ends with this: what follows in the stream cannot be trusted to be a request.
-    void fail(const Refusal& refusal) {
+    void refuse(Response response) {
         keep_alive_ = false;
-        response_ = core_.error(refusal.status, refusal.code, refusal.message);
-        write();
+        response_ = std::move(response);
+        forget_request();
+        write_after_delay();
     }
 
-    void dispatch() {
-        enter(core_.serving);
-        auto message = parser_->release();
-        keep_alive_ = message.keep_alive();
-        auto exchange = std::make_shared<Exchange>();
-        exchange->mailbox = core_.mailbox;
-        exchange->session = this;
-        Request& request = exchange->request;
+    /// Gives back the memory of what was read so far.
+    void forget_request() {
+        parser_.reset();
+        share_.clear();
+    }
+
+    [[nodiscard]] Request request_of(const Parser::value_type& message) const {
+        Request request;
         request.method = message.method_string();
         const auto target = parse_target(message.target());
         request.path = target->path;
@@ -262,8 +286,20 @@ private:
             request.headers.emplace_back(field.name_string(),
                                          replaced ? target->authority : std::string_view(field.value()));
         }
-        request.body = std::move(message.body());
         request.remote_address = remote_address_;
+        return request;
+    }
+
+    void dispatch() {
+        enter(core_.serving);
+        auto message = parser_->release();
+        keep_alive_ = message.keep_alive();
+        auto exchange = std::make_shared<Exchange>(std::move(share_));
+        exchange->mailbox = core_.mailbox;
+        exchange->session = this;
+        Request& request = exchange->request;
+        request = request_of(message);
+        request.body = std::move(message.body());
         stream_.expires_never();
         waiting_ = shared_from_this();
         if (core_.options.is_quick && core_.options.is_quick(request)) return run(core_, exchange);
@@ -283,6 +319,17 @@ private:
                          }));
         } catch (...) {  // the handler's own layer logs what it knows
         }
+    }
+
+    /// A connection that is made to wait has no better claim to its place than one that is silent.
+    void write_after_delay() {
+        if (response_.delay <= Duration::zero() || core_.draining) return write();
+        enter(core_.waiting);
+        stream_.expires_never();
+        delay_.expires_after(response_.delay);
+        delay_.async_wait([self = shared_from_this()](error_code) {
+            if (self->list_ != nullptr || self->refused_) self->write();
+        });
     }
 
     void write() {
@@ -309,6 +356,7 @@ private:
         ignored = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
         stream_.expires_after(kLingerTime);
         buffer_.clear();
+        buffer_.shrink_to_fit();
         drain();
     }
 
@@ -324,6 +372,9 @@ private:
     Stream stream_;
     Core& core_;
     const bool refused_;
+    asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
+        delay_;
+    BodyShare share_;                      // of the body that is being read
     std::list<Session*>* list_ = nullptr;  // where place_ is
     std::list<Session*>::iterator place_;
     beast::flat_buffer buffer_;

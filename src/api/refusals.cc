@@ -1,0 +1,74 @@
+#include "api/refusals.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace deliverd::api {
+
+namespace {
+
+constexpr std::size_t kMaxLoggedPathBytes = 256;
+
+}  // namespace
+
+Duration Refusals::note(const http::Request& request, std::string_view reason) {
+    if (metrics_ != nullptr) {
+        metrics_->counter("api_refused_total", "Requests turned away, by reason.", {{"reason", std::string(reason)}})
+            .add(1);
+    }
+    const Instant now = clock_.now();
+    std::int64_t left_out = 0;
+    bool logs = false;
+    Duration delay{};
+    {
+        const std::lock_guard lock(mutex_);
+        logs = may_log(now, left_out);
+        delay = delay_of(request.remote_address, now);
+    }
+    if (logs) {
+        log_.warn("request refused", {{"address", request.remote_address},
+                                      {"method", request.method},
+                                      {"path", shorten(one_line(request.path), kMaxLoggedPathBytes)},
+                                      {"reason", reason},
+                                      {"not_logged_before", left_out}});
+    }
+    return delay;
+}
+
+std::size_t Refusals::addresses() {
+    const std::lock_guard lock(mutex_);
+    return used_until_.size();
+}
+
+bool Refusals::may_log(Instant now, std::int64_t& left_out) {
+    if (now - second_ >= std::chrono::seconds(1)) {
+        second_ = now;
+        lines_ = 0;
+    }
+    if (lines_ >= kMaxRefusalLinesPerSecond) {
+        ++left_out_;
+        return false;
+    }
+    ++lines_;
+    left_out = left_out_;
+    left_out_ = 0;
+    return true;
+}
+
+Duration Refusals::delay_of(const std::string& address, Instant now) {
+    constexpr Duration kAllowance = kFreeRefusals * kRefusalInterval;
+    if (!used_until_.contains(address)) make_room(now);
+    Instant& until = used_until_[address];
+    until = std::min(std::max(until, now) + kRefusalInterval, now + kAllowance + kMaxRefusalDelay);
+    return std::max(until - now - kAllowance, Duration::zero());
+}
+
+void Refusals::make_room(Instant now) {
+    if (used_until_.size() < kMaxRefusedAddresses) return;
+    std::erase_if(used_until_, [now](const auto& entry) { return entry.second <= now; });
+    if (used_until_.size() < kMaxRefusedAddresses) return;
+    used_until_.erase(std::ranges::min_element(used_until_, {}, [](const auto& entry) { return entry.second; }));
+}
+
+}  // namespace deliverd::api

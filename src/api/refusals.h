@@ -1,0 +1,53 @@
+// What becomes of requests that are turned away for who sent them: logged, counted, and slowed down per address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "metrics/metrics.h"
+
+namespace deliverd::api {
+
+inline constexpr int kMaxRefusalLinesPerSecond = 10;
+/// So many refusals an address gets at once; then one per interval, each answered up to kMaxRefusalDelay late.
+inline constexpr int kFreeRefusals = 20;
+inline constexpr Duration kRefusalInterval = std::chrono::milliseconds(100);
+inline constexpr Duration kMaxRefusalDelay = std::chrono::seconds(1);
+inline constexpr std::size_t kMaxRefusedAddresses = 1024;  // remembered; beyond, the one that has waited longest goes
+
+/// Thread-safe. Never delays a request that is let in.
+class Refusals {
+public:
+    /// `log`, `metrics` (null: not counted) and `clock` outlive it.
+    Refusals(Log& log, metrics::Metrics* metrics, const Clock& clock) : log_(log), metrics_(metrics), clock_(clock) {}
+
+    /// Logs and counts a refusal, and answers how long its answer has to wait. `reason` is one of a few words, for the
+    /// log and for api_refused_total.
+    Duration note(const http::Request& request, std::string_view reason);
+
+    [[nodiscard]] std::size_t addresses();
+
+private:
+    /// Whether a line may be written now; then also how many were left out before it.
+    bool may_log(Instant now, std::int64_t& left_out);
+    Duration delay_of(const std::string& address, Instant now);
+    void make_room(Instant now);
+
+    Log& log_;
+    metrics::Metrics* metrics_;
+    const Clock& clock_;
+    std::mutex mutex_;
+    Instant second_{};  // when the current second of log lines began
+    int lines_ = 0;     // in it
+    std::int64_t left_out_ = 0;
+    std::unordered_map<std::string, Instant> used_until_;  // an address's allowance
+};
+
+}  // namespace deliverd::api
