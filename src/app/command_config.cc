@@ -38,7 +38,7 @@ void add_row(const Values& values, const std::string& path, const Setting& setti
     }
 }
 
-/// Every value in force, in the order of the list of settings, lane by lane and token by token.
+/// Every value in force, in the order of the list of settings, lane by lane, spool by spool and token by token.
 std::vector<Row> effective_rows(const Values& values) {
     std::vector<Row> rows;
     const auto add_all = [&](std::string_view pattern_start, std::string_view placeholder, const std::string& with) {
@@ -57,6 +57,7 @@ std::vector<Row> effective_rows(const Values& values) {
         add_all("auth.tokens[]", "[]", fmt::format("[{}]", i));
     }
     for (const std::string& name : values.names_below("lanes")) add_all("lanes.*", "*", name);
+    for (const std::string& name : values.names_below("spools")) add_all("spools.*", "*", name);
     return rows;
 }
 
