@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.documents import blocks, check, exchanges, text_of, type_in
+from harness.documents import blocks, check, exchanges, text_of, type_in, with_hashes
 from harness.ports import free_port
 from harness.process import ROOT
 from harness.receiver import Answer
@@ -82,7 +82,7 @@ def test_every_configuration_shown_is_right(programs, tmp_path, page):
     for config in blocks(page, "yaml"):
         for secret in re.findall(r"/run/secrets/([\w-]+)", config):
             (tmp_path / secret).write_text("secret")
-        (tmp_path / "deliverd.yaml").write_text(config.replace("/run/secrets", str(tmp_path)))
+        (tmp_path / "deliverd.yaml").write_text(with_hashes(config).replace("/run/secrets", str(tmp_path)))
         programs.run("config", "check").ok()
 
 

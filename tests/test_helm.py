@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from harness.documents import blocks, text_of
+from harness.documents import blocks, text_of, with_hashes
 from harness.helm import CHART, LEAST, TOKEN_SHA256, decode, helm, refusal, render, with_value
 from harness.ports import free_port
 from harness.process import ROOT
@@ -373,7 +373,7 @@ def test_the_charts_version_is_the_programs(programs):
 
 def test_the_page_shows_values_that_work(programs, tmp_path):
     (shown,) = blocks("docs/kubernetes.md", "yaml")
-    rendered = render(yaml.safe_load(shown))
+    rendered = render(yaml.safe_load(with_hashes(shown)))
     assert rendered.container()["image"].startswith("registry.example/deliverd:")
     checked(programs, tmp_path, rendered).ok()
 

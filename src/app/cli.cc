@@ -261,6 +261,19 @@ private:
         with_json(show, "an array of objects");
         command(config, Action::config_docs, "docs", "The settings as Markdown", "  deliverd config docs");
 
+        App* token = root_.add_subcommand("token", "Tokens for the API");
+        token->footer("Examples:\n  deliverd token new --name ops --role operator");
+        App* fresh = command(token, Action::token_new, "new", "Make a random token and its line for the configuration",
+                             "  deliverd token new --name ops --role operator\n"
+                             "The token is shown this once; the configuration has only its SHA-256.");
+        with_json(fresh, "an object: token, name, role, sha256");
+        fresh->add_option("--name", arguments_.token.name, "who it is for: stands in logs and in the audit")
+            ->required();
+        fresh->add_option("--role", arguments_.token.role, "viewer, operator or admin")
+            ->required()
+            ->check(CLI::IsMember({"viewer", "operator", "admin"}))
+            ->type_name("ROLE");
+
         App* doctor = command(&root_, Action::doctor, "doctor",
                               "Check configuration, database, schema, sinks and the brokers of dead letters",
                               "  deliverd doctor\n  deliverd doctor --json");

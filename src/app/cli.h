@@ -53,6 +53,7 @@ enum class Action {
     spool_cleanup,
     spool_resolve,
     spool_import,
+    token_new,
     config_check,
     config_show,
     config_docs,
@@ -136,6 +137,11 @@ struct SpoolArguments {
     std::string type = "Webhook";  // of the events
 };
 
+struct TokenArguments {
+    std::string name;
+    std::string role;
+};
+
 struct DemoArguments {
     double seconds = 0;  // 0: until interrupted
     double rate = 20;
@@ -160,6 +166,7 @@ struct Arguments {
     OutboxArguments outbox;
     DlqArguments dlq;
     SpoolArguments spool;
+    TokenArguments token;
     DemoArguments demo;
     BenchArguments bench;
 };

@@ -115,6 +115,7 @@ int run_command(std::span<const std::string> words, const Context& context) {
         context.out << settings_markdown();
         return kDone;
     }
+    if (arguments.action == Action::token_new) return run_token_new(context, arguments);
     if (arguments.action == Action::demo) return run_demo(context, arguments.demo);
     if (arguments.action >= Action::spool_add && arguments.action <= Action::spool_resolve) {
         return run_spool(context, arguments);  // on a file alone: no configuration is looked for

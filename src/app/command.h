@@ -40,6 +40,7 @@ int run_dlq(const Context& context, const Config& config, const Arguments& argum
 int run_spool(const Context& context, const Arguments& arguments);
 int run_spool_import(const Context& context, const Config& config, const Arguments& arguments);
 int run_config_show(const Context& context, const LoadedConfig& loaded, bool json);
+int run_token_new(const Context& context, const Arguments& arguments);
 int run_doctor(const Context& context, const LoadedConfig& loaded, bool json);
 int run_bench(const Context& context, const LoadedConfig& loaded, const BenchArguments& arguments);
 

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/sha256.h"
+
 namespace deliverd::app {
 namespace {
 
@@ -413,6 +415,45 @@ TEST_F(CommandTest, BenchRemovesItsOwnRows) {
     EXPECT_EQ(err_, "");
     EXPECT_EQ(run({"lease", "show", "--id", "1"}), 1);
     EXPECT_EQ(run({"bench", "--rows", "50", "--batch-size", "20"}), 0) << err_;
+}
+
+TEST_F(CommandTest, TokenNewPrintsATokenOnceAndItsLine) {
+    ASSERT_EQ(run({"token", "new", "--name", "ops", "--role", "operator"}), 0) << err_;
+    const std::string first = out_;
+    const std::string token = first.substr(first.find("dlv_"), 68);
+    const std::string line = first.substr(first.find("- {"));
+    EXPECT_THAT(line, HasSubstr("sha256: \"" + sha256_hex(token) + "\""));
+    variables_["CONFIG_PATH"] = write("with.yaml", "auth:\n  tokens:\n    " + line);
+    EXPECT_EQ(run({"config", "check"}), 0) << err_;
+    ASSERT_EQ(run({"token", "new", "--name", "ops", "--role", "operator", "--json"}), 0);
+    EXPECT_THAT(out_, HasSubstr("\"sha256\":"));
+    EXPECT_EQ(out_.find(token), std::string::npos) << "another one";
+    EXPECT_EQ(run({"token", "new", "--name", "a b", "--role", "operator"}), 2);
+    EXPECT_EQ(run({"token", "new", "--name", "ops", "--role", "king"}), 2);
+}
+
+TEST_F(CommandTest, TheHashOfAWellKnownWordIsRefused) {
+    for (const std::string word : {"test", "test\n", "changeme", ""}) {
+        variables_["CONFIG_PATH"] =
+            write("known.yaml", "auth: { tokens: [ { name: a, sha256: " + sha256_hex(word) + " } ] }\n");
+        EXPECT_EQ(run({"config", "check"}), 2) << word;
+        EXPECT_THAT(err_, HasSubstr("a word anyone would try"));
+    }
+}
+
+TEST_F(CommandTest, ConfigShowMasksHashesAndShowsSpools) {
+    const std::string hash = sha256_hex("a long and secret token");
+    variables_["CONFIG_PATH"] = write("shown.yaml", "auth: { tokens: [ { name: a, sha256: " + hash +
+                                                        " } ] }\nspools:\n  hooks: { path: /tmp/hooks.jsonl }\n");
+    for (const bool json : {false, true}) {
+        std::vector<std::string> words{"config", "show"};
+        if (json) words.emplace_back("--json");
+        ASSERT_EQ(run(words), 0) << err_;
+        EXPECT_EQ(out_.find(hash), std::string::npos);
+        EXPECT_THAT(out_, HasSubstr("auth.tokens[0].sha256"));
+        EXPECT_THAT(out_, HasSubstr("spools.hooks.path"));
+        EXPECT_THAT(out_, HasSubstr("spools.hooks.retry_seconds"));
+    }
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
+
+#include "base/sha256.h"
 
 namespace deliverd::app {
 
@@ -14,6 +17,18 @@ constexpr std::size_t kSha256HexLength = 64;
 bool is_sha256(std::string_view text) {
     return text.size() == kSha256HexLength &&
            std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+/// Tokens that stand in tutorials and that people try first.
+constexpr std::array<std::string_view, 16> kWellKnownTokens{
+    "",    "test",   "token",    "secret",   "password", "changeme", "change-me", "admin",
+    "ops", "viewer", "operator", "deliverd", "example",  "demo",     "hello",     "123456"};
+
+/// Whether it is the hash of one of them, also with the line break that `echo` puts behind it.
+bool is_well_known(std::string_view sha256) {
+    return std::ranges::any_of(kWellKnownTokens, [sha256](std::string_view word) {
+        return sha256_hex(word) == sha256 || sha256_hex(std::string(word) + "\n") == sha256;
+    });
 }
 
 class AuthBuilder {
@@ -67,7 +82,11 @@ private:
                                [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
         if (!is_sha256(token.sha256)) {
             problem(values_.has(path + ".sha256") ? path + ".sha256" : path,
-                    path + ".sha256 must be the 64 hex digits of the token's SHA-256");
+                    path + ".sha256 must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
+        } else if (is_well_known(token.sha256)) {
+            problem(path + ".sha256", path +
+                                          ".sha256 is that of a word anyone would try; make a token with "
+                                          "`deliverd token new --name NAME --role ROLE`");
         }
         return token;
     }

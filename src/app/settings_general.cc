@@ -87,8 +87,7 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      .fallback = "viewer",
      .doc = "viewer reads, operator also changes, admin also deletes.",
      .choices = "viewer|operator|admin"},
-    {"auth.tokens[].sha256", text, "",
-     "Hex SHA-256 of the token, as `sha256sum` prints it for a file without a line break."},
+    {"auth.tokens[].sha256", text, "", "Hex SHA-256 of the token. `deliverd token new` makes a token and prints this."},
 
     {.path = "log.level",
      .type = choice,

@@ -13,7 +13,7 @@ from harness.runtimes import helm_program
 CHART = ROOT / "deploy" / "helm" / "deliverd"
 HELM_DEADLINE_SECONDS = 240
 KUBERNETES = "1.27.0"  # the oldest that the chart is for
-TOKEN_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+TOKEN_SHA256 = "ab" * 32
 
 # The least that a release needs.
 LEAST = {
