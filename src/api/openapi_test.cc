@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <map>
 #include <set>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "api/orders_routes.h"
 #include "api/testing/fake_dead_letters.h"
 #include "api/testing/fake_orders.h"
+#include "base/sha256.h"
 
 namespace deliverd::api {
 namespace {
@@ -68,6 +70,47 @@ TEST_F(OpenApiTest, OpenRoutesAreDescribedAsOpenAndTheOthersNameTheirRole) {
                                      : route.needs == Role::operator_ ? "operator"
                                                                       : "viewer";
             EXPECT_NE(text.find("Needs the role " + role), std::string::npos) << route.path;
+        }
+    }
+}
+
+/// Who may use which route. A route that is added needs a line here.
+TEST_F(OpenApiTest, EachRoleMayUseTheseRoutesAndNoOthers) {
+    const std::map<std::string, Role> needed{
+        {"GET /healthz", Role::none},
+        {"GET /readyz", Role::none},
+        {"GET /metrics", Role::viewer},
+        {"GET /openapi.json", Role::viewer},
+        {"POST /api/v1/orders", Role::operator_},
+        {"GET /api/v1/orders/{key}", Role::viewer},
+        {"GET /api/v1/dlq", Role::viewer},
+        {"DELETE /api/v1/dlq", Role::admin},
+        {"GET /api/v1/dlq/{topic}", Role::viewer},
+        {"POST /api/v1/dlq/{topic}/retry-all", Role::operator_},
+        {"GET /api/v1/dlq/messages/{id}", Role::viewer},
+        {"DELETE /api/v1/dlq/messages/{id}", Role::admin},
+        {"GET /api/v1/dlq/messages/{id}/raw", Role::viewer},
+        {"GET /api/v1/dlq/messages/{id}/audit", Role::viewer},
+        {"POST /api/v1/dlq/messages/{id}/retry", Role::operator_},
+        {"POST /api/v1/dlq/messages/{id}/dead", Role::operator_},
+    };
+    EXPECT_EQ(needed.size(), routes_.size()) << "a line for each route, and none without";
+    AuthOptions auth;
+    auth.enabled = true;
+    const std::vector<std::pair<std::string, Role>> callers{
+        {"nobody", Role::none}, {"vera", Role::viewer}, {"otto", Role::operator_}, {"ada", Role::admin}};
+    for (const auto& [name, role] : callers) {
+        if (role != Role::none) auth.tokens.push_back({name, role, sha256_hex(name)});
+    }
+    const auto api = make_handler(routes_, auth, log_);
+    for (const Route& route : routes_) {
+        const auto line = needed.find(route.method + " " + route.path);
+        ASSERT_NE(line, needed.end()) << route.method << " " << route.path << " has no line in this table";
+        for (const auto& [name, role] : callers) {
+            const auto refused =
+                api.refuse({route.method, route.path, "", {{"Authorization", "Bearer " + name}}, "", ""});
+            const int expected = role >= line->second ? 0 : role == Role::none ? 401 : 403;
+            EXPECT_EQ(refused ? refused->status : 0, expected) << name << ": " << line->first;
         }
     }
 }
