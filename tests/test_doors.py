@@ -202,3 +202,42 @@ def test_readiness_keeps_the_databases_words_from_strangers(programs, postgres, 
     assert stranger["message"] == "database is not ready; ask with a viewer's token for the cause"
     assert stranger["details"] == [{"field": "database", "message": "is not ready"}]
     assert str(proxy.port) in viewer["message"], "what libpq says names the address"
+
+
+def test_a_token_is_revoked_without_a_restart(start, programs, tmp_path):
+    made = [programs.run("token", "new", "--name", name, "--role", "viewer", "--json").ok().json_lines()[0]
+            for name in ("vera", "otto")]
+    line = programs.run("token", "new", "--name", "unused", "--role", "admin").ok().stdout.splitlines()[-1]
+    path = tmp_path / "tokens.yaml"
+
+    def write(tokens, more=""):
+        fresh = tmp_path / "tokens.fresh"
+        fresh.write_text(json.dumps([{name: token[name] for name in ("name", "role", "sha256")} for token in tokens]) + more)
+        fresh.rename(path)
+
+    path.write_text(line + "\n")
+    service = start(auth={"tokens_file": str(path)})
+    assert service.get("/metrics").status == 401
+
+    def may(token):
+        return service.get("/metrics", token["token"]).status == 200
+
+    write(made)
+    wait_for(lambda: may(made[0]) and may(made[1]), 30, "new tokens to be known")
+    write(made[1:])
+    wait_for(lambda: not may(made[0]), 30, "the token to be revoked")
+    assert may(made[1])
+    write([], more="]")
+    service.process.wait_for_stderr("the tokens file is wrong")
+    assert may(made[1]), "a mistake locks nobody out"
+    assert made[1]["token"] not in service.process.stderr
+
+
+def test_tokens_in_plain_http_must_be_stated(programs, sqlite, tmp_path):
+    hashed = hashlib.sha256(b"a long and secret token").hexdigest()
+    auth = {"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]}
+    config = write_config(tmp_path, sqlite, auth=auth, server={"host": "0.0.0.0", "port": free_port()})
+    for command in (["serve"], ["config", "check"]):
+        assert "plain HTTP" in programs.run(*command, "--config", config).error_line(2)
+    config = write_config(tmp_path, sqlite, auth=auth, server={"host": "0.0.0.0", "insecure_http": True})
+    assert "plain HTTP" in programs.run("doctor", "--config", config).stdout

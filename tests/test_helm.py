@@ -122,7 +122,7 @@ def test_the_seeds_values_are_shipped():
 def test_the_seeds_configuration_comes_of_them(programs, tmp_path):
     rendered = render(dlq_manager())
     config = rendered.config()
-    wanted = {**SEED_CONFIG, "auth": TOKENS, "server": {**SEED_CONFIG["server"], "shutdown_seconds": 30},
+    wanted = {**SEED_CONFIG, "auth": TOKENS, "server": {**SEED_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True},
               "database": {**SEED_CONFIG["database"], "password_file": "/vault/secrets/db-password"}}
     del wanted["database"]["password"]
     assert config == wanted
@@ -167,7 +167,8 @@ def test_any_setting_goes_through_config(programs, tmp_path):
     rendered = render(values)
     config = rendered.config()
     assert config["kafka"] == {"brokers": ["kafka-0:9092"], "max_value_bytes": 8388608, "consumer_group": "1e3"}
-    assert config["server"] == {"host": "0.0.0.0", "port": 8080, "shutdown_seconds": 30, "open_metrics": True}
+    assert config["server"] == {"host": "0.0.0.0", "port": 8080, "shutdown_seconds": 30, "open_metrics": True,
+                                "insecure_http": True}
     checked(programs, tmp_path, rendered).ok()
 
 

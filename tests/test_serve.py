@@ -139,7 +139,7 @@ def test_an_open_address_without_auth_is_refused(programs, sqlite, receiver, tmp
 
 def test_an_open_address_with_auth_or_a_guard_is_served(start):
     hashed = hashlib.sha256(TOKEN.encode()).hexdigest()
-    start(server={"host": "0.0.0.0"}, auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]})
+    start(server={"host": "0.0.0.0", "insecure_http": True}, auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]})
     start(server={"host": "0.0.0.0"}, auth={"mode": "none"})
 
 

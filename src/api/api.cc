@@ -61,15 +61,20 @@ std::string_view bearer_token(const http::Request& request) {
 }
 
 /// Looks at every token, so that the time taken does not tell which one came close.
-std::optional<Caller> caller_of(const http::Request& request, const AuthOptions& auth) {
+std::optional<Caller> caller_of(const http::Request& request, const AuthOptions& auth, WallTime now) {
     if (!auth.enabled) return Caller{"anonymous", Role::admin};
     const auto token = bearer_token(request);
     if (token.empty()) return std::nullopt;
     const std::string digest = sha256_hex(token);
     std::optional<Caller> caller;
-    for (const auto& known : auth.tokens) {
-        if (equal_in_constant_time(known.sha256, digest)) caller = Caller{known.name, known.role};
-    }
+    const auto look_at = [&](const std::vector<Token>& tokens) {
+        for (const auto& known : tokens) {
+            const bool is_it = equal_in_constant_time(known.sha256, digest);
+            if (is_it && (!known.expires_at || now < *known.expires_at)) caller = Caller{known.name, known.role};
+        }
+    };
+    look_at(auth.tokens);
+    if (auth.file_tokens) look_at(*auth.file_tokens->get());
     return caller;
 }
 
@@ -131,7 +136,7 @@ private:
             return {error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id)};
         }
         if (match.route == nullptr) return {wrong_method(request, match.allowed, id)};
-        auto caller = caller_of(request, auth_);
+        auto caller = caller_of(request, auth_, clock_.wall_now());
         if (!caller && match.route->needs != Role::none) return turned_away(request, "token", unauthorized(id));
         if (!caller) caller = Caller{"anonymous", Role::none};
         if (caller->role < match.route->needs) {

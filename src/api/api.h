@@ -2,8 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/doors.h"
@@ -20,12 +24,35 @@ enum class Role { none, viewer, operator_, admin };  // each may do what the one
 struct Token {
     std::string name;
     Role role = Role::viewer;
-    std::string sha256;  // lower-case hex of the token's bytes
+    std::string sha256;                    // lower-case hex of the token's bytes
+    std::optional<WallTime> expires_at{};  // from then on it is unknown
+};
+
+/// Tokens that may change while requests are served. Thread-safe.
+class TokenList {
+public:
+    using Tokens = std::shared_ptr<const std::vector<Token>>;
+
+    explicit TokenList(std::vector<Token> tokens) { set(std::move(tokens)); }
+    void set(std::vector<Token> tokens) {
+        auto fresh = std::make_shared<const std::vector<Token>>(std::move(tokens));
+        const std::lock_guard lock(mutex_);
+        tokens_ = std::move(fresh);
+    }
+    [[nodiscard]] Tokens get() const {
+        const std::lock_guard lock(mutex_);
+        return tokens_;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    Tokens tokens_;
 };
 
 struct AuthOptions {
     bool enabled = false;  // false: every caller may do everything (loopback only, or `auth.mode: none`)
     std::vector<Token> tokens;
+    std::shared_ptr<TokenList> file_tokens{};  // beside `tokens`; null: none
     bool open_metrics = false;
     DoorOptions doors;
 };

@@ -196,6 +196,26 @@ TEST_F(ApiTest, RefusesByTheHeaderAloneAndNotesItOnce) {
     EXPECT_THAT(log_.text(), HasSubstr("127.0.0.1"));
 }
 
+TEST_F(ApiTest, TokensExpireAndAreRevokedWhileServing) {
+    const WallTime now = SystemClock().wall_now();
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"past", Role::viewer, sha256_hex("p"), now - std::chrono::seconds(1)},
+                   {"future", Role::viewer, sha256_hex("f"), now + std::chrono::hours(1)}};
+    auth.file_tokens = std::make_shared<TokenList>(std::vector<Token>{{"vera", Role::viewer, sha256_hex("v")}});
+    const auto handle = handler({answering("GET", "/a")}, auth);
+    const auto status = [&](const std::string& token) {
+        return handle(request("GET", "/a", {{"Authorization", "Bearer " + token}})).status;
+    };
+    EXPECT_EQ(status("p"), 401);
+    EXPECT_EQ(status("f"), 200);
+    EXPECT_EQ(status("v"), 200);
+    auth.file_tokens->set({{"otto", Role::viewer, sha256_hex("o")}});
+    EXPECT_EQ(status("v"), 401);
+    EXPECT_EQ(status("o"), 200);
+    EXPECT_EQ(status("f"), 200);
+}
+
 TEST_F(ApiTest, WithoutTokensNobodyGetsIn) {
     AuthOptions auth;
     auth.enabled = true;

@@ -49,7 +49,7 @@ int run_token_new(const Context& context, const Arguments& arguments) {
     }
     context.out << fmt::format(
         "# The token, shown this once; callers send it as 'Authorization: Bearer …':\n{}\n"
-        "# Its line for auth.tokens:\n- {{ name: \"{}\", role: {}, sha256: \"{}\" }}\n",
+        "# Its line for auth.tokens or auth.tokens_file:\n- {{ name: \"{}\", role: {}, sha256: \"{}\" }}\n",
         token, asked.name, asked.role, sha256);
     return kDone;
 }

@@ -70,6 +70,8 @@ public:
         config.shutdown_patience = values_.seconds("server.shutdown_seconds");
         config.log = make_log(values_);
         config.auth = make_auth(values_, problems_);
+        config.tokens_file = values_.text("auth.tokens_file");
+        config.insecure_http = values_.boolean("server.insecure_http");
         config.database = database();
         config.orders.ledger_ttl = from_seconds(values_.number("orders.ledger_ttl_hours") * kSecondsAnHour);
         config.intake.max_waiting = count_of(values_, "orders.max_waiting");

@@ -113,6 +113,8 @@ struct Config {
     Duration shutdown_patience{};
     DatabaseConfig database;
     api::AuthOptions auth;
+    std::string tokens_file;     // that auth.file_tokens come from; empty: none
+    bool insecure_http = false;  // tokens may cross the network in plain HTTP
     LogConfig log;
     store::OrdersOptions orders;
     orders::IntakeOptions intake;

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace deliverd::app {
 
@@ -31,6 +34,60 @@ bool is_well_known(std::string_view sha256) {
     });
 }
 
+class TokenReader {
+public:
+    TokenReader(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
+
+    std::vector<api::Token> all() {
+        std::vector<api::Token> tokens;
+        for (std::size_t i = 0; i < values_.entries("auth.tokens"); ++i) {
+            tokens.push_back(one(fmt::format("auth.tokens[{}]", i)));
+        }
+        return tokens;
+    }
+
+private:
+    void problem(const std::string& path, std::string_view name, std::string_view message) {
+        const std::string where = fmt::format("{}.{}", path, name);
+        problems_.push_back({values_.line_of(values_.has(where) ? where : path), fmt::format("{} {}", where, message)});
+    }
+
+    api::Token one(const std::string& path) {
+        api::Token token;
+        token.name = values_.text(path + ".name");
+        if (token.name.empty()) problem(path, "name", "is missing: give the token a name");
+        const std::string role = values_.text(path + ".role");
+        token.role = role == "admin" ? api::Role::admin : role == "operator" ? api::Role::operator_ : api::Role::viewer;
+        token.sha256 = sha256(path);
+        if (const std::string expires = values_.text(path + ".expires_at"); !expires.empty()) {
+            token.expires_at = parse_rfc3339(expires);
+            if (!token.expires_at) {
+                problem(path, "expires_at",
+                        fmt::format("must be a time such as 2027-01-31T00:00:00Z, not \"{}\"", expires));
+            }
+        }
+        return token;
+    }
+
+    std::string sha256(const std::string& path) {
+        std::string hash = values_.text(path + ".sha256");
+        std::ranges::transform(hash, hash.begin(),
+                               [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
+        if (!is_sha256(hash)) {
+            problem(path, "sha256",
+                    "must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
+        } else if (is_well_known(hash)) {
+            problem(
+                path, "sha256",
+                "is that of a word anyone would try; make a token with `deliverd token new --name NAME --role ROLE`");
+        }
+        return hash;
+    }
+
+    const Values& values_;
+    std::vector<Problem>& problems_;
+};
+
 class AuthBuilder {
 public:
     AuthBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
@@ -38,8 +95,9 @@ public:
     api::AuthOptions build() {
         api::AuthOptions auth;
         auth.open_metrics = values_.boolean("server.open_metrics");
-        for (std::size_t i = 0; i < values_.entries("auth.tokens"); ++i) auth.tokens.push_back(token(i));
-        auth.enabled = !auth.tokens.empty();
+        auth.tokens = TokenReader(values_, problems_).all();
+        auth.file_tokens = file_tokens();
+        auth.enabled = !auth.tokens.empty() || auth.file_tokens;
         check_mode(auth);
         auth.doors = doors(auth.enabled);
         return auth;
@@ -53,7 +111,8 @@ private:
     void check_mode(const api::AuthOptions& auth) {
         const std::string mode = values_.text("auth.mode");
         if (mode == "none" && auth.enabled) {
-            problem("auth.mode", "auth.mode is none, but auth.tokens has entries; remove one of the two");
+            problem("auth.mode",
+                    "auth.mode is none, but there are auth.tokens or an auth.tokens_file; remove one of the two");
         }
         if (mode != "tokens" && !auth.enabled && values_.line_of("auth.tokens") > 0) {
             problem("auth.tokens",
@@ -68,27 +127,22 @@ private:
                                 "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
                                 host));
         }
+        if (auth.enabled && !api::is_loopback(host) && !values_.boolean("server.insecure_http")) {
+            problem(
+                "server.host",
+                fmt::format("server.host {} can be reached from outside, and tokens would cross the network in plain "
+                            "HTTP; put TLS in front and state server.insecure_http: true, or bind 127.0.0.1",
+                            host));
+        }
     }
 
-    api::Token token(std::size_t index) {
-        const std::string path = fmt::format("auth.tokens[{}]", index);
-        api::Token token;
-        token.name = values_.text(path + ".name");
-        token.sha256 = values_.text(path + ".sha256");
-        const std::string role = values_.text(path + ".role");
-        token.role = role == "admin" ? api::Role::admin : role == "operator" ? api::Role::operator_ : api::Role::viewer;
-        if (token.name.empty()) problem(path, path + " needs a name");
-        std::ranges::transform(token.sha256, token.sha256.begin(),
-                               [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c; });
-        if (!is_sha256(token.sha256)) {
-            problem(values_.has(path + ".sha256") ? path + ".sha256" : path,
-                    path + ".sha256 must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
-        } else if (is_well_known(token.sha256)) {
-            problem(path + ".sha256", path +
-                                          ".sha256 is that of a word anyone would try; make a token with "
-                                          "`deliverd token new --name NAME --role ROLE`");
-        }
-        return token;
+    std::shared_ptr<api::TokenList> file_tokens() {
+        const std::string path = values_.text("auth.tokens_file");
+        if (path.empty()) return nullptr;
+        std::vector<std::string> wrong;
+        auto tokens = read_tokens_file(path, wrong);
+        for (const std::string& message : wrong) problem("auth.tokens_file", "auth.tokens_file: " + message);
+        return std::make_shared<api::TokenList>(std::move(tokens));
     }
 
     /// A token is proof enough. Without one, the names that requests carry must do; where `auth.mode: none` states that
@@ -112,6 +166,24 @@ private:
 };
 
 }  // namespace
+
+std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<std::string>& problems) {
+    const auto text = read_secret_file(path);
+    if (!text) {
+        problems.push_back(text.error().message);
+        return {};
+    }
+    std::vector<Problem> found;
+    Node list = parse_yaml(*text, found);
+    // As if it stood in the configuration, so that both are read and checked alike.
+    Node auth{Node::Kind::map, 1, {}, {{"tokens", 1, std::move(list)}}, {}};
+    const Node root{Node::Kind::map, 1, {}, {{"auth", 1, std::move(auth)}}, {}};
+    const Values values = read_values(root, path, [](const std::string&) { return std::nullopt; }, found);
+    auto tokens = TokenReader(values, found).all();
+    for (const Problem& problem : found)
+        problems.push_back(fmt::format("{}:{}: {}", path, problem.line, problem.message));
+    return tokens;
+}
 
 api::AuthOptions make_auth(const Values& values, std::vector<Problem>& problems) {
     return AuthBuilder(values, problems).build();

@@ -1,11 +1,15 @@
 // Who may use the API: `auth`, and what `server` says about it.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "app/config.h"
 
 namespace deliverd::app {
+
+/// The tokens of `auth.tokens_file`: a YAML list. What is wrong with it is added to `problems`, with file and line.
+[[nodiscard]] std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<std::string>& problems);
 
 [[nodiscard]] api::AuthOptions make_auth(const Values& values, std::vector<Problem>& problems);
 

@@ -309,9 +309,14 @@ TEST_F(ConfigTest, AnOpenAddressNeedsAuth) {
                 ElementsAre(HasSubstr("deliverd.yaml:2: server.host 0.0.0.0 can be reached from outside")));
     EXPECT_THAT(problems("server: { host: 0.0.0.0 }\nauth: { mode: none }\n"), IsEmpty());
     const std::string sha(64, 'a');
-    EXPECT_THAT(problems("server: { host: \"::\" }\nauth: { tokens: [ { name: ops, role: operator, sha256: " + sha +
-                         " } ] }\n"),
-                IsEmpty());
+    const std::string tokens = "auth: { tokens: [ { name: ops, role: operator, sha256: " + sha + " } ] }\n";
+    EXPECT_THAT(problems("server: { host: \"::\" }\n" + tokens), ElementsAre(HasSubstr("in plain HTTP")));
+    EXPECT_THAT(problems("server: { host: \"::\", insecure_http: true }\n" + tokens), IsEmpty());
+    EXPECT_THAT(problems(tokens), IsEmpty());
+    EXPECT_THAT(problems("auth: { tokens: [ { name: ops, expires_at: soon, sha256: " + sha + " } ] }"),
+                ElementsAre(HasSubstr("auth.tokens[0].expires_at must be a time")));
+    EXPECT_THAT(problems("auth: { tokens_file: /no/such/file }"),
+                ElementsAre(HasSubstr("/no/such/file: No such file")));
     EXPECT_THAT(problems("auth: { tokens: [ { name: ops, sha256: short } ] }"), ElementsAre(HasSubstr("64 hex")));
     EXPECT_THAT(problems("auth: { mode: tokens }"), ElementsAre(HasSubstr("auth.tokens is empty")));
 }

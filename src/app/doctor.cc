@@ -28,6 +28,14 @@ void look_at_config(const LoadedConfig& loaded, Findings& findings) {
     }
 }
 
+void look_at_api(const Config& config, Findings& findings) {
+    if (!config.auth.enabled || api::is_loopback(config.server.host)) return;
+    findings.push_back({"api", true,
+                        fmt::format("warning: tokens reach {} in plain HTTP (server.insecure_http); make sure that "
+                                    "something in front speaks TLS",
+                                    config.server.host)});
+}
+
 /// A doctor changes nothing, and opening SQLite would create the file.
 bool is_absent_file(const DatabaseConfig& database, Findings& findings) {
     if (database.kind != DatabaseTarget::Kind::sqlite) return false;
@@ -206,6 +214,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
     Findings findings;
     look_at_config(loaded, findings);
     if (loaded.problems.empty()) {
+        look_at_api(loaded.config, findings);
         look_at_database(loaded.config, log, findings);
         look_at_sinks(loaded.config, log, findings);
         look_at_kafka(loaded.config.dead_letters, findings);

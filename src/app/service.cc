@@ -134,6 +134,9 @@ Result<void> Service::start_server(const Config& config) {
     auto server = http::Server::start(options, std::move(handler.handle), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
+    if (config.auth.file_tokens) {
+        tokens_watch_ = std::make_unique<TokensWatch>(config.tokens_file, config.auth.file_tokens, log_);
+    }
     address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());
     return {};
 }

@@ -16,6 +16,7 @@
 #include "app/parts.h"
 #include "app/spool_returns.h"
 #include "app/spool_service.h"
+#include "app/tokens_watch.h"
 #include "base/log.h"
 #include "http/server.h"
 #include "lane/upkeep.h"
@@ -76,6 +77,7 @@ private:
     std::unique_ptr<SpoolReturns> spool_returns_;
     std::unique_ptr<DeadLetterService> dead_letters_;
     std::unique_ptr<SpoolService> spools_;
+    std::unique_ptr<TokensWatch> tokens_watch_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
     std::string address_;
     std::string worker_;

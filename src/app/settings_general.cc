@@ -22,6 +22,10 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
     {"server.allowed_hosts", text_list, "",
      "Names by which the API may be called without `auth.tokens`, beside loopback addresses and `localhost`: `name` or "
      "`name:port`."},
+    {"server.insecure_http", boolean, "false",
+     "States that tokens may cross the network in plain HTTP, because something in front speaks TLS. Needed for tokens "
+     "on "
+     "an address that is not loopback."},
     {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
     {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
     {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},
@@ -88,6 +92,11 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      .doc = "viewer reads, operator also changes, admin also deletes.",
      .choices = "viewer|operator|admin"},
     {"auth.tokens[].sha256", text, "", "Hex SHA-256 of the token. `deliverd token new` makes a token and prints this."},
+    {"auth.tokens[].expires_at", text, "", "From then on it is refused: `2027-01-31T00:00:00Z`."},
+    {"auth.tokens_file", text, "",
+     "A YAML list of such tokens, beside `auth.tokens`, in a file of at most 64 KiB. It is read again when it changes, "
+     "so "
+     "that a token can be revoked without a restart."},
 
     {.path = "log.level",
      .type = choice,

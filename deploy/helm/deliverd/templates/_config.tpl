@@ -2,7 +2,7 @@
 {{- define "deliverd.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $own := dict "port" (int .Values.container.port) "shutdown_seconds" (int .Values.shutdownSeconds) -}}
-{{- $_ := set $config "server" (merge $own ($config.server | default dict) (dict "host" "0.0.0.0")) -}}
+{{- $_ := set $config "server" (merge $own ($config.server | default dict) (dict "host" "0.0.0.0" "insecure_http" true)) -}}
 {{- if .Values.kafka.enabled -}}
 {{- if .Values.kafka.brokers -}}
 {{- $_ := set $config "kafka" (merge (dict "brokers" .Values.kafka.brokers) ($config.kafka | default dict)) -}}
