@@ -37,7 +37,7 @@ THIRD_PARTY = {
 # What a room's tests may see besides.
 THIRD_PARTY_OF_TESTS = {"openssl/": {"sink/http"}, "pqxx/": {"store/postgres"}}
 TEST_ONLY = ("gtest/", "gmock/", "rapidcheck")
-POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
+POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|malloc|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
                    r"|stdlib|string|time|dirent|ifaddrs|getopt|limits|spawn|sched|endian)\.h")
 STANDARD = re.compile(r"[a-z_0-9]+")
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
