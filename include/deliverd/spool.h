@@ -19,6 +19,7 @@
 //   work_wait_seconds at most, and read the file from end to end. Memory does not grow with the file.
 // Failure: an Error; the file is then as it was. No exceptions. Codes:
 //   permanent: `bad_argument`, `payload_too_large`, `spool_missing`, `spool_linked` (it has hard links),
+//     `spool_unsafe` (a link, or a third user's file, where a run would write or believe what it reads),
 //     `spool_replaced` (somebody removed or replaced it, or a lock, during the run: what was sent is not recorded);
 //   retryable: `spool_busy` (nothing was begun), `spool_stuck` (somebody held FILE.lock for all of the wait at the end
 //     of a run; the next one records it), `io_error` (ambiguous where nobody knows whether it is on the disk).

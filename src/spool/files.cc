@@ -29,8 +29,11 @@ auto call(Call system_call) -> decltype(system_call()) {
 
 class SystemFiles final : public Files {
 public:
-    int open(const std::string& path, int flags, mode_t mode) override {
-        return call([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+    int open_folder(const std::string& path) override {
+        return call([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+    }
+    int open(int folder, const std::string& name, int flags, mode_t mode) override {
+        return call([&] { return ::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); });
     }
     ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
         return call([&] { return ::pread(file, out, bytes, offset); });
@@ -44,11 +47,11 @@ public:
     int truncate(int file, off_t size) override {
         return call([&] { return ::ftruncate(file, size); });
     }
-    int rename(const std::string& from, const std::string& to) override {
-        return call([&] { return ::rename(from.c_str(), to.c_str()); });
+    int rename(int folder, const std::string& from, const std::string& to) override {
+        return call([&] { return ::renameat(folder, from.c_str(), folder, to.c_str()); });
     }
-    int remove(const std::string& path) override {
-        return call([&] { return ::unlink(path.c_str()); });
+    int remove(int folder, const std::string& name) override {
+        return call([&] { return ::unlinkat(folder, name.c_str(), 0); });
     }
     int status(int file, struct stat& out) override {
         return call([&] { return ::fstat(file, &out); });
@@ -60,8 +63,8 @@ public:
         if (done < 0 || (status.stx_mask & STATX_BTIME) == 0) return 0;
         return status.stx_btime.tv_sec * kNsASecond + status.stx_btime.tv_nsec;
     }
-    int status_of(const std::string& path, struct stat& out) override {
-        return call([&] { return ::stat(path.c_str(), &out); });
+    int status_of(int folder, const std::string& name, struct stat& out) override {
+        return call([&] { return ::fstatat(folder, name.c_str(), &out, AT_SYMLINK_NOFOLLOW); });
     }
     int own_like(int file, const struct stat& like) override {
         if (like.st_uid != ::geteuid() || like.st_gid != ::getegid()) {
@@ -91,6 +94,47 @@ std::string_view advice(int error) {
     }
 }
 
+Failure unsafe(const std::string& path, std::string_view why) {
+    return permanent("spool_unsafe", path + " " + std::string(why) +
+                                         "; whoever may write to the folder can have planted it: look who did, "
+                                         "then remove it");
+}
+
+Failure unsafe_link(const std::string& path) {
+    return unsafe(path, "is a symbolic link, which is not followed");
+}
+
+/// Where the links lead that may be followed.
+Result<std::string> real_path(const std::string& path) {
+    constexpr int kMostLinks = 40;  // as many as the system follows
+    std::error_code error;
+    std::filesystem::path at = path;
+    struct stat status = {};
+    for (int i = 0; i < kMostLinks && ::lstat(at.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++i) {
+        if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
+            return unsafe(at.string(), "is a symbolic link that belongs to user " + std::to_string(status.st_uid) +
+                                           ", neither to this one nor to root");
+        }
+        const auto target = std::filesystem::read_symlink(at, error);
+        if (error) return path;
+        at = at.parent_path() / target;  // or `target` alone where that is absolute
+    }
+    const auto real = std::filesystem::weakly_canonical(at, error);
+    return error || real.empty() ? path : real.string();
+}
+
+Result<void> check_beside(const std::string& path, const struct stat& status, uid_t spool_owner) {
+    if (!S_ISREG(status.st_mode)) return unsafe(path, "is not a regular file");
+    if (status.st_nlink > 1) return unsafe(path, "has another name (a hard link)");
+    if (status.st_uid != 0 && status.st_uid != ::geteuid() && status.st_uid != spool_owner) {
+        return unsafe(path, "belongs to user " + std::to_string(status.st_uid) +
+                                ", neither to this one nor to the spool's owner");
+    }
+    return {};
+}
+
+constexpr mode_t kOwnerOnly = 0600;
+
 }  // namespace
 
 std::unique_ptr<Files> system_files() {
@@ -110,21 +154,46 @@ Failure file_failure(std::string_view what, const std::string& path, ssize_t ans
     const int error = static_cast<int>(-answer);
     std::string message = "cannot " + std::string(what) + " " + path + ": " + std::strerror(error);
     message += advice(error);
+    if (error == ELOOP) return unsafe_link(path);
     if (error == ENOENT) return permanent("spool_missing", std::move(message));
     return retryable("io_error", std::move(message));
 }
 
-std::string real_path(const std::string& path) {
-    constexpr int kMostLinks = 40;  // as many as the system follows
-    std::error_code error;
-    std::filesystem::path at = path;
-    for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, error); ++i) {
-        const auto target = std::filesystem::read_symlink(at, error);
-        if (error) return path;
-        at = at.parent_path() / target;  // or `target` alone where that is absolute
+Result<Place> find_place(Files& files, const std::string& path) {
+    auto real = real_path(path);
+    if (!real) return Failure(real.error());
+    const std::filesystem::path at = *real;
+    Place place{.path = std::move(*real), .name = at.has_filename() ? at.filename().string() : "."};
+    const std::string folder = at.has_parent_path() ? at.parent_path().string() : ".";
+    place.folder = File(files.open_folder(folder));
+    if (!place.folder) return file_failure("open the folder", folder, place.folder.get());
+    return place;
+}
+
+Result<File> open_beside(Files& files, const Place& place, std::string_view ending, int flags, int spool) {
+    const std::string path = place.path_of(ending);
+    struct stat own = {};
+    struct stat of_spool = {};
+    if (const int done = files.status(spool, of_spool); done < 0) return file_failure("look at", place.path, done);
+    File file(files.open(place.folder.get(), place.name_of(ending), flags | O_NONBLOCK, kOwnerOnly));
+    if (!file) return file_failure("open", path, file.get());
+    if (const int done = files.status(file.get(), own); done < 0) return file_failure("look at", path, done);
+    if (auto ok = check_beside(path, own, of_spool.st_uid); !ok) return Failure(ok.error());
+    return file;
+}
+
+Result<File> make_beside(Files& files, const Place& place, std::string_view ending) {
+    const std::string path = place.path_of(ending);
+    const std::string name = place.name_of(ending);
+    struct stat left = {};
+    if (files.status_of(place.folder.get(), name, left) >= 0) {
+        if (S_ISLNK(left.st_mode)) return unsafe_link(path);
+        if (const int done = files.remove(place.folder.get(), name); done < 0)
+            return file_failure("remove", path, done);
     }
-    const auto real = std::filesystem::weakly_canonical(at, error);
-    return error || real.empty() ? path : real.string();
+    File file(files.open(place.folder.get(), name, O_WRONLY | O_CREAT | O_EXCL, kOwnerOnly));
+    if (!file) return file_failure("make", path, file.get());
+    return file;
 }
 
 Result<std::string> identity_of(Files& files, int file, const std::string& path) {
@@ -142,29 +211,31 @@ Result<void> write_all(Files& files, int file, std::string_view bytes, const std
     return {};
 }
 
-Result<void> sync_folder(Files& files, const std::string& path) {
-    std::string folder = std::filesystem::path(path).parent_path().string();
-    if (folder.empty()) folder = ".";
-    const File opened(files.open(folder, O_RDONLY | O_DIRECTORY, 0));
-    if (!opened) return file_failure("open the folder", folder, opened.get());
-    if (const int done = files.sync(opened.get()); done < 0) return file_failure("fsync the folder", folder, done);
+Result<void> sync_folder(Files& files, const Place& place) {
+    if (const int done = files.sync(place.folder.get()); done < 0) {
+        return file_failure("fsync the folder of", place.path, done);
+    }
     return {};
 }
 
-Result<File> take_lock(Files& files, const std::string& path, double wait_seconds, std::string_view who) {
+Result<File> take_lock(Files& files, const Place& place, std::string_view ending, double wait_seconds,
+                       std::string_view who) {
     using std::chrono::microseconds;
     constexpr microseconds kFirstPause(100);
     constexpr microseconds kLongestPause(2000);
     // Reading is enough for a lock: a process of another user that may read the file can take it.
     constexpr mode_t kMode = 0644;
-    const auto open = [&] { return File(files.open(path, O_RDONLY | O_CREAT | O_NONBLOCK, kMode)); };
+    const std::string path = place.path_of(ending);
+    const auto open = [&] {
+        return File(files.open(place.folder.get(), place.name_of(ending), O_RDONLY | O_CREAT | O_NONBLOCK, kMode));
+    };
     File file = open();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(wait_seconds, 0.0));
     microseconds pause = kFirstPause;
     while (true) {
         if (!file) return file_failure("open the lock", path, file.get());
         const int taken = files.try_lock(file.get());
-        if (taken >= 0 && is_named(files, file.get(), path)) return file;
+        if (taken >= 0 && is_named(files, file.get(), place, ending)) return file;
         if (taken < 0 && taken != -EWOULDBLOCK) return file_failure("lock", path, taken);
         if (std::chrono::steady_clock::now() >= deadline) {
             return retryable("spool_busy", path + " is locked: " + std::string(who) + "; try again when it is done");
@@ -178,11 +249,11 @@ Result<File> take_lock(Files& files, const std::string& path, double wait_second
     }
 }
 
-bool is_named(Files& files, int file, const std::string& path) {
+bool is_named(Files& files, int file, const Place& place, std::string_view ending) {
     struct stat open = {};
     struct stat named = {};
-    return files.status(file, open) >= 0 && files.status_of(path, named) >= 0 && open.st_ino == named.st_ino &&
-           open.st_dev == named.st_dev;
+    return files.status(file, open) >= 0 && files.status_of(place.folder.get(), place.name_of(ending), named) >= 0 &&
+           open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
 }  // namespace deliverd::spool

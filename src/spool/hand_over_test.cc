@@ -1,5 +1,4 @@
 // Entries given away and taken back, and the process that dies in between, at each call.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -269,8 +268,7 @@ TEST_F(HandOver, ARetryDoesNotSendWhatIsOnlyBeingAppended) {
     const std::string there = line("a", "pending", 1, 1);
     put(there);
     // Somebody has the lock and has written, but its fsync is going to fail: then it takes the line back.
-    File appender(files_->open(path_ + ".lock", O_RDWR | O_CREAT, 0600));
-    ASSERT_EQ(files_->try_lock(appender.get()), 0);
+    File appender = must(take_lock(*files_, must(find_place(*files_, path_)), ".lock", 0, "nobody"));
     put(there + line("unsure", "pending", 1, 1));
     int asked = 0;
     FaultyFiles faulty(Fault::before, 0);

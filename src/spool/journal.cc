@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <utility>
 
@@ -25,19 +24,15 @@ Result<std::string> heading(Files& files, int spool, const std::string& spool_pa
 
 }  // namespace
 
-std::string journal_path(const std::string& spool_path) {
-    return spool_path + ".journal";
-}
-
-Result<JournalWriter> JournalWriter::begin(Files& files, int spool, const std::string& spool_path) {
-    const auto head = heading(files, spool, spool_path);
+Result<JournalWriter> JournalWriter::begin(Files& files, int spool, const Place& place) {
+    const auto head = heading(files, spool, place.path);
     if (!head) return Failure(head.error());
-    std::string path = journal_path(spool_path);
-    constexpr mode_t kMode = 0600;
-    File file(files.open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, kMode));
-    if (!file) return file_failure("open", path, file.get());
-    if (auto written = write_all(files, file.get(), *head + "\n", path); !written) return Failure(written.error());
-    return JournalWriter(files, std::move(file), std::move(path), static_cast<std::int64_t>(head->size()) + 1);
+    std::string path = place.path_of(kJournalEnding);
+    auto file = open_beside(files, place, kJournalEnding, O_WRONLY | O_CREAT | O_APPEND, spool);
+    if (!file) return Failure(file.error());
+    if (const int done = files.truncate(file->get(), 0); done < 0) return file_failure("empty", path, done);
+    if (auto written = write_all(files, file->get(), *head + "\n", path); !written) return Failure(written.error());
+    return JournalWriter(files, std::move(*file), std::move(path), static_cast<std::int64_t>(head->size()) + 1);
 }
 
 Result<void> JournalWriter::note(std::int64_t offset, std::string_view line) {
@@ -50,13 +45,14 @@ Result<void> JournalWriter::note(std::int64_t offset, std::string_view line) {
     return {};
 }
 
-Result<Journal> Journal::read(Files& files, int spool, const std::string& spool_path) {
+Result<Journal> Journal::read(Files& files, int spool, const Place& place) {
     Journal journal(files);
-    journal.path_ = journal_path(spool_path);
-    journal.file_ = File(files.open(journal.path_, O_RDONLY | O_NONBLOCK, 0));
-    if (journal.file_.get() == -ENOENT) return journal;
-    if (!journal.file_) return file_failure("open", journal.path_, journal.file_.get());
-    const auto head = heading(files, spool, spool_path);
+    journal.path_ = place.path_of(kJournalEnding);
+    auto file = open_beside(files, place, kJournalEnding, O_RDONLY, spool);
+    if (!file && file.error().code == "spool_missing") return journal;
+    if (!file) return Failure(file.error());
+    journal.file_ = std::move(*file);
+    const auto head = heading(files, spool, place.path);
     if (!head) return Failure(head.error());
     LineReader reader(files, journal.file_.get(), journal.path_, {.max_line = kMaxNoteBytes});
     while (true) {

@@ -19,7 +19,7 @@ namespace deliverd::spool {
 class JournalWriter {
 public:
     /// Begins an empty journal about the open `spool`.
-    static Result<JournalWriter> begin(Files& files, int spool, const std::string& spool_path);
+    static Result<JournalWriter> begin(Files& files, int spool, const Place& place);
 
     /// Written, not synced: a process that dies loses nothing of it, and a machine that does sends some entries again,
     /// with the same idempotency key. Failure: it is not in the journal.
@@ -38,7 +38,7 @@ private:
 class Journal {
 public:
     /// What is noted about the open `spool`; empty where there is no journal, or it is about another file.
-    static Result<Journal> read(Files& files, int spool, const std::string& spool_path);
+    static Result<Journal> read(Files& files, int spool, const Place& place);
 
     [[nodiscard]] bool exists() const { return static_cast<bool>(file_); }
     [[nodiscard]] bool empty() const { return notes_.empty(); }
@@ -61,6 +61,6 @@ private:
     std::size_t next_ = 0;
 };
 
-[[nodiscard]] std::string journal_path(const std::string& spool_path);
+inline constexpr std::string_view kJournalEnding = ".journal";
 
 }  // namespace deliverd::spool

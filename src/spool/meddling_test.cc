@@ -43,8 +43,8 @@ TEST_F(SpoolMeddling, AnAppendThatIsTakenBackDuringARunLeavesNoTrace) {
     FaultyFiles watched(Fault::before, 0);
     File lock;
     watched.before_open = [&](const std::string& opened) {
-        if (opened != path_ + ".new") return;
-        lock = must(take_lock(*files_, path_ + ".lock", 0, "nobody"));
+        if (!opened.ends_with(".new")) return;
+        lock = must(take_lock(*files_, must(find_place(*files_, path_)), ".lock", 0, "nobody"));
         std::ofstream(path_, std::ios::app) << line("ghost", "pending", clock_.now_ms, 0);
     };
     std::string added;
@@ -70,15 +70,15 @@ TEST_F(SpoolMeddling, AFileThatIsMadeShorterDuringARunIsNotReplaced) {
 }
 
 TEST_F(SpoolMeddling, ALockThatIsRemovedWhileItIsWaitedForIsTakenAnew) {
-    const std::string path = folder_.file("a.lock");
+    const Place place = must(find_place(*files_, path_));
     FaultyFiles watched(Fault::before, 0);
     int tries = 0;
     watched.before_lock = [&] {
-        if (++tries == 1) std::filesystem::remove(path);
+        if (++tries == 1) std::filesystem::remove(path_ + ".lock");
     };
-    const File held = must(take_lock(watched, path, 20, "somebody"));
+    const File held = must(take_lock(watched, place, ".lock", 20, "somebody"));
     EXPECT_EQ(tries, 2);
-    EXPECT_FALSE(take_lock(*files_, path, 0, "the other"));
+    EXPECT_FALSE(take_lock(*files_, place, ".lock", 0, "the other"));
 }
 
 TEST_F(SpoolMeddling, ALockThatIsRemovedDuringARunEndsIt) {
@@ -139,7 +139,7 @@ TEST_F(SpoolMeddling, ALockThatIsHeldAtTheEndOfARunIsToldApartFromOneAtItsBeginn
     File lock;
     const auto run = spool.retry(
         [&](const SpoolPost&) {
-            lock = must(take_lock(*files_, path_ + ".lock", 0, "nobody"));
+            lock = must(take_lock(*files_, must(find_place(*files_, path_)), ".lock", 0, "nobody"));
             return SpoolAnswer{.delivered = true};
         },
         {});

@@ -15,6 +15,7 @@ namespace deliverd::spool {
 
 namespace {
 
+constexpr std::string_view kEnding = ".rejected";
 constexpr std::int64_t kMaxTextBytes = 64 * 1024;  // longer lines are written in pieces, as base64
 constexpr std::int64_t kPieceBytes = 48 * 1024;    // a multiple of three: the pieces' base64 joins without padding
 
@@ -35,20 +36,16 @@ Result<std::uint64_t> digest_of(Files& files, int file, const Line& line, const 
 
 }  // namespace
 
-Rejects::Rejects(Files& files, int file, std::string spool_path, std::int64_t now_ms)
-    : files_(files),
-      file_(file),
-      spool_path_(std::move(spool_path)),
-      path_(spool_path_ + ".rejected"),
-      now_ms_(now_ms) {}
+Rejects::Rejects(Files& files, int file, const Place& place, std::int64_t now_ms)
+    : files_(files), file_(file), place_(place), path_(place.path_of(kEnding)), now_ms_(now_ms) {}
 
 Result<void> Rejects::open() {
-    const auto identity = identity_of(files_, file_, spool_path_);
+    const auto identity = identity_of(files_, file_, place_.path);
     if (!identity) return Failure(identity.error());
     prefix_ = *identity + ":";
-    constexpr mode_t kMode = 0600;
-    out_file_ = File(files_.open(path_, O_RDWR | O_APPEND | O_CREAT, kMode));
-    if (!out_file_) return file_failure("open", path_, out_file_.get());
+    auto opened = open_beside(files_, place_, kEnding, O_RDWR | O_APPEND | O_CREAT, file_);
+    if (!opened) return Failure(opened.error());
+    out_file_ = std::move(*opened);
     struct stat own = {};
     if (const int done = files_.status(out_file_.get(), own); done < 0) return file_failure("look at", path_, done);
     is_new_ = own.st_size == 0;
@@ -97,7 +94,7 @@ Result<void> Rejects::add(const Line& line, const std::string& reason) {
     if (!out_) {
         if (auto opened = open(); !opened) return opened;
     }
-    const auto digest = digest_of(files_, file_, line, spool_path_);
+    const auto digest = digest_of(files_, file_, line, place_.path);
     if (!digest) return Failure(digest.error());
     const std::string from = fmt::format("{}{}:{}:{:016x}", prefix_, line.at.offset, line.bytes, *digest);
     ++count_;
@@ -119,7 +116,7 @@ Result<void> Rejects::add(const Line& line, const std::string& reason) {
 Result<void> Rejects::copy_base64(const Line& line) {
     for (std::int64_t done = 0; done < line.bytes; done += kPieceBytes) {
         const auto bytes = static_cast<std::size_t>(std::min(kPieceBytes, line.bytes - done));
-        const auto piece = read_piece(files_, file_, line.at.offset + done, bytes, spool_path_);
+        const auto piece = read_piece(files_, file_, line.at.offset + done, bytes, place_.path);
         if (!piece) return Failure(piece.error());
         if (auto written = out_->write(base64_encoded(*piece)); !written) return written;
     }
@@ -129,7 +126,7 @@ Result<void> Rejects::copy_base64(const Line& line) {
 Result<void> Rejects::sync() {
     if (!out_) return {};
     if (auto done = out_->sync(); !done) return done;
-    return is_new_ ? sync_folder(files_, path_) : Result<void>();
+    return is_new_ ? sync_folder(files_, place_) : Result<void>();
 }
 
 }  // namespace deliverd::spool

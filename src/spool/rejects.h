@@ -21,8 +21,8 @@ namespace deliverd::spool {
 /// Used by one run at a time (FILE.work.lock).
 class Rejects {
 public:
-    /// Opens nothing yet. `files` and the open spool `file`, whose lines they are, outlive it.
-    Rejects(Files& files, int file, std::string spool_path, std::int64_t now_ms);
+    /// Opens nothing yet. `files`, `place` and the open spool `file`, whose lines they are, outlive it.
+    Rejects(Files& files, int file, const Place& place, std::int64_t now_ms);
 
     Result<void> add(const Line& line, const std::string& reason);
     /// What was added is on the disk.
@@ -38,7 +38,7 @@ private:
 
     Files& files_;
     const int file_;
-    const std::string spool_path_;
+    const Place& place_;
     const std::string path_;
     const std::int64_t now_ms_;
     File out_file_;

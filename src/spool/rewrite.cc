@@ -1,7 +1,5 @@
 #include "spool/rewrite.h"
 
-#include <fcntl.h>
-
 #include <optional>
 #include <utility>
 
@@ -17,14 +15,14 @@ public:
     Rewriting(const RewriteParts& parts, const Decide& decide)
         : parts_(parts),
           decide_(decide),
-          new_path_(parts.path + ".new"),
-          rejects_(parts.files, parts.file, parts.path, parts.now_ms) {}
+          new_path_(parts.place.path_of(kNew)),
+          rejects_(parts.files, parts.file, parts.place, parts.now_ms) {}
 
     Result<RewriteReport> run() {
         auto done = write_new();
         if (done) done = replace();
         if (!done) {
-            if (!renamed_ && new_file_) parts_.files.remove(new_path_);
+            if (!renamed_ && new_file_) parts_.files.remove(folder(), parts_.place.name_of(kNew));
             return Failure(named(done.error()));
         }
         report_.rejected = rejects_.count();
@@ -32,6 +30,10 @@ public:
     }
 
 private:
+    static constexpr std::string_view kNew = ".new";
+
+    [[nodiscard]] int folder() const { return parts_.place.folder.get(); }
+
     /// What is missing or held now was not when the run began, and entries may have been sent since: other codes.
     static Error named(Error error) {
         if (error.code == "spool_missing") error.code = "spool_replaced";
@@ -40,7 +42,7 @@ private:
     }
 
     Result<File> lock_appends() const {
-        return take_lock(parts_.files, parts_.path + ".lock", parts_.lock_wait_seconds, "somebody is appending");
+        return take_lock(parts_.files, parts_.place, ".lock", parts_.lock_wait_seconds, "somebody is appending");
     }
 
     /// Steps 1 and 2.
@@ -49,12 +51,12 @@ private:
             const auto lock = lock_appends();
             if (!lock) return Failure(lock.error());
             if (const int done = parts_.files.status(parts_.file, old_); done < 0) {
-                return file_failure("look at", parts_.path, done);
+                return file_failure("look at", parts_.place.path, done);
             }
         }
-        constexpr mode_t kMode = 0600;
-        new_file_ = File(parts_.files.open(new_path_, O_WRONLY | O_CREAT | O_TRUNC, kMode));
-        if (!new_file_) return file_failure("open", new_path_, new_file_.get());
+        auto made = make_beside(parts_.files, parts_.place, kNew);
+        if (!made) return Failure(made.error());
+        new_file_ = std::move(*made);
         if (const int done = parts_.files.own_like(new_file_.get(), old_); done < 0) {
             return file_failure("give permissions to", new_path_, done);
         }
@@ -73,11 +75,11 @@ private:
         if (auto synced = rejects_.sync(); !synced) return synced;
         if (auto synced = out_->sync(); !synced) return synced;
         if (auto held = check_locks(lock->get()); !held) return held;
-        if (const int done = parts_.files.rename(new_path_, parts_.path); done < 0) {
-            return file_failure("replace", parts_.path, done);
+        if (const int done = parts_.files.rename(folder(), parts_.place.name_of(kNew), parts_.place.name); done < 0) {
+            return file_failure("replace", parts_.place.path, done);
         }
         renamed_ = true;
-        if (auto synced = sync_folder(parts_.files, parts_.path); !synced) {
+        if (auto synced = sync_folder(parts_.files, parts_.place); !synced) {
             return ambiguous(synced.error().code,
                              synced.error().message + "; the file was replaced, but that may not survive a power cut");
         }
@@ -90,11 +92,12 @@ private:
 
     [[nodiscard]] Result<void> check_file() const {
         struct stat now = {};
-        if (!is_named(parts_.files, parts_.file, parts_.path)) return meddled(parts_.path, "removed or replaced");
+        if (!is_named(parts_.files, parts_.file, parts_.place, ""))
+            return meddled(parts_.place.path, "removed or replaced");
         if (const int done = parts_.files.status(parts_.file, now); done < 0) {
-            return file_failure("look at", parts_.path, done);
+            return file_failure("look at", parts_.place.path, done);
         }
-        if (now.st_size < position_.offset) return meddled(parts_.path, "made shorter");
+        if (now.st_size < position_.offset) return meddled(parts_.place.path, "made shorter");
         return {};
     }
 
@@ -102,15 +105,16 @@ private:
     [[nodiscard]] Result<void> check_locks(int append_lock) const {
         for (const auto& [lock, ending] :
              {std::pair(append_lock, ".lock"), std::pair(parts_.work_lock, ".work.lock")}) {
-            const std::string path = parts_.path + ending;
-            if (!is_named(parts_.files, lock, path)) return meddled(path, "removed");
+            if (!is_named(parts_.files, lock, parts_.place, ending)) {
+                return meddled(parts_.place.path_of(ending), "removed");
+            }
         }
         return {};
     }
 
     /// From where it was up to `end`. A last line without its end waits until nobody can be writing it: kWholeFile.
     Result<void> copy(std::int64_t end) {
-        LineReader reader(parts_.files, parts_.file, parts_.path, {.from = position_, .end = end});
+        LineReader reader(parts_.files, parts_.file, parts_.place.path, {.from = position_, .end = end});
         while (true) {
             const auto line = reader.next();
             if (!line) return Failure(line.error());

@@ -40,7 +40,7 @@ struct RewriteReport {
 
 struct RewriteParts {
     Files& files;
-    const std::string& path;
+    const Place& place;
     int file;       // the spool, open for reading
     int work_lock;  // FILE.work.lock
     double lock_wait_seconds;

@@ -49,7 +49,7 @@ std::string without_line_breaks(std::string json) {
 
 Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
     if (auto ok = check_entry(given); !ok) return Failure(ok.error());
-    find_file();
+    if (auto found = find_file(); !found) return Failure(found.error());
     SpoolEntry entry;
     entry.timestamp_ms = now_ms();
     entry.job_id = given.job_id.empty() ? make_job_id(options_.name, entry.timestamp_ms, random_) : given.job_id;
@@ -73,14 +73,14 @@ Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
 }
 
 Result<void> SpoolFile::append(const std::string& line) {
-    auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody else is appending");
+    auto lock = take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody else is appending");
     if (!lock) return Failure(lock.error());
     constexpr mode_t kMode = 0600;
-    const File file(files_.open(path_, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, kMode));
-    if (!file) return file_failure("open", path_, file.get());
+    const File file(files_.open(place_.folder.get(), place_.name, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, kMode));
+    if (!file) return file_failure("open", place_.path, file.get());
     struct stat status = {};
-    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
-    if (!S_ISREG(status.st_mode)) return bad_entry(path_ + " is not a regular file");
+    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", place_.path, done);
+    if (!S_ISREG(status.st_mode)) return bad_entry(place_.path + " is not a regular file");
     auto written = write_end(file.get(), line, status.st_size);
     if (written) return {};
     // Back to what it was, so that the caller may try again without doubling it.
@@ -92,16 +92,16 @@ Result<void> SpoolFile::append(const std::string& line) {
 Result<void> SpoolFile::write_end(int file, const std::string& line, std::int64_t size) {
     std::string bytes = line + "\n";
     if (size > 0) {
-        const auto last = read_piece(files_, file, size - 1, 1, path_);
+        const auto last = read_piece(files_, file, size - 1, 1, place_.path);
         if (!last) return Failure(last.error());
         if (*last != "\n") bytes.insert(0, "\n");  // a crash tore it: what is there of it stays a line of its own
     }
     const ssize_t written = files_.write(file, bytes);
-    if (written < 0) return file_failure("write", path_, written);
+    if (written < 0) return file_failure("write", place_.path, written);
     if (static_cast<std::size_t>(written) < bytes.size())
-        return file_failure("write all of an entry to", path_, -ENOSPC);
-    if (const int done = files_.sync(file); done < 0) return file_failure("fsync", path_, done);
-    return size == 0 ? sync_folder(files_, path_) : Result<void>();
+        return file_failure("write all of an entry to", place_.path, -ENOSPC);
+    if (const int done = files_.sync(file); done < 0) return file_failure("fsync", place_.path, done);
+    return size == 0 ? sync_folder(files_, place_) : Result<void>();
 }
 
 }  // namespace deliverd::spool

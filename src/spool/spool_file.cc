@@ -37,10 +37,13 @@ Result<void> check_options(const SpoolOptions& options) {
 }
 
 SpoolFile::SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Random& random)
-    : options_(std::move(options)), path_(options_.path), files_(files), clock_(clock), random_(random) {}
+    : options_(std::move(options)), files_(files), clock_(clock), random_(random) {}
 
-void SpoolFile::find_file() {
-    path_ = real_path(options_.path);
+Result<void> SpoolFile::find_file() {
+    auto place = find_place(files_, options_.path);
+    if (!place) return Failure(place.error());
+    place_ = std::move(*place);
+    return {};
 }
 
 std::int64_t SpoolFile::now_ms() const {
@@ -48,17 +51,17 @@ std::int64_t SpoolFile::now_ms() const {
 }
 
 Result<File> SpoolFile::open_to_read() const {
-    File file(files_.open(path_, O_RDONLY | O_NONBLOCK, 0));  // a pipe would be waited for
-    if (!file) return file_failure("open", path_, file.get());
+    File file(files_.open(place_.folder.get(), place_.name, O_RDONLY | O_NONBLOCK, 0));  // a pipe would be waited for
+    if (!file) return file_failure("open", place_.path, file.get());
     struct stat status = {};
-    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", path_, done);
-    if (!S_ISREG(status.st_mode)) return bad_option(path_ + " is not a regular file");
+    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", place_.path, done);
+    if (!S_ISREG(status.st_mode)) return bad_option(place_.path + " is not a regular file");
     return file;
 }
 
 Result<SpoolScan> SpoolFile::each(const std::function<bool(const SpoolEntry&)>& entry,
                                   const std::function<void(const SpoolReject&)>& reject) {
-    find_file();
+    if (auto found = find_file(); !found) return Failure(found.error());
     return scan(entry, reject);
 }
 
@@ -66,7 +69,7 @@ Result<SpoolScan> SpoolFile::scan(const std::function<bool(const SpoolEntry&)>& 
                                   const std::function<void(const SpoolReject&)>& reject) {
     const auto file = open_to_read();
     if (!file) return Failure(file.error());
-    LineReader reader(files_, file->get(), path_);
+    LineReader reader(files_, file->get(), place_.path);
     SpoolScan scan;
     while (true) {
         const auto line = reader.next();
@@ -97,11 +100,11 @@ Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
 }
 
 Result<SpoolFile::Work> SpoolFile::begin_work() {
-    find_file();
+    if (auto found = find_file(); !found) return Failure(found.error());
     Work work;
     auto before = open_to_read();  // so that no lock is left beside a file that is not there
     if (!before) return Failure(before.error());
-    auto lock = take_lock(files_, path_ + ".work.lock", options_.work_wait_seconds,
+    auto lock = take_lock(files_, place_, ".work.lock", options_.work_wait_seconds,
                           "another retry or cleanup of this file is under way");
     if (!lock) return Failure(lock.error());
     work.lock = std::move(*lock);
@@ -109,12 +112,12 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
     if (!file) return Failure(file.error());
     work.file = std::move(*file);
     if (auto ok = check_links(work.file.get()); !ok) return Failure(ok.error());
-    auto journal = Journal::read(files_, work.file.get(), path_);
+    auto journal = Journal::read(files_, work.file.get(), place_);
     if (!journal) return Failure(journal.error());
     if (journal->empty()) {
         // One about a file that was replaced must not be taken for one about a later file with the same inode.
-        const int removed = journal->exists() ? files_.remove(journal_path(path_)) : 0;
-        if (removed < 0) return file_failure("remove", journal_path(path_), removed);
+        const int removed = journal->exists() ? remove_journal() : 0;
+        if (removed < 0) return file_failure("remove", place_.path_of(kJournalEnding), removed);
         return work;
     }
     const auto recorded = record(work, std::move(*journal));
@@ -129,23 +132,27 @@ Result<SpoolFile::Work> SpoolFile::begin_work() {
 
 Result<void> SpoolFile::check_links(int file) {
     struct stat status = {};
-    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", path_, done);
+    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", place_.path, done);
     if (status.st_nlink <= 1) return {};
-    return permanent("spool_linked", path_ +
+    return permanent("spool_linked", place_.path +
                                          " has another name (a hard link), which would keep the old entries when the "
                                          "file is replaced; remove one of the names, or use a symbolic link");
 }
 
 Result<std::int64_t> SpoolFile::settled_end(int file) {
-    const auto lock = take_lock(files_, path_ + ".lock", options_.lock_wait_seconds, "somebody is appending");
+    const auto lock = take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody is appending");
     if (!lock) return Failure(lock.error());
     struct stat status = {};
-    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", path_, done);
+    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", place_.path, done);
     return status.st_size;
 }
 
+int SpoolFile::remove_journal() {
+    return files_.remove(place_.folder.get(), place_.name_of(kJournalEnding));
+}
+
 Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide) {
-    return rewrite({files_, path_, work.file.get(), work.lock.get(), options_.lock_wait_seconds, now_ms()}, decide);
+    return rewrite({files_, place_, work.file.get(), work.lock.get(), options_.lock_wait_seconds, now_ms()}, decide);
 }
 
 Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
@@ -157,7 +164,7 @@ Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
         const bool is_its = after && after->job_id == entry.job_id && entry.state == SpoolState::pending;
         return is_its ? Decision{Fate::replace, std::move(**line)} : Decision{};
     });
-    if (report) files_.remove(journal_path(path_));  // what stays is about a file that is no more: not read
+    if (report) remove_journal();  // what stays is about a file that is no more: not read
     return report;
 }
 

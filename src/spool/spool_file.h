@@ -63,7 +63,7 @@ private:
 
     [[nodiscard]] std::int64_t now_ms() const;
     /// First of all: links may have changed since the last operation.
-    void find_file();
+    Result<void> find_file();
     Result<File> open_to_read() const;
     Result<SpoolScan> scan(const std::function<bool(const SpoolEntry&)>& entry,
                            const std::function<void(const SpoolReject&)>& reject);
@@ -72,6 +72,7 @@ private:
     Result<void> check_links(int file);
     Result<void> append(const std::string& line);
     Result<void> write_end(int file, const std::string& line, std::int64_t size);
+    int remove_journal();
     Result<RewriteReport> replace(const Work& work, const Decide& decide);
     /// Puts what the journal has into the file, with one replacement of it; none where it has nothing.
     Result<RewriteReport> record(Work& work, Journal journal);
@@ -91,7 +92,7 @@ private:
                          SpoolSummary& summary);
 
     const SpoolOptions options_;
-    std::string path_;  // of the file itself, not of a link to it; found anew by each operation
+    Place place_;  // found anew by each operation
     Files& files_;
     const Clock& clock_;
     Random& random_;

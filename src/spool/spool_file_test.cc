@@ -211,7 +211,7 @@ TEST_F(SpoolFileTest, EveryRunTellsOfTheLinesItMoves) {
     put("nonsense\n" + line("a", "pending", clock_.now_ms, 0));
     FaultyFiles watched(Fault::before, 0);
     watched.before_open = [&](const std::string& opened) {
-        if (opened == path_ + ".new") std::filesystem::create_directory(opened);
+        if (opened.ends_with(".new")) std::filesystem::create_directory(path_ + ".new");
     };
     ASSERT_FALSE(SpoolFile(options(), watched, clock_, random_).retry(yes, {}));
     std::filesystem::remove(path_ + ".new");

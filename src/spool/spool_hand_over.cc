@@ -51,7 +51,7 @@ SpoolReturned answer_of(const SpoolEntry& entry, const SpoolReturn& wanted) {
 Result<void> SpoolFile::give_all(const Work& work, const SpoolHandOver& order, Taken& taken) {
     const auto end = settled_end(work.file.get());
     if (!end) return Failure(end.error());
-    LineReader reader(files_, work.file.get(), path_, {.end = *end});
+    LineReader reader(files_, work.file.get(), place_.path, {.end = *end});
     Batch batch;
     const auto give = [&]() -> Result<void> {
         if (batch.entries.empty()) return {};

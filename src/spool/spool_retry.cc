@@ -27,7 +27,7 @@ SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
 }  // namespace
 
 Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
-    find_file();
+    if (auto found = find_file(); !found) return Failure(found.error());
     const auto file = open_to_read();
     if (!file) return Failure(file.error());
     const auto found = find_due(file->get(), limit, kWholeFile);
@@ -44,7 +44,7 @@ Result<std::vector<SpoolEntry>> SpoolFile::due(std::int64_t limit) {
 Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit, std::int64_t end) {
     const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, kMaxSpoolRun));
     const std::int64_t now = now_ms();
-    LineReader reader(files_, file, path_, {.end = end});
+    LineReader reader(files_, file, place_.path, {.end = end});
     Found found;
     while (true) {
         const auto line = reader.next();
@@ -71,10 +71,10 @@ Result<SpoolFile::Found> SpoolFile::find_due(int file, std::int64_t limit, std::
 }
 
 Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
-    LineReader reader(files_, file, path_, {.from = {offset, 1}, .chunk = kOneLineChunk});
+    LineReader reader(files_, file, place_.path, {.from = {offset, 1}, .chunk = kOneLineChunk});
     const auto line = reader.next();
     if (!line) return Failure(line.error());
-    if (!*line) return permanent("io_error", path_ + " became shorter while it was read");
+    if (!*line) return permanent("io_error", place_.path + " became shorter while it was read");
     return read_line(**line);
 }
 
@@ -114,7 +114,7 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
     summary.more_due = found->more;
     std::optional<Error> problem;
     if (!found->due.empty()) {
-        auto journal = JournalWriter::begin(files_, work->file.get(), path_);
+        auto journal = JournalWriter::begin(files_, work->file.get(), place_);
         if (!journal) return Failure(journal.error());
         const auto of = static_cast<std::int64_t>(found->due.size());
         for (const Due& due : found->due) {
@@ -129,10 +129,10 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
         }
     }
     if (summary.total > 0 || found->rejects > 0) {
-        auto journal = Journal::read(files_, work->file.get(), path_);
+        auto journal = Journal::read(files_, work->file.get(), place_);
         if (!journal) return Failure(journal.error());
         if (journal->size() != summary.total) {
-            return retryable("io_error", journal_path(path_) + " has " + std::to_string(journal->size()) +
+            return retryable("io_error", place_.path_of(kJournalEnding) + " has " + std::to_string(journal->size()) +
                                              " readable notes of " + std::to_string(summary.total) +
                                              " attempts; the others will be made again, with the same keys");
         }
@@ -140,7 +140,7 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
         if (!recorded) return Failure(recorded.error());
         summary.rejected += recorded->rejected;
     } else if (!found->due.empty()) {
-        files_.remove(journal_path(path_));
+        remove_journal();
     }
     if (problem) return Failure(*problem);
     summary.unmarked = found->unmarked + summary.exhausted;

@@ -27,9 +27,12 @@ class FaultyFiles final : public Files {
 public:
     FaultyFiles(Fault fault, int nth) : inner_(system_files()), fault_(fault), nth_(nth) {}
 
-    int open(const std::string& path, int flags, mode_t mode) override {
-        if (before_open) before_open(path);
-        return pass([&] { return inner_->open(path, flags, mode); });
+    int open_folder(const std::string& path) override {
+        return pass([&] { return inner_->open_folder(path); });
+    }
+    int open(int folder, const std::string& name, int flags, mode_t mode) override {
+        if (before_open) before_open(name);
+        return pass([&] { return inner_->open(folder, name, flags, mode); });
     }
     ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
         return inner_->read_at(file, out, bytes, offset);
@@ -51,16 +54,18 @@ public:
     int truncate(int file, off_t size) override {
         return pass([&] { return inner_->truncate(file, size); });
     }
-    int rename(const std::string& from, const std::string& to) override {
+    int rename(int folder, const std::string& from, const std::string& to) override {
         if (before_rename) before_rename();
-        return pass([&] { return inner_->rename(from, to); });
+        return pass([&] { return inner_->rename(folder, from, to); });
     }
-    int remove(const std::string& path) override {
-        return pass([&] { return inner_->remove(path); });
+    int remove(int folder, const std::string& name) override {
+        return pass([&] { return inner_->remove(folder, name); });
     }
     int status(int file, struct stat& out) override { return inner_->status(file, out); }
     std::int64_t birth(int file) override { return inner_->birth(file); }
-    int status_of(const std::string& path, struct stat& out) override { return inner_->status_of(path, out); }
+    int status_of(int folder, const std::string& name, struct stat& out) override {
+        return inner_->status_of(folder, name, out);
+    }
     int own_like(int file, const struct stat& like) override {
         return pass([&] { return inner_->own_like(file, like); });
     }
@@ -70,7 +75,7 @@ public:
     }
 
     // What another process does at that moment.
-    std::function<void(const std::string& path)> before_open{};
+    std::function<void(const std::string& name)> before_open{};
     std::function<void(int number)> after_sync{};  // from 1
     std::function<void()> before_lock{};
     std::function<void()> before_rename{};
