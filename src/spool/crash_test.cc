@@ -14,8 +14,6 @@
 namespace deliverd::spool {
 namespace {
 
-constexpr int kMostCalls = 80;  // a run makes far fewer
-
 class SpoolCrash : public SpoolFixture {
 protected:
     /// Starts from the same file each time.
@@ -24,12 +22,6 @@ protected:
             std::filesystem::remove(path_ + ending);
         }
         if (!text.empty()) put(text);
-    }
-    std::map<std::string, int> counts() {
-        std::map<std::string, int> all;
-        if (!std::filesystem::exists(path_)) return all;
-        for (const SpoolEntry& entry : entries()) ++all[entry.job_id];
-        return all;
     }
     /// Runs `work` in a process of its own; whether it died at the fault.
     template <typename Work>
@@ -54,12 +46,6 @@ protected:
         const auto records = lines_of(path_ + ".rejected");
         return std::ranges::count_if(
             records, [&](const std::string& record) { return record.ends_with(R"("text":")" + text + "\"}"); });
-    }
-
-    std::string three() const {
-        const std::int64_t now = clock_.now_ms;
-        return line("a", "pending", now, now - 3) + "garbage\n" + line("b", "pending", now, now - 2, 4) +
-               line("old", "resolved", now - 3 * kDay, 0) + line("c", "pending", now, now - 1);
     }
 };
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,6 +95,13 @@ protected:
         for (const SpoolEntry& entry : entries()) all.push_back(entry.job_id);
         return all;
     }
+    /// Lines by job id; none where there is no file.
+    std::map<std::string, int> counts() {
+        std::map<std::string, int> all;
+        if (!exists("")) return all;
+        for (const SpoolEntry& entry : entries()) ++all[entry.job_id];
+        return all;
+    }
     bool exists(const std::string& ending) const { return std::filesystem::exists(path_ + ending); }
     void put(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
     /// An entry as the file has it.
@@ -112,9 +120,16 @@ protected:
         entry.json.replace(entry.json.find(pending), pending.size(), R"("state":")" + state + "\"");
         return entry.json + "\n";
     }
+    /// Three that are due, one for a cleanup, and a line that is no entry.
+    std::string three() const {
+        const std::int64_t now = clock_.now_ms;
+        return line("a", "pending", now, now - 3) + "garbage\n" + line("b", "pending", now, now - 2, 4) +
+               line("old", "resolved", now - 3 * kDay, 0) + line("c", "pending", now, now - 1);
+    }
     static SpoolAnswer yes(const SpoolPost& /*post*/) { return {.delivered = true}; }
     static SpoolAnswer no(const SpoolPost& /*post*/) { return {.error = {"boom", "503"}}; }
 
+    static constexpr int kMostCalls = 80;  // of the system by one run, which makes far fewer
     static constexpr std::int64_t kDay = 24LL * 3600 * 1000;
 
     TestFolder folder_;
