@@ -60,7 +60,7 @@ def test_a_failed_webhook_is_delivered_later_under_the_same_key(spool, receiver)
     assert (entry["jobId"], entry["attemptsMade"], entry["state"]) == (job, 2, "pending")
     assert entry["error"] == {"message": "HTTP 503", "code": "503"}
     spool.make_due()
-    assert spool.retry("--token-env", "T", env={"T": "s3cret"}) == (
+    assert spool.retry("--token-env", "T", "--token-host", "127.0.0.1", env={"T": "s3cret"}) == (
         {"total": 1, "resolved": 1, "failed": 0, "exhausted": 0}, 0)
     (entry,) = spool.entries
     assert (entry["state"], entry["mine"]) == ("resolved", {"kept": True})
@@ -230,12 +230,58 @@ def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):
     programs.run("migrate").ok()
 
 
-def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tmp_path):
+def test_the_token_goes_only_to_the_hosts_that_are_named_for_it(spool, receiver):
+    receiver.answer_with(lambda call: Answer(401, {}))
+    secret = {"DELIVERD_SPOOL_TOKEN": "s3cret"}
+    spool.add("1")
+    spool.make_due()
+    said = spool.run("retry", "--allow-private", env=secret)
+    assert "authorization" not in receiver.calls[-1].headers, "no host is named for it"
+    assert said.stderr.count("no token is sent") == 1 and "--token-host" in said.stderr, said.stderr
+    assert spool.entries[0]["error"]["message"] == "HTTP 401; it was sent without the token, which is not for http://127.0.0.1"
+    spool.make_due()
+    spool.retry("--token-host", "example.com", env=secret)
+    assert "authorization" not in receiver.calls[-1].headers, "another host is named for it"
+    spool.make_due()
+    spool.retry("--token-host", "example.com", "--token-host", "127.0.0.1", env=secret)
+    assert receiver.calls[-1].headers["authorization"] == "Bearer s3cret"
+    assert spool.entries[0]["error"]["message"] == "HTTP 401"
+    assert "https://example.com" in spool.run("retry", "--token-host", "https://example.com").error_line(2)
+
+
+def test_a_redirect_does_not_carry_the_token_elsewhere(spool, receiver):
+    receiver.answer_with(lambda call: Answer(307, {}, {"Location": f"http://localhost:{receiver.port}/elsewhere"}))
+    spool.add("1")
+    spool.make_due()
+    spool.retry("--token-host", "127.0.0.1", "--token-host", "localhost", env={"DELIVERD_SPOOL_TOKEN": "s3cret"})
+    assert [call.path for call in receiver.calls] == ["/hooks"]
+
+
+def test_a_spool_without_token_hosts_sends_no_token_and_says_so(spool, receiver, programs, tmp_path):
     port = free_port()
     receiver.answer_with(lambda call: Answer(200, {}))
     (tmp_path / "deliverd.yaml").write_text(
         f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, token_env: T, allow_private: true,"
-        " retry_seconds: 0.1, cleanup_seconds: 0.1 }\n")
+        " retry_seconds: 0.1 }\n")
+    words = "spools.hooks has no token_hosts: the token of T is sent to nobody"
+    assert words in programs.run("config", "check").ok().stderr
+    assert words in programs.run("doctor").stdout
+    spool.add("1")
+    spool.make_due()
+    serve = programs.start("serve", env={"T": "s3cret"})
+    wait_for(lambda: receiver.count() == 1, 20, lambda: serve.stderr)
+    assert "authorization" not in receiver.calls[0].headers
+    serve.terminate()
+    assert serve.wait() == 0, serve.stderr
+    assert serve.stderr.count(words) == 1
+
+
+def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tmp_path):
+    port = free_port()
+    receiver.answer_with(lambda call: Answer(200, {}))
+    (tmp_path / "deliverd.yaml").write_text(
+        f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, token_env: T, token_hosts: [127.0.0.1],"
+        " allow_private: true, retry_seconds: 0.1, cleanup_seconds: 0.1 }\n")
     serve = programs.start("serve", env={"T": "s3cret"})
     wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz").status == 200, 20, lambda: serve.stderr)
     job = spool.add('{"id": 7}', "--name", "hooks", "--attempts-made", "3")  # not due for minutes

@@ -131,6 +131,7 @@ struct SpoolArguments {
     std::vector<std::string> ids;
     bool allow_private = false;
     std::optional<std::string> token_env;
+    std::vector<std::string> token_hosts;
     double timeout_seconds = 10;
     std::string to;  // import: dead-letters | events
     std::optional<std::string> import_name;

@@ -65,7 +65,8 @@ void add_spool_commands(CLI::App& root, SpoolArguments& spool, bool& dry_run, co
     app = on_file(
         Action::spool_retry, "retry", "Send what is due",
         "  deliverd spool retry --file hooks.jsonl\n"
-        "  HOOKS_TOKEN=… deliverd spool retry --file hooks.jsonl --token-env HOOKS_TOKEN --json\n"
+        "  HOOKS_TOKEN=… deliverd spool retry --file hooks.jsonl --token-env HOOKS_TOKEN \\\n"
+        "      --token-host example.com --json\n"
         "POST with the payload and \"idempotencyKey\": the entry's jobId; any 2xx resolves it. Exit 1 when any\n"
         "failed. Two runs on one file never send an entry twice; the second waits for the first.",
         "an object: total, resolved, failed, exhausted");
@@ -74,6 +75,11 @@ void add_spool_commands(CLI::App& root, SpoolArguments& spool, bool& dry_run, co
     app->add_option("--token-env", spool.token_env,
                     "the environment variable with the bearer token; else DELIVERD_SPOOL_TOKEN where that is set")
         ->type_name("NAME");
+    app->add_option("--token-host", spool.token_hosts,
+                    "a host the token may be sent to, over https, or over http to loopback; may be repeated")
+        ->type_name("HOST")
+        ->expected(1)
+        ->take_all();
     seconds(app, "--timeout", spool.timeout_seconds, 3600, "a request may take")
         ->default_str(fmt::format("{}", spool.timeout_seconds));
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "app/config_spools.h"
 #include "app/settings.h"
 
 namespace deliverd::app {
@@ -124,6 +125,11 @@ int run_command(std::span<const std::string> words, const Context& context) {
     const LoadedConfig loaded = load_config(arguments.config, context.environment);
     if (arguments.action == Action::doctor) return run_doctor(context, loaded, arguments.json);
     for (const std::string& problem : loaded.problems) complain(context, kWrongUsage, problem);
+    if (arguments.action == Action::config_check && loaded.problems.empty()) {
+        for (const SpoolConfig& spool : loaded.config.spools) {
+            if (const auto note = token_note(spool)) complain(context, kDone, *note);
+        }
+    }
     if (arguments.action == Action::config_check) return config_check(context, loaded, arguments.json);
     if (!loaded.problems.empty()) return kWrongUsage;
     return dispatch(context, loaded, arguments);

@@ -168,7 +168,11 @@ private:
     int retry() {
         auto token = token_of(context_, arguments_);
         if (!token) return complain(context_, token.error());
+        if (!token->empty() && arguments_.token_hosts.empty()) {
+            complain(context_, kDone, "no token is sent: name the hosts that may have it with --token-host HOST");
+        }
         auto poster = sink::make_http_poster({.token = std::move(*token),
+                                              .token_hosts = arguments_.token_hosts,
                                               .allow_private = arguments_.allow_private,
                                               .timeout = from_seconds(arguments_.timeout_seconds)});
         if (!poster) return complain(context_, poster.error());

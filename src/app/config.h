@@ -98,8 +98,9 @@ struct DeadLettersConfig {
 struct SpoolConfig {
     std::string name;
     std::string path;
-    std::string token_env;  // the variable that `token` comes from; empty: none
-    std::string token;      // secret; empty with a token_env: it is not there
+    std::string token_env;                 // the variable that `token` comes from; empty: none
+    std::string token;                     // secret; empty with a token_env: it is not there
+    std::vector<std::string> token_hosts;  // who may have it
     bool allow_private = false;
     Duration retry_interval{};
     Duration cleanup_interval{};

@@ -8,6 +8,7 @@
 
 #include "app/command.h"
 #include "app/config_dead_letters.h"
+#include "app/config_spools.h"
 #include "app/parts.h"
 #include "deadletter/kafka/inspect.h"
 
@@ -122,6 +123,12 @@ std::string good_news(const LaneConfig& lane) {
     return "";
 }
 
+void look_at_spools(const Config& config, Findings& findings) {
+    for (const SpoolConfig& spool : config.spools) {
+        if (const auto note = token_note(spool)) findings.push_back({"spool " + spool.name, true, "warning: " + *note});
+    }
+}
+
 void look_at_sinks(const Config& config, Log& log, Findings& findings) {
     for (const LaneConfig& lane : config.lanes) {
         const std::string check = "sink of " + lane.options.name;
@@ -217,6 +224,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
         look_at_api(loaded.config, findings);
         look_at_database(loaded.config, log, findings);
         look_at_sinks(loaded.config, log, findings);
+        look_at_spools(loaded.config, findings);
         look_at_kafka(loaded.config.dead_letters, findings);
     }
     print(context, findings, json);

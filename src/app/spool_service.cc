@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "app/config_spools.h"
 #include "app/spool_letters.h"
 #include "app/spool_sender.h"
 #include "base/failpoint.h"
@@ -34,8 +35,10 @@ Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<Spool
         }
         auto spool = open_spool({.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds});
         if (!spool) return refused(spool.error());
-        auto poster = sink::make_http_poster(
-            {.token = config.token, .allow_private = config.allow_private, .timeout = config.timeout});
+        auto poster = sink::make_http_poster({.token = config.token,
+                                              .token_hosts = config.token_hosts,
+                                              .allow_private = config.allow_private,
+                                              .timeout = config.timeout});
         if (!poster) return refused(poster.error());
         auto unit = std::make_unique<Unit>();
         unit->config = config;
@@ -57,6 +60,9 @@ SpoolService::~SpoolService() {
 
 void SpoolService::start() {
     running_ = static_cast<int>(units_.size());
+    for (const auto& unit : units_) {
+        if (const auto note = token_note(unit->config)) log_.warn("spool: no token is sent", {{"reason", *note}});
+    }
     for (const auto& unit : units_) unit->thread = std::thread([this, &unit = *unit] { work(unit); });
 }
 

@@ -18,6 +18,7 @@
 #include "sink/http/address_guard.h"
 #include "sink/http/http_sink.h"
 #include "sink/http/target.h"
+#include "sink/http/token_hosts.h"
 #include "sink/http/transfer.h"
 
 namespace deliverd::sink {
@@ -56,7 +57,12 @@ public:
         append("Expect:");
         append("Content-Type: application/json");
         if (is_header("Idempotency-Key", key) && !key.empty()) append("Idempotency-Key: " + key);
-        if (!options_.token.empty()) append("Authorization: Bearer " + options_.token);
+        withheld_.clear();
+        if (may_have_token(url, options_.token_hosts)) {
+            if (!options_.token.empty()) append("Authorization: Bearer " + options_.token);
+        } else if (const auto parts = split_http_url(url); parts && !options_.token.empty()) {
+            withheld_ = shorten(one_line(parts->scheme + "://" + parts->host), kMaxHostBytes);
+        }
         body_ = body;
         body_sent_ = 0;
         header_complete_ = false;
@@ -94,6 +100,9 @@ private:
             if (answer.is_success()) return answer;
             answer.code = std::to_string(status);
             answer.problem = fmt::format("HTTP {}{}", status, status < 400 ? ": redirects are not followed" : "");
+            if ((status == 401 || status == 403) && !withheld_.empty()) {
+                answer.problem += fmt::format("; it was sent without the token, which is not for {}", withheld_);
+            }
             curl_header* header = nullptr;
             if (curl_easy_header(easy_.get(), "Retry-After", 0, CURLH_HEADER, -1, &header) == CURLHE_OK) {
                 answer.retry_after = parse_retry_after(header->value, SystemClock().wall_now());
@@ -158,6 +167,7 @@ private:
     }
 
     static constexpr std::size_t kMaxProblemBytes = 512;
+    static constexpr std::size_t kMaxHostBytes = 128;
 
     const HttpPosterOptions options_;
     std::atomic<bool> stopped_ = false;
@@ -168,8 +178,9 @@ private:
     std::string_view body_;
     std::size_t body_sent_ = 0;
     bool header_complete_ = false;
-    bool opened_ = false;  // a socket
-    std::string refused_;  // the address that was not public
+    bool opened_ = false;   // a socket
+    std::string refused_;   // the address that was not public
+    std::string withheld_;  // where the token may not go
 };
 
 }  // namespace
@@ -177,6 +188,11 @@ private:
 Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options) {
     if (!is_header("Authorization", options.token)) {
         return permanent("bad_argument", "the bearer token has a line break or a control character in it");
+    }
+    for (std::string& host : options.token_hosts) {
+        auto read = read_token_host(host);
+        if (!read) return Failure(read.error());
+        host = std::move(*read);
     }
     return std::make_unique<CurlPoster>(std::move(options));
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "deliverd/result.h"
@@ -16,6 +17,8 @@ namespace deliverd::sink {
 
 struct HttpPosterOptions {
     std::string token{};  // bearer; empty: none. Never shown.
+    /// The token goes only to these, over https, or over http to loopback. Others get the request without it.
+    std::vector<std::string> token_hosts{};
     bool allow_private = false;
     Duration connect_timeout = std::chrono::seconds(3);
     Duration timeout = std::chrono::seconds(10);  // whole request
@@ -42,7 +45,7 @@ public:
     virtual void stop() = 0;
 };
 
-/// Failure (permanent, `bad_argument`): a token that cannot be a header.
+/// Failure (permanent, `bad_argument`): a token that cannot be a header, a token host that is none.
 [[nodiscard]] Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options);
 
 }  // namespace deliverd::sink

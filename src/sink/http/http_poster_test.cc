@@ -14,6 +14,7 @@
 #include "http/testing/server_fixture.h"
 #include "sink/http/address_guard.h"
 #include "sink/http/testing/fault_server.h"
+#include "sink/http/token_hosts.h"
 
 namespace deliverd::sink {
 namespace {
@@ -112,7 +113,7 @@ protected:
 };
 
 TEST_F(HttpPosterTest, SendsJsonWithTheTokenAndTheKey) {
-    const auto poster = this->poster({.token = "s3cret", .allow_private = true});
+    const auto poster = this->poster({.token = "s3cret", .token_hosts = {"127.0.0.1"}, .allow_private = true});
     const PostAnswer answer = poster->post(url("/hooks?x=1"), R"({"a":1})", "hook-1");
     EXPECT_TRUE(answer.is_success()) << answer.problem;
     ASSERT_EQ(seen().size(), 1U);
@@ -123,6 +124,43 @@ TEST_F(HttpPosterTest, SendsJsonWithTheTokenAndTheKey) {
     EXPECT_EQ(request.header("content-type"), "application/json");
     EXPECT_EQ(request.header("authorization"), "Bearer s3cret");
     EXPECT_EQ(request.header("idempotency-key"), "hook-1");
+}
+
+TEST(TokenHosts, TheTokenGoesToNamedHostsOverHttpsOrToLoopback) {
+    const std::vector<std::string> hosts = {"example.com", "127.0.0.1", "::1", "localhost", "10.0.0.1"};
+    for (const char* url :
+         {"https://example.com/", "https://EXAMPLE.com:8443/x?y#z", "https://u:p@example.com/", "https://127.0.0.1/",
+          "http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost/", "https://10.0.0.1/"}) {
+        EXPECT_TRUE(may_have_token(url, hosts)) << url;
+    }
+    for (const char* url :
+         {"http://example.com/", "https://example.com.evil.net/", "https://evil.net/example.com",
+          "https://example.com@evil.net/", "https://evil.net#@example.com/", "https://evil.net?@example.com/",
+          "https://sub.example.com/", "https://example.com./", "http://10.0.0.1/", "http://127.0.0.2/",
+          "http://localhost.evil.net/", "ftp://example.com/", "example.com", ""}) {
+        EXPECT_FALSE(may_have_token(url, hosts)) << url;
+    }
+    EXPECT_FALSE(may_have_token("https://example.com/", {}));
+}
+
+TEST(TokenHosts, AHostIsANameOrAnAddressAlone) {
+    EXPECT_EQ(read_token_host("Example.COM").value(), "example.com");
+    EXPECT_EQ(read_token_host("[::1]").value(), "::1");
+    EXPECT_EQ(read_token_host("::1").value(), "::1");
+    for (const char* text : {"", "https://example.com", "example.com:443", "example.com/x", "a@b", "a b", "a,b", "*"}) {
+        const auto read = read_token_host(text);
+        EXPECT_EQ(read ? *read : read.error().code, "bad_argument") << text;
+    }
+}
+
+TEST_F(HttpPosterTest, ATokenStaysHereWhereTheHostIsNotNamedForIt) {
+    status_ = 401;
+    for (const std::vector<std::string>& hosts : {std::vector<std::string>{}, {"example.com", "localhost"}}) {
+        const auto poster = this->poster({.token = "s3cret", .token_hosts = hosts, .allow_private = true});
+        const PostAnswer answer = poster->post(url("/"), "{}", "k");
+        EXPECT_EQ(answer.problem, "HTTP 401; it was sent without the token, which is not for http://127.0.0.1");
+        EXPECT_EQ(seen().back().header("authorization"), "");
+    }
 }
 
 TEST_F(HttpPosterTest, APrivateAddressIsNotEvenConnectedTo) {

@@ -88,6 +88,12 @@ Result<void> check_http_url(const std::string& url) {
     return {};
 }
 
+Result<UrlParts> split_http_url(const std::string& url) {
+    const auto parsed = parse_url(url);
+    if (!parsed) return Failure(parsed.error());
+    return UrlParts{url_part(parsed->get(), CURLUPART_SCHEME), url_part(parsed->get(), CURLUPART_HOST)};
+}
+
 Result<void> check_http_header(std::string_view name, std::string_view value) {
     if (is_header(name, value)) return {};
     return permanent("bad_argument",

@@ -17,6 +17,14 @@ struct Target {
 /// Failure as of make_http_sink().
 [[nodiscard]] Result<Target> make_target(HttpSinkOptions options);
 
+/// As libcurl reads them; the host of an IPv6 address has its brackets.
+struct UrlParts {
+    std::string scheme;
+    std::string host;
+};
+/// Failure as of check_http_url().
+[[nodiscard]] Result<UrlParts> split_http_url(const std::string& url);
+
 [[nodiscard]] Result<void> check_ca_file(const std::string& path);
 
 }  // namespace deliverd::sink
