@@ -43,8 +43,9 @@ public:
     /// `receiver`. Called from one thread at a time; the caller keeps at most `parallelism` under way.
     virtual void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) = 0;
 
-    /// Waits up to `patience` for what is under way, then reports the rest as ambiguous. When it returns,
-    /// no outcome will be reported any more. Nothing may be sent afterwards. Idempotent.
+    /// Waits up to `patience` for what is under way, then reports the rest as kStopped: ambiguous what may have gone
+    /// out, retryable what certainly has not. When it returns, no outcome will be reported any more. What is sent
+    /// afterwards is not: retryable, kStopped. Idempotent.
     virtual void stop(Duration patience) = 0;
 
     /// For `deliverd doctor`: can the receiver be reached? Blocks for at most `deadline`; sends no message.

@@ -5,6 +5,7 @@
 #include "sink/http/http_sink.h"
 #include "sink/http/testing/fault_server.h"
 #include "sink/testing/collector.h"
+#include "sink/testing/stop_contract.h"
 
 namespace deliverd::sink {
 namespace {
@@ -196,14 +197,16 @@ protected:
     Collector collector_;
 };
 
-TEST_F(HttpStop, ReportsWhatIsLeftAsAmbiguousAndThenNothingMore) {
+TEST_F(HttpStop, SaysWhatWasNotSentAndWhatIsInDoubt) {
     const FaultServer server([](Peer& peer) { peer.wait_until_closed(); });
     const auto http = sink_to(server.url(), kTestPatience, 3);
     send(*http, 10);  // three under way, seven waiting
-    http->stop(50ms);
-    expect_one_each(OutcomeKind::ambiguous);
-    http->stop(0s);
-    EXPECT_EQ(collector_.count(), 10U);
+    const auto deadline = std::chrono::steady_clock::now() + kTestPatience;
+    pollfd nothing{-1, 0, 0};
+    while (server.accepts() < 3 && std::chrono::steady_clock::now() < deadline) ::poll(&nothing, 1, 1);
+    const StoppedMessages stopped = stop_and_count(*http, 0s, messages_, collector_);
+    EXPECT_EQ(stopped.in_doubt, 3U);
+    EXPECT_EQ(stopped.not_sent, 7U);
 }
 
 TEST_F(HttpStop, WaitsForWhatIsUnderWay) {
@@ -235,7 +238,11 @@ TEST_F(HttpStop, DestroyingStops) {
     auto http = sink_to(server.url());
     send(*http, 5);
     http.reset();
-    expect_one_each(OutcomeKind::ambiguous);
+    for (const auto& message : messages_) {
+        const auto outcomes = collector_.of(message.id);
+        ASSERT_EQ(outcomes.size(), 1U) << message.id;
+        EXPECT_EQ(outcomes.front().code, kStopped) << message.id;
+    }
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Outcome to_outcome(const Error& error) {
 }
 
 Outcome stopped_outcome(OutcomeKind kind, std::string_view detail) {
-    return Outcome{kind, "STOPPED", std::string(detail), std::nullopt, std::nullopt};
+    return Outcome{kind, std::string(kStopped), std::string(detail), std::nullopt, std::nullopt};
 }
 
 class HttpSink final : public Sink {
@@ -259,7 +259,7 @@ private:
         }
         for (const auto& job : waiting_) {
             job.receiver->on_outcome(
-                *job.message, stopped_outcome(OutcomeKind::ambiguous, "the sink was stopped before this was sent"));
+                *job.message, stopped_outcome(OutcomeKind::retryable, "the sink was stopped; this was not sent"));
         }
         waiting_.clear();
     }
