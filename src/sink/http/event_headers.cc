@@ -1,6 +1,7 @@
 #include "sink/http/event_headers.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -14,6 +15,30 @@ bool same_name(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     return std::ranges::equal(a, b, {}, lower, lower);
 }
+
+constexpr auto kTrustedNames = std::to_array<std::string_view>({"Authorization",
+                                                                "Connection",
+                                                                "Cookie",
+                                                                "Forwarded",
+                                                                "Host",
+                                                                "Keep-Alive",
+                                                                "TE",
+                                                                "Trailer",
+                                                                "True-Client-IP",
+                                                                "Upgrade",
+                                                                "Via",
+                                                                "X-Api-Key",
+                                                                "X-Client-IP",
+                                                                "X-Cluster-Client-IP",
+                                                                "X-CSRF-Token",
+                                                                "X-Method-Override",
+                                                                "X-Real-IP",
+                                                                "X-Rewrite-URL",
+                                                                "X-User",
+                                                                "X-XSRF-Token"});
+constexpr auto kTrustedBeginnings = std::to_array<std::string_view>(
+    {"CF-", "Proxy-", "X-Accel-", "X-Amzn-", "X-Auth-", "X-Authenticated-", "X-Envoy-", "X-Forwarded", "X-Goog-",
+     "X-HTTP-Method", "X-MS-Client-", "X-Original-", "X-Remote-", "X-Webauth-"});
 
 std::string lowered(std::string name) {
     for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -43,6 +68,12 @@ void add_trace_context(Headers& out, const Message& message) {
 
 }  // namespace
 
+bool is_trusted_header(std::string_view name) {
+    const auto begins_it = [&](std::string_view with) { return same_name(name.substr(0, with.size()), with); };
+    return std::ranges::any_of(kTrustedNames, [&](std::string_view known) { return same_name(name, known); }) ||
+           std::ranges::any_of(kTrustedBeginnings, begins_it);
+}
+
 Attributes event_headers(const Message& message, const EventAttributesOptions& options) {
     Headers out;
     if (options.format == EventFormat::cloudevents) {
@@ -52,7 +83,8 @@ Attributes event_headers(const Message& message, const EventAttributesOptions& o
     } else {
         for (const auto& [name, value] : plain_attributes(message)) {
             if (name == "message_id") continue;
-            out.add(http_header_name(name), plain_header_value(value));
+            std::string header = http_header_name(name);
+            if (!is_trusted_header(header)) out.add(std::move(header), plain_header_value(value));
         }
     }
     add_trace_context(out, message);

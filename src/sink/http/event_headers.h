@@ -12,4 +12,8 @@ namespace deliverd::sink {
 /// the same header's name the first is sent.
 [[nodiscard]] Attributes event_headers(const Message& message, const EventAttributesOptions& options);
 
+/// Whether receivers, and the proxies before them, believe a header of this name about who sent the request, over which
+/// way and what for: X-Forwarded-For, Authorization, Host. Not for words that come from data.
+[[nodiscard]] bool is_trusted_header(std::string_view name);
+
 }  // namespace deliverd::sink

@@ -64,6 +64,43 @@ TEST(EventHeaders, OfAnyNumberAreToldApartAtOnce) {
     EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
+/// Proxies and frameworks believe these about the sender and the request; metadata is anybody's words.
+TEST(EventHeaders, AreNeverOnesThatReceiversTrust) {
+    auto message = test_event(1, "order.created");
+    for (const char* name : {"forwarded_for",
+                             "Forwarded-Host",
+                             "forwarded.proto",
+                             "FORWARDED_USER",
+                             "real_ip",
+                             "client_ip",
+                             "cluster_client_ip",
+                             "original_url",
+                             "original-method",
+                             "rewrite_url",
+                             "remote_user",
+                             "auth_request_user",
+                             "authenticated_user",
+                             "http_method_override",
+                             "method_override",
+                             "envoy_internal",
+                             "amzn_oidc_identity",
+                             "accel_redirect",
+                             "api_key",
+                             "csrf_token",
+                             "xsrf_token",
+                             "goog_iap_jwt",
+                             "ms_client_principal",
+                             "webauth_user"}) {
+        message.headers.emplace_back(name, "forged");
+    }
+    message.headers.emplace_back("request_id", "r-1");
+    message.headers.emplace_back("author", "ann");
+    EXPECT_THAT(event_headers(message, {}),
+                ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
+                            Pair("X-created-at", "2026-02-20T10:30:00.123Z"), Pair("X-request-id", "r-1"),
+                            Pair("X-author", "ann")));
+}
+
 TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
     auto message = test_event(1, "order.created");
     message.message_id = "1234-1234-1234";

@@ -214,7 +214,15 @@ TEST_F(HttpSinkTest, RefusesMessagesWhoseHeadersWouldBreakTheRequest) {
                                {"X A", "b"},
                                {"", "b"},
                                {"Content-Length", "3"},
-                               {"transfer-encoding", "chunked"}}) {
+                               {"transfer-encoding", "chunked"},
+                               {"Host", "evil"},
+                               {"authorization", "Bearer x"},
+                               {"Cookie", "a=b"},
+                               {"Forwarded", "for=1.2.3.4"},
+                               {"X-Forwarded-For", "1.2.3.4"},
+                               {"Connection", "close"},
+                               {"Upgrade", "h2c"},
+                               {"Proxy-Authorization", "x"}}) {
         auto message = test_message(1);
         message.headers = {header};
         const auto outcome = send_one(*http, message);

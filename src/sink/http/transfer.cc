@@ -39,6 +39,12 @@ bool is_framing(std::string_view name) {
     return lower == "content-length" || lower == "transfer-encoding" || lower == "connection";
 }
 
+Failure bad_header(std::string_view name) {
+    return permanent("BAD_REQUEST", fmt::format("header '{}' cannot be sent: it has a line break, a control character "
+                                                "or a name that may not be set",
+                                                shorten(one_line(name), 64)));
+}
+
 }  // namespace
 
 bool is_header(std::string_view name, std::string_view value) {
@@ -100,9 +106,7 @@ void Transfer::append_line(const std::string& line) {
 
 Result<void> Transfer::add_header(std::string_view name, std::string_view value) {
     if (!is_header(name, value)) {
-        return permanent("BAD_REQUEST", fmt::format("header '{}' cannot be sent: it has a line break, a control "
-                                                    "character or a name that may not be set",
-                                                    shorten(one_line(name), 64)));
+        return bad_header(name);
     }
     line_.assign(name);
     if (value.find_first_not_of(" \t") == std::string_view::npos) {
@@ -123,7 +127,10 @@ Result<void> Transfer::add_headers(const Message& message, const RequestProof& p
     if (const auto& events = target_.options.events) {
         for (const auto& [name, value] : event_headers(message, *events)) add(name, value);
     } else {
-        for (const auto& [name, value] : message.headers) add(name, value);
+        for (const auto& [name, value] : message.headers) {
+            if (is_trusted_header(name)) return bad_header(name);
+            add(name, value);
+        }
     }
     for (const auto& [name, value] : target_.options.headers) add(name, value);
     if (!proof.token.empty()) add("Authorization", fmt::format("Bearer {}", proof.token));
