@@ -223,6 +223,15 @@ def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
         assert is_as_shown(said, exchange.shown), said
 
 
+def test_what_is_shown_cannot_steer_a_terminal(spool, programs):
+    spool.add("1", "--error", "\u009b31mred\u001b[31m\u0085", "--code", "\u009d")
+    shown = spool.run("list").ok().stdout
+    assert "31mred" in shown
+    said = programs.run("spool", "list", "--file", "no\u009b31m\u001b[31m.jsonl").stderr
+    assert "no 31m" in said
+    assert not [c for c in (shown + said).replace("\n", "") if ord(c) < 32 or 0x7F <= ord(c) <= 0x9F]
+
+
 def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text("spools:\n  hooks: { path: hooks.jsonl, token_env: NOT_THERE }\n")
     said = programs.run("serve").stderr

@@ -9,16 +9,15 @@
 
 #include "app/config_spools.h"
 #include "app/settings.h"
+#include "base/text.h"
 
 namespace deliverd::app {
 
 namespace {
 
 std::string as_one_line(std::string_view text) {
-    std::string line(text);
-    while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
-    std::ranges::replace(line, '\n', ' ');
-    std::ranges::replace(line, '\r', ' ');
+    std::string line = one_line(text);
+    while (!line.empty() && line.back() == ' ') line.pop_back();
     return line;
 }
 

@@ -119,6 +119,16 @@ std::string shorten(std::string_view text, std::size_t max_bytes) {
     return out;
 }
 
+namespace {
+
+/// Beyond ASCII: C1, of which a terminal takes U+009B for ESC [, and the separators of lines and paragraphs.
+bool is_control(std::string_view character) {
+    return (character.size() == 2 && character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0) ||
+           character == "\u2028" || character == "\u2029";
+}
+
+}  // namespace
+
 std::string one_line(std::string_view bytes) {
     std::string out;
     out.reserve(bytes.size());
@@ -127,7 +137,7 @@ std::string one_line(std::string_view bytes) {
         const auto byte = static_cast<unsigned char>(bytes[at]);
         if (length == 0) {
             out += kReplacement;
-        } else if (byte < 0x20 || byte == 0x7F) {
+        } else if (byte < 0x20 || byte == 0x7F || is_control(bytes.substr(at, length))) {
             out.push_back(' ');
         } else {
             out += bytes.substr(at, length);

@@ -17,8 +17,8 @@ namespace deliverd {
 /// counts towards `max_bytes`.
 [[nodiscard]] std::string shorten(std::string_view text, std::size_t max_bytes);
 
-/// `bytes` as one line that any terminal, log and database takes: control characters become spaces, bytes
-/// that are not UTF-8 become U+FFFD.
+/// `bytes` as one line that any terminal, log and database takes: control characters (C1, which steer terminals, too)
+/// and line separators become spaces, bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string one_line(std::string_view bytes);
 
 /// `bytes` with each byte that is not UTF-8 replaced by U+FFFD; the rest untouched.

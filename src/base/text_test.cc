@@ -57,6 +57,13 @@ TEST(OneLine, ReplacesWhatBreaksLines) {
     EXPECT_EQ(one_line("a\nb\tc\x1b[31m\x7f"), "a b c [31m ");
     EXPECT_EQ(one_line(std::string_view("x\0y", 3)), "x y");
     EXPECT_EQ(one_line("\u20ac\xff!"), "\u20ac\ufffd!");
+    // C1: what a terminal takes for ESC and the next letter, as UTF-8 and as single bytes.
+    EXPECT_EQ(one_line("a\u0080b\u0085c\u009b31m\u009d\u009f"), "a b c 31m  ");
+    EXPECT_EQ(one_line("\x9b"
+                       "31m"),
+              "\ufffd31m");
+    EXPECT_EQ(one_line("\u00a0\u00e9\u0400"), "\u00a0\u00e9\u0400");
+    EXPECT_EQ(one_line("a\u2028b\u2029c"), "a b c");
 }
 
 TEST(ValidUtf8, ReplacesOnlyBadBytes) {
