@@ -113,6 +113,18 @@ def test_the_last_retry_that_fails_is_dead(start, broker):
     assert (order["retry_count"], order["last_error"], broker.times()) == (2, "BROKER_5XX", {KEY: 3})
 
 
+def test_a_dead_order_says_whether_the_broker_may_have_it(start, broker):
+    client = start(lane={"retry": QUICK_LANE["retry"] | {"max": 1}}).client()
+    broker.answer_with(lambda call: Answer(drop=True))
+    client.post(an_order(KEY))
+    order = client.wait_for_status(KEY, "dead")
+    assert (order["last_error"], order["in_doubt"]) == ("NETWORK_TIMEOUT", True)
+    broker.answer_with(lambda call: Answer(503))
+    client.post(an_order("order-0002"))
+    order = client.wait_for_status("order-0002", "dead")
+    assert (order["last_error"], order["in_doubt"]) == ("BROKER_5XX", False)
+
+
 def test_retry_after_pauses_the_whole_lane(start, store, broker):
     service = start()
     client = service.client()

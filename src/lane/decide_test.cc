@@ -58,6 +58,15 @@ TEST_F(Decide, AnAmbiguousEndIsCalledAmbiguous) {
     EXPECT_EQ(settlement.error, "NETWORK_TIMEOUT (ambiguous: the receiver may have it): no answer in 5 s");
 }
 
+TEST_F(Decide, OnlyAnAmbiguousEndIsInDoubt) {
+    for (const std::int32_t failures : {0, 4}) {  // a retry, and the last attempt
+        EXPECT_TRUE(decide_after(failures, {.kind = OutcomeKind::ambiguous}).in_doubt) << failures;
+        EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::retryable}).in_doubt) << failures;
+        EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::permanent}).in_doubt) << failures;
+        EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::delivered}).in_doubt) << failures;
+    }
+}
+
 TEST_F(Decide, RetryAfterOnlyLengthensAndIsCapped) {
     const auto delay = [&](Duration asked) {
         return decide_after(0, {.kind = OutcomeKind::retryable, .retry_after = asked}).delay;

@@ -331,5 +331,20 @@ TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindWhatIsStillTriedAga
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
+/// Two at once could arrive in the wrong order.
+TEST_F(OrderBookTest, WhatComesWhileOneOfItsAggregateIsAtTheSinkWaits) {
+    look({row(1, "a")});
+    EXPECT_THAT(send(), ElementsAre(1));
+    look({row(2, "a"), row(3, "b")});
+    EXPECT_THAT(send(), ElementsAre(3));
+    look({row(4, "a")});
+    EXPECT_THAT(send(), IsEmpty());
+    deliver(1);
+    EXPECT_THAT(send(), ElementsAre(2));
+    EXPECT_THAT(send(), IsEmpty());
+    deliver(2);
+    EXPECT_THAT(send(), ElementsAre(4));
+}
+
 }  // namespace
 }  // namespace deliverd::relay
