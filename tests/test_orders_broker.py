@@ -1,5 +1,6 @@
 """Orders out to the broker: what each of its answers means, and that an order is the same one at every attempt."""
 
+import datetime
 import email.utils
 import threading
 import time
@@ -123,6 +124,15 @@ def test_a_dead_order_says_whether_the_broker_may_have_it(start, broker):
     client.post(an_order("order-0002"))
     order = client.wait_for_status("order-0002", "dead")
     assert (order["last_error"], order["in_doubt"]) == ("BROKER_5XX", False)
+
+
+def test_retry_after_of_days_is_kept(start, broker):
+    client = start().client()
+    broker.answer_with(lambda call: Answer(503, {}, {"Retry-After": str(2 * 24 * 3600)}))
+    client.post(an_order(KEY))
+    order = client.wait_for_status(KEY, "failed")
+    due = datetime.datetime.fromisoformat(order["next_attempt_at"]) - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(hours=47) < due < datetime.timedelta(hours=49)
 
 
 def test_retry_after_pauses_the_whole_lane(start, store, broker):

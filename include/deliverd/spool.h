@@ -116,7 +116,7 @@ struct SpoolPost {
 struct SpoolAnswer {
     bool delivered = false;  // any 2xx
     SpoolFault error{};
-    double wait_seconds = 0;  // the receiver asked for that (Retry-After); counts up to an hour
+    double wait_seconds = 0;  // the receiver asked for that (Retry-After); counts up to 30 days
     bool cut_short = false;   // nobody waited for the answer: no attempt, and the run ends
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lane/lane.h"
+
 namespace deliverd::lane {
 namespace {
 
@@ -65,6 +67,12 @@ TEST_F(Decide, OnlyAnAmbiguousEndIsInDoubt) {
         EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::permanent}).in_doubt) << failures;
         EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::delivered}).in_doubt) << failures;
     }
+}
+
+TEST_F(Decide, ALaneWaitsForAsManyDaysAsTheReceiverAsks) {
+    Message message;
+    const Outcome outcome{.kind = OutcomeKind::retryable, .retry_after = std::chrono::hours(48)};
+    EXPECT_EQ(decide(message, outcome, policy, LaneOptions().retry_after_cap, random).delay, std::chrono::hours(48));
 }
 
 TEST_F(Decide, RetryAfterOnlyLengthensAndIsCapped) {

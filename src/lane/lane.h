@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "lane/observer.h"
 #include "lane/runner.h"
+#include "message/http_answer.h"
 #include "message/retry_policy.h"
 #include "sink/sink.h"
 #include "store/outbox.h"
@@ -34,7 +35,7 @@ struct LaneOptions {
     Duration busy_poll = std::chrono::milliseconds(2);      // shortest
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
     Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is left to its lease
-    Duration retry_after_cap = std::chrono::hours(1);       // a receiver cannot ask for more
+    Duration retry_after_cap = kLongestRetryAfter;          // a receiver cannot ask for more
     bool throttle = false;                                  // RATE_LIMITED slows the whole lane down (throttle.h)
     Duration rescue_interval{};                             // how often Outbox::rescue(lease) is called; 0: never
 };

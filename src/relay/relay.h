@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "lane/observer.h"
 #include "lane/runner.h"
+#include "message/http_answer.h"
 #include "message/retry_policy.h"
 #include "message/topic_template.h"
 #include "sink/sink.h"
@@ -39,7 +40,7 @@ struct RelayOptions {
     Duration busy_poll = std::chrono::milliseconds(2);  // shortest
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
     Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is given up
-    Duration retry_after_cap = std::chrono::hours(1);       // a receiver cannot ask for more
+    Duration retry_after_cap = kLongestRetryAfter;          // a receiver cannot ask for more
     bool throttle = false;                                  // RATE_LIMITED slows the whole lane down
 };
 

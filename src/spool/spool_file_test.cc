@@ -190,6 +190,10 @@ TEST_F(SpoolFileTest, ASenderThatThrowsOrAsksForTimeIsAFailedAttempt) {
     must(spool_->retry([](const SpoolPost&) -> SpoolAnswer { return {.error = {"slow down"}, .wait_seconds = 1800}; },
                        {}));
     EXPECT_EQ(entries()[0].next_retry_ms, clock_.now_ms + 1'800'000);
+    clock_.now_ms += kDay;
+    must(spool_->retry([](const SpoolPost&) -> SpoolAnswer { return {.error = {"later"}, .wait_seconds = 2 * 86400}; },
+                       {}));
+    EXPECT_EQ(entries()[0].next_retry_ms, clock_.now_ms + 2 * kDay);
 }
 
 TEST_F(SpoolFileTest, ResolveAndReviveByHand) {

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "message/http_answer.h"
 #include "spool/entry.h"
 #include "spool/line_reader.h"
 #include "spool/spool_file.h"
@@ -12,7 +13,6 @@ namespace deliverd::spool {
 namespace {
 
 constexpr std::int64_t kMsASecond = 1000;
-constexpr double kLongestAskedWaitSeconds = 3600;  // no receiver makes us wait longer than our own longest wait
 
 SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
     try {
@@ -90,7 +90,7 @@ Result<bool> SpoolFile::attempt(int file, const Due& due, const SpoolSender& sen
     if (answer.delivered) {
         after = resolved_line(*entry, now);
     } else {
-        const double asked = std::clamp(answer.wait_seconds, 0.0, kLongestAskedWaitSeconds);
+        const double asked = std::clamp(answer.wait_seconds, 0.0, to_seconds(kLongestRetryAfter));
         const auto wait =
             std::max(draw_delay_ms(entry->attempts_made + 1, random_), static_cast<std::int64_t>(asked * kMsASecond));
         after = failed_line(*entry, answer.error, now + wait);
