@@ -93,6 +93,7 @@ TEST_F(OpenApiTest, EachRoleMayUseTheseRoutesAndNoOthers) {
         {"GET /api/v1/dlq/messages/{id}/audit", Role::viewer},
         {"POST /api/v1/dlq/messages/{id}/retry", Role::operator_},
         {"POST /api/v1/dlq/messages/{id}/dead", Role::operator_},
+        {"POST /api/v1/dlq/messages/{id}/revive", Role::operator_},
     };
     EXPECT_EQ(needed.size(), routes_.size()) << "a line for each route, and none without";
     AuthOptions auth;

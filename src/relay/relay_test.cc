@@ -172,7 +172,7 @@ TEST_F(RelayTest, SleepsAndIsWokenByAWriter) {
 
 TEST_F(RelayTest, AsleepItFindsWhatWasWrittenBeforeAndIsCommittedAfterwards) {
     options_.busy_poll = options_.idle_poll = std::chrono::hours(1);  // no look comes by itself
-    const std::int64_t id = table_.begin("a");  // it notifies nobody: nobody sleeps yet
+    const std::int64_t id = table_.begin("a");                        // it notifies nobody: nobody sleeps yet
     const auto relay = make();
     relay->start();
     ASSERT_TRUE(eventually([&] { return table_.asleep() == 1; }));

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 
 #include "sink/testing/collector.h"
@@ -53,15 +52,13 @@ TEST(EventHeaders, OfOneNameAreSentOnce) {
                                      Pair("X-Traceparent", "x"), Pair("traceparent", "x")));
 }
 
-/// In time that does not grow with the square of their number.
+/// With the square of their number it would take minutes, and ctest would end it.
 TEST(EventHeaders, OfAnyNumberAreToldApartAtOnce) {
     constexpr int kNames = 200'000;
     auto message = test_event(1, "order.created");
     message.headers.clear();
     for (int n = 0; n < kNames; ++n) message.headers.emplace_back("n" + std::to_string(n), "v");
-    const auto began = std::chrono::steady_clock::now();
     EXPECT_EQ(event_headers(message, {}).size(), 3U + kNames);
-    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
 /// Proxies and frameworks believe these about the sender and the request; metadata is anybody's words.

@@ -32,6 +32,7 @@ TEST(FunctionGrants, EveryFunctionHasALine) {
         "deliverd.json_or_null(bytea) granted",
         "deliverd.json_or_null(text) granted",
         "deliverd.keep_dead_memory(bigint,text,text) granted definer",
+        "deliverd.keep_other_letter() internal definer",
         "deliverd.list_dead_letters() internal definer",
         "deliverd.list_no_dead_letters() internal definer",
         "deliverd.mark_dead_by_worker(bigint,text,text) granted",
