@@ -94,7 +94,7 @@ def test_what_a_release_consists_of():
     usual = ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service",
              "ServiceAccount"]
     assert render(LEAST).kinds() == usual
-    assert render(ALL_ON).kinds() == sorted([*usual, "ConfigMap", "Job", "ServiceAccount"])
+    assert render(ALL_ON).kinds() == sorted([*usual, "ConfigMap", "Job", "NetworkPolicy", "ServiceAccount"])
     for value, kind in [("autoscaling", "HorizontalPodAutoscaler"), ("podDisruptionBudget", "PodDisruptionBudget"),
                         ("networkPolicy", "NetworkPolicy")]:
         assert kind not in render(with_value(LEAST, f"{value}.enabled", False)).kinds()
@@ -246,7 +246,7 @@ def test_labels_choose_the_servers_pods_and_not_the_migrations():
     chosen = rendered.of("Deployment")["spec"]["selector"]["matchLabels"]
     assert chosen == rendered.of("Service")["spec"]["selector"]
     for kind, key in [("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")]:
-        assert rendered.of(kind)["spec"][key]["matchLabels"] == chosen
+        assert rendered.of(kind, "r-deliverd")["spec"][key]["matchLabels"] == chosen
     assert chosen.items() <= rendered.pod()["metadata"]["labels"].items()
     assert not chosen.items() <= rendered.of("Job")["spec"]["template"]["metadata"]["labels"].items()
 
@@ -263,19 +263,33 @@ def test_the_budget_and_the_autoscaler():
 
 def test_the_policy_opens_what_the_configuration_names():
     lanes = {"a": {"outbox": "events", "sink": {"type": "http", "url": "https://hooks.example/in?x=1:7"}},
-             "b": {"outbox": "memory", "sink": {"type": "http", "url": "http://u:p@hooks:8088/in"}},
+             "b": {"outbox": "memory", "sink": {"type": "http", "url": "http://u@hooks:8088/in"}},
              "c": {"outbox": "events", "sink": {"type": "nats", "url": "nats://a:4223,nats://b"}},
              "d": {"outbox": "events", "sink": {"type": "kafka", "brokers": "k1:9094,k2"}}}
     values = with_value(with_value(ALL_ON, "config.lanes", lanes), "config.database.port", 6432)
-    policy = render(values).of("NetworkPolicy")["spec"]
+    policy = render(values).of("NetworkPolicy", "r-deliverd")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
                                   "ports": [{"port": "http", "protocol": "TCP"}]}]
     names, named, extra = policy["egress"]
-    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert names["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    assert {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}} in named["to"]
     assert sorted(port["port"] for port in named["ports"]) == [443, 4222, 4223, 6432, 8088, 8200, 9092, 9094]
     assert extra == {"ports": [{"port": 3128, "protocol": "TCP"}]}
     assert render(LEAST).of("NetworkPolicy")["spec"]["ingress"][0]["from"] == [{"podSelector": {}}]
+    only = [{"podSelector": {"matchLabels": {"app": "postgres"}}}]
+    assert render(with_value(LEAST, "networkPolicy.egressTo", only)).of("NetworkPolicy")["spec"]["egress"][1]["to"] == only
+
+
+def test_the_migrations_pod_may_call_the_database_and_vault_only():
+    rendered = render(with_value(ALL_ON, "migration.config.database.port", 7432))
+    policy = rendered.of("NetworkPolicy", "r-deliverd-migrate")
+    job = rendered.of("Job")
+    assert policy["metadata"]["annotations"]["helm.sh/hook"] == job["metadata"]["annotations"]["helm.sh/hook"]
+    chosen = policy["spec"]["podSelector"]["matchLabels"]
+    assert chosen.items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in policy["spec"]
+    assert sorted(port["port"] for port in policy["spec"]["egress"][1]["ports"]) == [7432, 8200]
 
 
 def test_kafkas_password_comes_from_vault_too(programs, tmp_path):
@@ -349,6 +363,12 @@ def test_secrets_are_mounted_as_folders():
     ("config.server.port", 8081, "set container.port instead"),
     ("config.server.shutdown_seconds", 5, "set shutdownSeconds instead"),
     ("config.database.password_file", "/run/secrets/db/password", "nothing puts /run/secrets/db/password into the pod"),
+    ("config.database.password", "hunter2", "config.database.password: everybody who may read ConfigMaps"),
+    ("config.database.url", "postgres://a:hunter2@db/x", "config.database.url: everybody who may read ConfigMaps"),
+    ("config.kafka.sasl_password", "hunter2", "config.kafka.sasl_password: everybody"),
+    ("config.lanes", {"a": {"sink": {"token": "hunter2"}}}, "config.lanes.a.sink.token: everybody"),
+    ("config.lanes", {"a": {"sink": {"url": "amqp://a:hunter2@q/"}}}, "config.lanes.a.sink.url: everybody"),
+    ("migration.config.database.password", "hunter2", "migration.config.database.password: everybody"),
     ("autoscaling.minReplicas", 9, "more than autoscaling.maxReplicas"),
     ("resources.requests", {"cpu": None}, "resources.requests.cpu"),
     ("serviceAccount.create", False, "serviceAccount.name"),

@@ -49,9 +49,39 @@
 {{- $problems = append $problems "vault.secrets: two files of one name; Vault's injector tells them apart by that" -}}
 {{- end -}}
 {{- $problems = concat $problems (include "deliverd.unmounted" . | fromJson).problems -}}
+{{- $problems = concat $problems (include "deliverd.inlineSecrets" (dict "config" .Values.config "at" "config") | fromJson).problems -}}
+{{- $problems = concat $problems (include "deliverd.inlineSecrets" (dict "config" .Values.migration.config "at" "migration.config") | fromJson).problems -}}
 {{- if $problems -}}
 {{- fail (printf "these values cannot work:\n  - %s" (join "\n  - " $problems)) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Secrets that would stand in the ConfigMap, as {"problems": […]} in JSON; `config`, and `at`: its name. */}}
+{{- define "deliverd.inlineSecrets" -}}
+{{- $at := .at -}}
+{{- $database := .config.database | default dict -}}
+{{- $values := dict (printf "%s.database.password" $at) $database.password -}}
+{{- $_ := set $values (printf "%s.kafka.sasl_password" $at) (.config.kafka | default dict).sasl_password -}}
+{{- $urls := dict (printf "%s.database.url" $at) $database.url -}}
+{{- range $lane, $settings := .config.lanes -}}
+{{- $sink := $settings.sink | default dict -}}
+{{- range $name := list "token" "secret" "password" -}}
+{{- $_ := set $values (printf "%s.lanes.%s.sink.%s" $at $lane $name) (get $sink $name) -}}
+{{- end -}}
+{{- $_ := set $urls (printf "%s.lanes.%s.sink.url" $at $lane) $sink.url -}}
+{{- end -}}
+{{- $problems := list -}}
+{{- range $where, $value := $values -}}
+{{- if and $value (not (contains "${" (toString $value))) -}}
+{{- $problems = append $problems (printf "%s: everybody who may read ConfigMaps could read it; use %s_file, with secrets or vault.secrets" $where $where) -}}
+{{- end -}}
+{{- end -}}
+{{- range $where, $url := $urls -}}
+{{- if regexMatch "://[^/@$]*:[^/@$]+@" (toString $url) -}}
+{{- $problems = append $problems (printf "%s: everybody who may read ConfigMaps could read its password; use a file, or ${NAME} with env" $where) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "problems" $problems | toJson -}}
 {{- end -}}
 
 {{/* Secret files of config that nothing puts into the pod, as {"problems": […]} in JSON. */}}

@@ -29,9 +29,35 @@
 {{- dict "brokers" $brokers | toJson -}}
 {{- end -}}
 
-{{/* The TCP ports that config speaks to, as {"ports": […]} in JSON; addresses behind ${NAME} cannot be known here. */}}
+{{/* Whom pods may speak to: DNS, and the ports that `config` names. Not the machine's own services behind link-local
+     addresses, where clouds hand out credentials. */}}
+{{- define "deliverd.egress" -}}
+- to:
+    - namespaceSelector: {}
+    - ipBlock: {cidr: 169.254.20.10/32}   # DNS on the node
+  ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+- to:
+    {{- with .root.Values.networkPolicy.egressTo }}
+    {{- toYaml . | nindent 4 }}
+    {{- else }}
+    - namespaceSelector: {}
+    - ipBlock: {cidr: 0.0.0.0/0, except: [169.254.0.0/16]}
+    - ipBlock: {cidr: "::/0", except: ["fe80::/10", "fd00:ec2::254/128"]}
+    {{- end }}
+  ports:
+    {{- range (include "deliverd.egressPorts" . | fromJson).ports }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+{{- with .root.Values.networkPolicy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The TCP ports that `config` speaks to, as {"ports": […]} in JSON; addresses behind ${NAME} cannot be known here. */}}
 {{- define "deliverd.egressPorts" -}}
-{{- $config := include "deliverd.config" . | fromYaml -}}
+{{- $config := .config -}}
 {{- $defaults := dict "http" "80" "https" "443" "amqp" "5672" "amqps" "5671" "nats" "4222" "tls" "4222" "postgres" "5432" "postgresql" "5432" "" "9092" -}}
 {{- $database := $config.database | default dict -}}
 {{- $addresses := list -}}
@@ -40,7 +66,9 @@
 {{- else -}}
 {{- $addresses = append $addresses (printf "postgres://database:%d" (int ($database.port | default 5432))) -}}
 {{- end -}}
-{{- $addresses = concat $addresses (include "deliverd.brokers" . | fromJson).brokers -}}
+{{- if $config.kafka -}}
+{{- $addresses = concat $addresses (include "deliverd.brokers" .root | fromJson).brokers -}}
+{{- end -}}
 {{- range $lane := $config.lanes -}}
 {{- $sink := $lane.sink | default dict -}}
 {{- if $sink.url -}}{{- $addresses = concat $addresses (splitList "," $sink.url) -}}{{- end -}}
@@ -50,8 +78,8 @@
 {{- $addresses = concat $addresses $sink.brokers -}}
 {{- end -}}
 {{- end -}}
-{{- if .Values.vault.enabled -}}
-{{- $addresses = append $addresses (printf "vault:%d" (int .Values.networkPolicy.vaultPort)) -}}
+{{- if .root.Values.vault.enabled -}}
+{{- $addresses = append $addresses (printf "vault:%d" (int .root.Values.networkPolicy.vaultPort)) -}}
 {{- end -}}
 {{- $ports := list -}}
 {{- range $address := $addresses -}}
