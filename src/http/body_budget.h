@@ -29,10 +29,8 @@ private:
 class BodyShare {
 public:
     explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
-    BodyShare(BodyShare&& other) noexcept : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
     BodyShare(const BodyShare&) = delete;
     BodyShare& operator=(const BodyShare&) = delete;
-    BodyShare& operator=(BodyShare&&) = delete;
     ~BodyShare() { clear(); }
 
     /// For a body of so many bytes; false when the budget has not that much left.
@@ -42,11 +40,15 @@ public:
         bytes_ = bytes;
         return true;
     }
+    /// All of it, for who holds the body from now on. This one can grow for the next body.
+    [[nodiscard]] BodyShare hand_over() { return BodyShare(budget_, std::exchange(bytes_, 0)); }
     void clear() {
         if (bytes_ > 0) budget_->give_back(std::exchange(bytes_, 0));
     }
 
 private:
+    BodyShare(std::shared_ptr<BodyBudget> budget, std::size_t bytes) : budget_(std::move(budget)), bytes_(bytes) {}
+
     std::shared_ptr<BodyBudget> budget_;
     std::size_t bytes_ = 0;
 };

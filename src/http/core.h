@@ -57,7 +57,7 @@ private:
 
 /// A request on its way, shared by the pool's task and the reply: it may outlive the server.
 struct Exchange {
-    explicit Exchange(BodyShare s) : share(std::move(s)) {}
+    explicit Exchange(BodyShare& read) : share(read.hand_over()) {}
 
     BodyShare share;  // of the request's body, which is freed before it
     Request request;

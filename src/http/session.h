@@ -294,7 +294,7 @@ private:
         enter(core_.serving);
         auto message = parser_->release();
         keep_alive_ = message.keep_alive();
-        auto exchange = std::make_shared<Exchange>(std::move(share_));
+        auto exchange = std::make_shared<Exchange>(share_);
         exchange->mailbox = core_.mailbox;
         exchange->session = this;
         Request& request = exchange->request;
