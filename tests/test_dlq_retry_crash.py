@@ -83,7 +83,8 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
         assert refusal == (409, "SYS_DLQ_CONFLICT", f"a retry of all messages in topic {topic} is under way already")
         service.process.terminate()
         assert service.process.wait() == 0
-        assert "under way already" in retry_all_from_the_shell(programs, service, topic).error_line(1)
+        refused = retry_all_from_the_shell(programs, service, topic)
+        assert refused.status == 1 and "under way already" in refused.stderr.splitlines()[-1], refused
         assert values(kafka, topic) == before, "while the dead one's lease lasts nobody else publishes"
         end_leases(postgres)
         told = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
