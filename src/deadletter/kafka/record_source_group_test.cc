@@ -197,8 +197,15 @@ TEST_F(KafkaSourceGroup, ABrokerThatDiesAndReturnsIsReadOn) {
     kafka.command("start");
     put(topics.brokers(), numbered(topic, 500, 500, 2));
     poll_until(*source, store, [&] { return stored_.count() == 1000; });
-    poll_until(*source, store, [&] { return source->commit(10s).has_value(); });
-    for (std::int32_t partition = 0; partition < 2; ++partition) EXPECT_EQ(topics.committed(topic, partition), 500);
+    // librdkafka repeats the commit that had no answer, and it may come last: the next one is right again.
+    int written = 1000;
+    poll_until(*source, store, [&] {
+        if (stored_.count() < static_cast<std::size_t>(written) || !source->commit(10s)) return false;
+        if (topics.committed(topic, 0) == written / 2 && topics.committed(topic, 1) == written / 2) return true;
+        put(topics.brokers(), numbered(topic, written, 2, 2));
+        written += 2;
+        return false;
+    });
     EXPECT_LT(log_.events().size(), 100);
 }
 
