@@ -369,7 +369,7 @@ TEST(HostileClients, BodiesShareABudgetAndGiveItBack) {
     ASSERT_TRUE(first->send("a"));
     EXPECT_TRUE(first->response().starts_with("HTTP/1.1 200 "));
     for (int i = 0; i < 20; ++i) {  // a share that stayed taken would fail the second of these
-        const auto taken = [&] {  // the handler's thread gives the share back a moment after it has answered
+        const auto taken = [&] {    // the handler's thread gives the share back a moment after it has answered
             RawClient next(server->port());
             return next.send(half + "a") && next.response().starts_with("HTTP/1.1 200 ");
         };

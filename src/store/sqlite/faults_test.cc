@@ -82,15 +82,17 @@ TEST_F(SqliteFaults, ANewFileIsOnlyItsOwners) {
 /// A search for text reads every letter: nobody else waits for it.
 TEST_F(SqliteFaults, ATextSearchHoldsUpNoOtherRead) {
     must(must(open_sqlite({.path = path("db")}, log_))->migrate(false));
-    const auto file = must(File::open(path("db"), milliseconds(200)));
-    SqliteDeadLetters letters(*file);
     LetterQuery search;
     search.text = "x";
     {
+        const auto file = must(File::open(path("db"), milliseconds(200)));
+        SqliteDeadLetters letters(*file);
         const auto reading = must(file->reader());
         EXPECT_TRUE(letters.list(search)) << "it has a connection of its own";
         EXPECT_EQ(letters.list({}).error().code, "db_timeout");
     }
+    const auto file = must(File::open(path("db"), milliseconds(200)));
+    SqliteDeadLetters letters(*file);
     const auto searching = must(file->searcher());
     EXPECT_TRUE(letters.list({}));
     EXPECT_TRUE(letters.topics());
