@@ -1,6 +1,7 @@
 # One folder is one room is one target. `deliverd_room(lane LIBS …)` makes the library `deliverd_lane` from
-# src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc. Tests with a higher COST
-# start earlier, so that a parallel run does not end with one long test.
+# src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc. Sources in src/lane/testing
+# make `deliverd_lane_testing`, for the tests of this room and of those that may use it. Tests with a higher COST start
+# earlier, so that a parallel run does not end with one long test.
 
 set(DELIVERD_ROOMS_FILE "${CMAKE_SOURCE_DIR}/tools/rooms.txt")
 set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${DELIVERD_ROOMS_FILE}")
@@ -10,23 +11,29 @@ function(deliverd_target_name room out)
   set(${out} "deliverd_${flat}" PARENT_SCOPE)
 endfunction()
 
-function(deliverd_allowed_rooms room out)
+# The rooms of a line of tools/rooms.txt, and whether there is one.
+function(deliverd_rooms_of line_name out)
   file(STRINGS "${DELIVERD_ROOMS_FILE}" lines)
   foreach(line IN LISTS lines)
-    if(line MATCHES "^${room}:(.*)$")
+    if(line MATCHES "^${line_name}:(.*)$")
       string(STRIP "${CMAKE_MATCH_1}" uses)
       string(REPLACE " " ";" uses "${uses}")
       set(${out} "${uses}" PARENT_SCOPE)
+      set(${out}_FOUND TRUE PARENT_SCOPE)
       return()
     endif()
   endforeach()
-  message(FATAL_ERROR "room '${room}' is not in tools/rooms.txt: add a line that says what it may use")
+  set(${out} "" PARENT_SCOPE)
+  set(${out}_FOUND FALSE PARENT_SCOPE)
 endfunction()
 
 function(deliverd_room room)
   cmake_parse_arguments(ARG "" "COST" "LIBS;TEST_LIBS;EXTRA_SOURCES" ${ARGN})
   deliverd_target_name("${room}" target)
-  deliverd_allowed_rooms("${room}" uses)
+  deliverd_rooms_of("${room}" uses)
+  if(NOT uses_FOUND)
+    message(FATAL_ERROR "room '${room}' is not in tools/rooms.txt: add a line that says what it may use")
+  endif()
   set(links "")
   foreach(used IN LISTS uses)
     deliverd_target_name("${used}" used_target)
@@ -48,9 +55,23 @@ function(deliverd_room room)
     target_link_libraries(${target} INTERFACE deliverd_public ${links} ${ARG_LIBS})
   endif()
 
+  file(GLOB testing CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${room}/testing/*.cc")
+  if(testing)
+    add_library(${target}_testing STATIC ${testing})
+    target_compile_options(${target}_testing PRIVATE -O0)
+    target_link_libraries(${target}_testing PUBLIC ${target} GTest::gmock PRIVATE deliverd_warnings)
+  endif()
+
   if(tests)
+    deliverd_rooms_of("${room} tests" tests_use)
+    set(test_links "")
+    foreach(used IN LISTS room tests_use)
+      deliverd_target_name("${used}" used_target)
+      # Which of the two libraries there are is known when all rooms are.
+      list(APPEND test_links "$<TARGET_NAME_IF_EXISTS:${used_target}_testing>" "${used_target}")
+    endforeach()
     add_executable(${target}_test ${tests})
-    target_link_libraries(${target}_test PRIVATE ${target} deliverd_warnings deliverd_failpoints_off ${ARG_TEST_LIBS}
+    target_link_libraries(${target}_test PRIVATE ${test_links} deliverd_warnings deliverd_failpoints_off ${ARG_TEST_LIBS}
                                                  GTest::gmock GTest::gtest_main ${DELIVERD_RAPIDCHECK})
     # What they test is optimised; they themselves are compiled more often than they run, and so in half the time.
     target_compile_options(${target}_test PRIVATE -O0)

@@ -13,10 +13,13 @@ from pathlib import Path
 MAX_SOURCE_LINES = 500
 SOURCES = (".cc", ".h", ".py", ".cmake")
 
+POSTGRES = {f"store/postgres{room}" for room in ("", "/connection", "/letters", "/events", "/queues")}
+SQLITE = {f"store/sqlite{room}" for room in ("", "/file", "/letters", "/events", "/queues")}
+
 # Third-party headers and the rooms that may see them; "*" is every room. What is not listed is refused.
 THIRD_PARTY = {
-    "libpq-fe.h": {"store/postgres", "client"},
-    "sqlite3.h": {"store/sqlite", "client"},
+    "libpq-fe.h": {"client", *POSTGRES},
+    "sqlite3.h": {"client", *SQLITE},
     "curl/": {"sink/http"},
     "librdkafka/": {"sink/kafka", "deadletter/kafka"},
     "nats/": {"sink/nats"},
@@ -35,7 +38,7 @@ THIRD_PARTY = {
     "pqxx/": set(),
 }
 # What a room's tests may see besides.
-THIRD_PARTY_OF_TESTS = {"openssl/": {"sink/http"}, "pqxx/": {"store/postgres"}}
+THIRD_PARTY_OF_TESTS = {"openssl/": {"sink/http"}, "pqxx/": {"store/postgres/events"}}
 TEST_ONLY = ("gtest/", "gmock/", "rapidcheck")
 POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|malloc|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
                    r"|stdlib|string|time|dirent|ifaddrs|getopt|limits|spawn|sched|endian)\.h")
@@ -99,9 +102,7 @@ class Repository:
 
 def is_test(name):
     """Tests, what they share, and the suites that every implementation of a port must pass."""
-    if Path(name).stem.endswith("conformance"):
-        return True
-    return name.endswith("_test.cc") or name.startswith("tests/") or "/testing/" in name
+    return name.endswith("_test.cc") or name.startswith(("tests/", "src/store/conformance/")) or "/testing/" in name
 
 
 def check_length(repository):

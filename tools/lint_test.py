@@ -10,7 +10,7 @@ from pathlib import Path
 import lint
 import test_totals
 
-ROOMS = "base:\nstore: base\nstore/postgres: base store\nlane: base store\n"
+ROOMS = "base:\nstore: base\nstore/postgres/connection: base store\nstore/conformance: base store\nstore/postgres: base store\nlane: base store\n"
 
 
 class LintTest(unittest.TestCase):
@@ -37,9 +37,9 @@ class LintTest(unittest.TestCase):
     def test_a_tidy_repository_is_clean(self):
         self.write("src/lane/lane.cc", '#include <unistd.h>\n\n#include <vector>\n\n#include "lane/lane.h"\n'
                                        '#include "store/outbox.h"\n#include "deliverd/result.h"\n')
-        self.write("src/store/postgres/pool.cc", "#include <libpq-fe.h>\n")
+        self.write("src/store/postgres/connection/pool.cc", "#include <libpq-fe.h>\n")
         self.write("src/lane/lane_test.cc", '#include <gtest/gtest.h>\n#include <rapidcheck/gtest.h>\n')
-        self.write("src/store/lease_conformance.h", "#include <gmock/gmock.h>\n")
+        self.write("src/store/conformance/lease.h", "#include <gmock/gmock.h>\n")
         self.write("include/deliverd/result.h", "#include <tl/expected.hpp>\n")
         self.write("tests/test_x.py", "def test_x(db):\n    db.execute('SELECT pg_sleep(5)')\n")
         self.write("docs/readme.md", "See /workers and $HOME/.cache, http://host/root-cause and mktemp /tmp/x.XXXXXX\n")

@@ -10,7 +10,7 @@
 
 #include "app/command.h"
 #include "app/parts.h"
-#include "store/sqlite/test_sql.h"
+#include "store/sqlite/testing/test_sql.h"
 
 namespace deliverd::app {
 namespace {

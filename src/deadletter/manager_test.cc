@@ -2,8 +2,8 @@
 //
 // The seed's tests of use cases and their counterparts: retry_message (4): the first four below. retry_all (3): the
 // first three in redrive_test.cc. producer (2): PublishesAndResolves and CertainFailure…. dlq_message (13): what may be
-// retried here (Refusal…), transitions in store/dead_letters_conformance.h. list_messages (4), get_message (2) and
-// delete_message (2): store/dead_letters_conformance.h and api/dlq_routes_test.cc, since they are the store's alone.
+// retried here (Refusal…), transitions in store/conformance/dead_letters.h. list_messages (4), get_message (2) and
+// delete_message (2): store/conformance/dead_letters.h and api/dlq_routes_test.cc, since they are the store's alone.
 #include "deadletter/manager.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 // this program's lanes, or a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which only a person
 // leads on (revive()).
 //
-// Guarantees every implementation gives (store/dead_letters_conformance.h checks them):
+// Guarantees every implementation gives (store/conformance/dead_letters.h checks them):
 //   - a record is stored once, however often and by however many processes at once: topic, partition, offset and
 //     timestamp are unique (the timestamp, because a topic that was deleted and made anew counts from 0 again); bytes
 //     come back as they were given, null and empty apart;

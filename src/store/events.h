@@ -3,7 +3,7 @@
 // Work is owned by *shards*: an aggregate belongs to one of N parts of the table, and a relay that holds a shard's
 // lease is the only one that sends what is in it. Rows are read without being claimed and written once, when settled.
 //
-// Guarantees every implementation gives (store/events_conformance.h checks them):
+// Guarantees every implementation gives (store/conformance/events.h checks them):
 //   - a shard has at most one owner at a time; the database's clock decides when a lease has run out; the token grows
 //     with every change of owner;
 //   - a settlement takes effect only while its shard's lease is the owner's with that token, and the row is open and

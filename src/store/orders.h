@@ -1,6 +1,6 @@
 // The port through which orders come in and are looked at. How they leave is store/outbox.h's business.
 //
-// Guarantees every implementation gives (store/orders_conformance.h checks them):
+// Guarantees every implementation gives (store/conformance/orders.h checks them):
 //   - an idempotency key has at most one row in outbox_orders, whoever posts it and however often at once. The row
 //     remembers its key for good; the ledger only keeps the broker's answer for its time to live;
 //   - order row, ledger row and audit line are one transaction, on the disk before accept() answers;

@@ -1,7 +1,7 @@
 // The port through which a lane takes rows from an outbox table and records how each attempt ended.
 // One batch is one round trip, whatever its size.
 //
-// Guarantees every implementation gives (store/outbox_conformance.h checks them):
+// Guarantees every implementation gives (store/conformance/outbox.h checks them):
 //   - a row is held by at most one worker at a time; the database's clock decides when a lease has run out;
 //   - a settlement takes effect only while the row is open, held by that worker and has as many failures as
 //     when it was claimed, also after the lease has run out if nobody else took it; otherwise nothing changes

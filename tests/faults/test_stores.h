@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "store/postgres/test_server.h"
-#include "store/sqlite/test_store.h"
+#include "store/postgres/testing/test_server.h"
+#include "store/sqlite/testing/test_store.h"
 
 namespace deliverd {
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "store/outbox.h"
-#include "store/postgres/connection.h"
-#include "store/postgres/test_server.h"
+#include "store/postgres/connection/connection.h"
+#include "store/postgres/testing/test_server.h"
 
 namespace deliverd::store::postgres {
 namespace {

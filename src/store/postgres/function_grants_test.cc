@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/postgres/test_role.h"
+#include "store/postgres/testing/test_role.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -3,9 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "store/postgres/batch_outbox.h"
-#include "store/postgres/cells.h"
-#include "store/postgres/sql_text.h"
+#include "store/postgres/connection/cells.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {

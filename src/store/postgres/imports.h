@@ -2,8 +2,8 @@
 #pragma once
 
 #include "store/imports.h"
-#include "store/postgres/connection.h"
-#include "store/postgres/pool.h"
+#include "store/postgres/connection/connection.h"
+#include "store/postgres/connection/pool.h"
 
 namespace deliverd::store::postgres {
 

@@ -2,7 +2,7 @@
 
 #include "store/migration_plan.h"
 #include "store/postgres/migrator.h"
-#include "store/postgres/sql_text.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {

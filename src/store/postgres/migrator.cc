@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "store/migration_plan.h"
-#include "store/postgres/sql_text.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {

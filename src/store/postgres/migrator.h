@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "store/database.h"
-#include "store/postgres/connection.h"
+#include "store/postgres/connection/connection.h"
 
 namespace deliverd::store::postgres {
 

@@ -3,17 +3,17 @@
 #include <utility>
 
 #include "store/event_row.h"
-#include "store/postgres/dead_letters.h"
-#include "store/postgres/event_outbox.h"
-#include "store/postgres/event_session.h"
+#include "store/postgres/connection/pool.h"
+#include "store/postgres/connection/refusal.h"
+#include "store/postgres/events/event_outbox.h"
+#include "store/postgres/events/event_session.h"
 #include "store/postgres/imports.h"
-#include "store/postgres/lease_session.h"
+#include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/migrator.h"
-#include "store/postgres/orders.h"
-#include "store/postgres/orders_outbox.h"
-#include "store/postgres/outbox.h"
-#include "store/postgres/pool.h"
-#include "store/postgres/refusal.h"
+#include "store/postgres/queues/lease_session.h"
+#include "store/postgres/queues/orders.h"
+#include "store/postgres/queues/orders_outbox.h"
+#include "store/postgres/queues/outbox.h"
 #include "store/postgres/upkeep.h"
 
 namespace deliverd::store {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/postgres/test_events.h"
-#include "store/postgres/test_role.h"
+#include "store/postgres/testing/test_events.h"
+#include "store/postgres/testing/test_role.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "store/outbox.h"
-#include "store/postgres/test_server.h"
+#include "store/postgres/testing/test_server.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -3,9 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "store/postgres/batch_outbox.h"
-#include "store/postgres/cells.h"
-#include "store/postgres/sql_text.h"
+#include "store/postgres/connection/cells.h"
+#include "store/sql_text.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store::postgres {

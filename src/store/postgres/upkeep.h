@@ -1,8 +1,8 @@
 // Upkeep on PostgreSQL.
 #pragma once
 
-#include "store/postgres/connection.h"
-#include "store/postgres/pool.h"
+#include "store/postgres/connection/connection.h"
+#include "store/postgres/connection/pool.h"
 #include "store/upkeep.h"
 
 namespace deliverd::store::postgres {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "client/sqlite_statement.h"
-#include "store/conformance.h"
-#include "store/sqlite/dead_letters.h"
-#include "store/sqlite/file.h"
+#include "store/conformance/test_store.h"
+#include "store/sqlite/file/file.h"
+#include "store/sqlite/letters/dead_letters.h"
 #include "store/sqlite/sqlite.h"
-#include "store/sqlite/test_folder.h"
+#include "store/sqlite/testing/test_folder.h"
 
 namespace deliverd::store::sqlite {
 namespace {

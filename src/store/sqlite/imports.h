@@ -2,7 +2,7 @@
 #pragma once
 
 #include "store/imports.h"
-#include "store/sqlite/file.h"
+#include "store/sqlite/file/file.h"
 
 namespace deliverd::store::sqlite {
 

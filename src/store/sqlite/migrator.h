@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "store/database.h"
-#include "store/sqlite/file.h"
+#include "store/sqlite/file/file.h"
 
 namespace deliverd::store::sqlite {
 

@@ -3,16 +3,16 @@
 #include <utility>
 
 #include "store/session_lease.h"
-#include "store/sqlite/dead_letters.h"
-#include "store/sqlite/event_outbox.h"
-#include "store/sqlite/event_session.h"
-#include "store/sqlite/file.h"
+#include "store/sqlite/events/event_outbox.h"
+#include "store/sqlite/events/event_session.h"
+#include "store/sqlite/file/file.h"
 #include "store/sqlite/imports.h"
+#include "store/sqlite/letters/dead_letters.h"
 #include "store/sqlite/migrator.h"
-#include "store/sqlite/orders.h"
-#include "store/sqlite/orders_outbox.h"
-#include "store/sqlite/outbox.h"
-#include "store/sqlite/outbox_sql.h"
+#include "store/sqlite/queues/orders.h"
+#include "store/sqlite/queues/orders_outbox.h"
+#include "store/sqlite/queues/outbox.h"
+#include "store/sqlite/queues/outbox_sql.h"
 #include "store/sqlite/upkeep.h"
 
 namespace deliverd::store {

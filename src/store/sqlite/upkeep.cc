@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/sqlite_rows.h"
-#include "store/sqlite/time_modifier.h"
+#include "store/sqlite/file/time_modifier.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store::sqlite {

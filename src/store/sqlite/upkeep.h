@@ -1,7 +1,7 @@
 // Upkeep on SQLite: deliverd_leases and deliverd_chores.
 #pragma once
 
-#include "store/sqlite/file.h"
+#include "store/sqlite/file/file.h"
 #include "store/upkeep.h"
 
 namespace deliverd::store::sqlite {

@@ -1,0 +1,375 @@
+// The guarantees of store/events.h about reading and settling, for every store. Included by one test file of each,
+// which instantiates EventsConformance. What is about shards is in events_shards.h, what is about the table
+// in events_table.h.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "store/conformance/test_store.h"
+#include "store/events.h"
+
+namespace deliverd::store::conformance {
+
+/// The store, and what its own tables are called there.
+struct EventsKind {
+    StoreKind store;
+    std::string shards;
+    std::string relays;
+    std::string failures;
+    std::string letters{};
+    std::string redrives{};
+    friend void PrintTo(const EventsKind& kind, std::ostream* out) { *out << kind.store.name; }
+};
+
+class EventsConformance : public ::testing::TestWithParam<EventsKind> {
+protected:
+    static constexpr std::int32_t kShards = 8;
+    static constexpr Duration kLease = std::chrono::seconds(60);
+
+    void SetUp() override {
+        store_ = GetParam().store.make();
+        outbox_ = outbox();
+    }
+
+    static EventTable table() {
+        EventTable table;
+        table.lane = "events";
+        table.shards = kShards;
+        return table;
+    }
+    std::unique_ptr<EventOutbox> outbox(const EventTable& table) {
+        return must(store_->database().event_outbox(table));
+    }
+    std::unique_ptr<EventOutbox> outbox() { return outbox(table()); }
+
+    /// A plain INSERT, as applications write it; answers the id.
+    std::int64_t add(const std::string& aggregate, const std::string& type = "OrderCreated",
+                     const std::string& payload = "{\"n\": 1}") {
+        store_->execute("insert into outbox (aggregate_id, event_type, payload) values ('" + aggregate + "', '" + type +
+                        "', '" + payload + "')");
+        return std::stoll(store_->value("select max(id) from outbox"));
+    }
+    /// As if the row had failed before: due again so many seconds from now.
+    void set_waiting(std::int64_t id, int seconds_from_now, int failures = 1) {
+        store_->execute("update outbox set retry_count = " + std::to_string(failures) + ", next_attempt_at = " +
+                        store_->time_expression(seconds_from_now) + " where id = " + std::to_string(id));
+    }
+    void set_dead(std::int64_t id) {
+        store_->execute("update outbox set retry_count = 1, dead_at = " + store_->time_expression(0) +
+                        " where id = " + std::to_string(id));
+    }
+
+    static std::vector<std::int32_t> all_shards(std::int32_t count = kShards) {
+        std::vector<std::int32_t> shards(static_cast<std::size_t>(count));
+        std::iota(shards.begin(), shards.end(), 0);
+        return shards;
+    }
+    static EventRead everything() {
+        EventRead request;
+        request.shards = all_shards();
+        request.limit = 1000;
+        request.due_limit = 1000;
+        return request;
+    }
+    std::vector<EventRow> read(const EventRead& request, EventOutbox* from = nullptr) {
+        return must((from == nullptr ? *outbox_ : *from).read(request)).rows;
+    }
+    std::vector<EventRow> read() { return read(everything()); }
+    EventRow only(const EventRead& request) {
+        auto rows = read(request);
+        EXPECT_EQ(rows.size(), 1U);
+        return rows.empty() ? EventRow() : rows.front();
+    }
+    static std::vector<std::int64_t> ids(const std::vector<EventRow>& rows,
+                                         std::optional<EventOrigin> origin = std::nullopt) {
+        std::vector<std::int64_t> out;
+        for (const EventRow& row : rows) {
+            if (!origin || row.origin == *origin) out.push_back(row.sequence);
+        }
+        return out;
+    }
+    std::vector<std::int64_t> forward_ids() { return ids(read(), EventOrigin::forward); }
+    std::vector<std::int64_t> follow_ids(const std::string& aggregate, std::optional<std::int64_t> after = {},
+                                         std::int32_t limit = 100, EventOutbox* from = nullptr) {
+        EventRead request;
+        request.shards = all_shards();
+        request.follow_limit = limit;
+        request.follow.push_back({aggregate, after ? std::optional(std::to_string(*after)) : std::nullopt});
+        const auto rows = read(request, from);
+        for (const EventRow& row : rows) EXPECT_EQ(row.origin, EventOrigin::follow);
+        return ids(rows);
+    }
+
+    /// What the owner holds after a heartbeat.
+    std::map<std::int32_t, ShardLease> tend(const std::string& owner, EventOutbox* with = nullptr) {
+        std::map<std::int32_t, ShardLease> leases;
+        for (const ShardLease& lease : must((with == nullptr ? *outbox_ : *with).tend(owner, kLease)).held) {
+            leases.emplace(lease.shard, lease);
+        }
+        return leases;
+    }
+    static EventSettlement settlement(const EventRow& row, ShardLease lease, SettleKind kind = SettleKind::sent) {
+        EventSettlement out;
+        out.row_id = row.row_id;
+        out.aggregate_id = row.message.key;
+        out.lease = lease;
+        out.settlement.id = row.sequence;
+        out.settlement.kind = kind;
+        out.settlement.failures_before = row.message.failures;
+        if (kind == SettleKind::retry || kind == SettleKind::dead) {
+            out.settlement.error = "BROKER_5XX: no";
+            out.settlement.code = "BROKER_5XX";
+        }
+        if (kind == SettleKind::retry) out.settlement.delay = std::chrono::hours(1);
+        return out;
+    }
+    EventSettled settle(const std::string& owner, const EventSettlement& one, EventOutbox* with = nullptr) {
+        return must((with == nullptr ? *outbox_ : *with).settle(owner, std::span(&one, 1))).at(0);
+    }
+    EventSettled settle(const EventRow& row, SettleKind kind = SettleKind::sent) {
+        return settle("r", settlement(row, tend("r").at(row.shard), kind));
+    }
+
+    std::string state(std::int64_t id, const std::string& columns) {
+        return store_->value("select " + columns + " from outbox where id = " + std::to_string(id));
+    }
+    std::string count(const std::string& from) { return store_->value("select count(*) from " + from); }
+
+    std::unique_ptr<TestStore> store_;
+    std::unique_ptr<EventOutbox> outbox_;
+};
+
+TEST_P(EventsConformance, ARowIsAMessage) {
+    store_->execute(
+        "insert into outbox (aggregate_id, event_type, payload, metadata) values ('order-1', 'OrderCreated',"
+        " '{\"total\": 42, \"who\": \"grüße \\\"x\\\"\"}', '{\"trace\": \"t-1\", \"tries\": 3}')");
+    const EventRow row = only(everything());
+    EXPECT_EQ(row.row_id, "1");
+    EXPECT_EQ(row.sequence, 1);
+    EXPECT_EQ(row.origin, EventOrigin::forward);
+    EXPECT_GE(row.shard, 0);
+    EXPECT_LT(row.shard, kShards);
+    EXPECT_GE(row.age_seconds, 0);
+    EXPECT_LT(row.age_seconds, 60);
+    const Message& message = row.message;
+    EXPECT_EQ(message.id, 1);
+    EXPECT_EQ(message.message_id, state(1, "event_id"));
+    EXPECT_EQ(message.message_id.size(), 36U);
+    EXPECT_EQ(message.key, "order-1");
+    EXPECT_EQ(message.type, "OrderCreated");
+    EXPECT_EQ(message.body, state(1, "payload")) << "as the database prints it";
+    EXPECT_EQ(message.content_type, "application/json");
+    EXPECT_EQ(message.aggregate_type, "");
+    EXPECT_EQ(message.failures, 0);
+    EXPECT_THAT(message.created_at,
+                ::testing::MatchesRegex("20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3,6}Z"));
+    EXPECT_THAT(message.headers, ::testing::UnorderedElementsAre(std::pair("trace", "t-1"), std::pair("tries", "3")));
+}
+
+TEST_P(EventsConformance, TellsHowOldARowIs) {
+    add("a");
+    store_->execute("update outbox set created_at = " + store_->time_expression(-100));
+    EXPECT_GE(only(everything()).age_seconds, 99.9);
+    EXPECT_LT(only(everything()).age_seconds, 200);
+}
+
+TEST_P(EventsConformance, ReadsForwardInIdOrderBetweenPositions) {
+    for (int n = 1; n <= 10; ++n) add("a" + std::to_string(n % 3));
+    EventRead request = everything();
+    request.limit = 4;
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(1, 2, 3, 4));
+    request.after = "4";
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(5, 6, 7, 8));
+    request.up_to = "6";
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(5, 6));
+    request.after.reset();
+    request.limit = 100;
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
+    request.limit = 0;
+    EXPECT_TRUE(read(request).empty());
+    EXPECT_EQ(read().size(), 10U) << "reading changes nothing";
+}
+
+TEST_P(EventsConformance, ReadsOnlyOpenRows) {
+    for (int n = 1; n <= 4; ++n) add("a" + std::to_string(n));
+    store_->execute("update outbox set published = (1 = 1) where id = 1");
+    set_dead(2);
+    set_waiting(3, 3600);
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(4));
+}
+
+TEST_P(EventsConformance, ReadsOnlyTheShardsAskedFor) {
+    for (int n = 0; n < 60; ++n) add("a" + std::to_string(n % 30));
+    set_waiting(1, -10);
+    set_waiting(2, -10);
+    std::map<std::string, std::set<std::int32_t>> shards_of;
+    std::multiset<std::int64_t> seen;
+    for (const std::int32_t shard : all_shards()) {
+        EventRead request = everything();
+        request.shards = {shard};
+        request.follow_limit = 100;
+        for (int n = 3; n < 30; ++n) request.follow.push_back({"a" + std::to_string(n), std::nullopt});
+        for (const EventRow& row : read(request)) {
+            EXPECT_EQ(row.shard, shard);
+            shards_of[row.message.key].insert(row.shard);
+            if (row.origin != EventOrigin::follow) seen.insert(row.sequence);
+        }
+    }
+    EXPECT_EQ(shards_of.size(), 30U);
+    for (const auto& [aggregate, shards] : shards_of) EXPECT_EQ(shards.size(), 1U) << aggregate;
+    EXPECT_EQ(seen.size(), 58U) << "all but the two behind a waiting one";
+    EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), 58U) << "each in one shard";
+    EventRead none = everything();
+    none.shards.clear();
+    EXPECT_TRUE(read(none).empty());
+}
+
+TEST_P(EventsConformance, WhatComesAfterAWaitingRowWaitsWithIt) {
+    add("a");
+    add("a");
+    add("b");
+    add("a");
+    set_waiting(2, 3600);
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(1, 3)) << "row 1 is before it, row 4 behind it";
+    set_waiting(2, -5, 3);
+    const auto rows = read();
+    EXPECT_THAT(ids(rows), ::testing::ElementsAre(2, 1, 3)) << "due first; row 4 still waits";
+    EXPECT_EQ(rows[0].origin, EventOrigin::due);
+    EXPECT_EQ(rows[0].message.failures, 3);
+    EXPECT_EQ(rows[1].origin, EventOrigin::forward);
+}
+
+TEST_P(EventsConformance, OnlyTheFirstWaitingRowOfAnAggregateIsDue) {
+    for (const char* aggregate : {"a", "a", "b", "c"}) add(aggregate);
+    set_waiting(1, 3600);
+    set_waiting(2, -5);
+    set_waiting(3, -5);
+    store_->execute("update outbox set retry_count = 1 where id = 4");
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(3, 4)) << "without a time a row is due at once";
+    set_waiting(1, -1);
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(1, 3, 4));
+    EventRead request = everything();
+    request.due_limit = 1;
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(4)) << "the one that is due for longest";
+    request.due_limit = 0;
+    EXPECT_TRUE(read(request).empty());
+}
+
+TEST_P(EventsConformance, FollowsAnAggregate) {
+    for (const char* aggregate : {"a", "b", "a", "a", "a"}) add(aggregate);
+    EXPECT_THAT(follow_ids("a"), ::testing::ElementsAre(1, 3, 4, 5));
+    EXPECT_THAT(follow_ids("a", 1), ::testing::ElementsAre(3, 4, 5));
+    EXPECT_THAT(follow_ids("a", 1, 2), ::testing::ElementsAre(3, 4));
+    EXPECT_THAT(follow_ids("a", 5), ::testing::IsEmpty());
+    EXPECT_THAT(follow_ids("nobody"), ::testing::IsEmpty());
+    store_->execute("update outbox set published = (1 = 1) where id = 3");
+    EXPECT_THAT(follow_ids("a", 1), ::testing::ElementsAre(4, 5));
+    set_waiting(5, 3600);
+    EXPECT_THAT(follow_ids("a", 1), ::testing::ElementsAre(4)) << "ends before one that waits";
+    set_waiting(5, -1);
+    EXPECT_THAT(follow_ids("a", 1), ::testing::ElementsAre(4, 5)) << "its time has come";
+    set_waiting(1, 3600);
+    EXPECT_THAT(follow_ids("a", 1), ::testing::IsEmpty())
+        << "behind one that waits, although that is before the position";
+}
+
+TEST_P(EventsConformance, FollowsSeveralAggregatesEachInOrder) {
+    for (const char* aggregate : {"b", "a", "b", "a", "a"}) add(aggregate);
+    EventRead request;
+    request.shards = all_shards();
+    request.follow_limit = 2;
+    request.follow = {{"a", std::nullopt}, {"b", "1"}};
+    EXPECT_THAT(ids(read(request)), ::testing::ElementsAre(2, 3, 4));
+    request.follow_limit = 0;
+    EXPECT_TRUE(read(request).empty());
+}
+
+TEST_P(EventsConformance, ADeadRowLetsTheOthersPassOrBlocksThem) {
+    EventTable blocking = table();
+    blocking.block_behind_dead = true;
+    const auto strict = outbox(blocking);
+    for (const char* aggregate : {"a", "a", "a", "b"}) add(aggregate);
+    set_dead(2);
+    EXPECT_THAT(ids(read()), ::testing::ElementsAre(1, 3, 4));
+    EXPECT_THAT(follow_ids("a"), ::testing::ElementsAre(1, 3));
+    EXPECT_THAT(ids(read(everything(), strict.get())), ::testing::ElementsAre(1, 4));
+    EXPECT_THAT(follow_ids("a", {}, 100, strict.get()), ::testing::ElementsAre(1));
+    set_waiting(3, -5);
+    EXPECT_THAT(ids(read(), EventOrigin::due), ::testing::ElementsAre(3));
+    EXPECT_THAT(ids(read(everything(), strict.get()), EventOrigin::due), ::testing::IsEmpty());
+}
+
+/// What is read at once is bounded by its size too, whatever the rows' number.
+TEST_P(EventsConformance, ReadsNoMoreBytesThanAskedFor) {
+    const std::string large = "\"" + std::string(998, 'x') + "\"";  // 1000 bytes
+    for (int n = 0; n < 6; ++n) add(n % 2 == 0 ? "a" : "b", "T", large);
+    EventRead request = everything();
+    request.byte_limit = 2500;
+    EventBatch batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(1, 2, 3)) << "the row that reaches it is the last";
+    EXPECT_TRUE(batch.forward_cut);
+    EXPECT_FALSE(batch.due_cut);
+    request.after = "3";
+    request.byte_limit = 1;
+    batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(4)) << "one always comes";
+    EXPECT_TRUE(batch.forward_cut);
+    request.byte_limit = 100'000;
+    batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows), ::testing::ElementsAre(4, 5, 6));
+    EXPECT_FALSE(batch.forward_cut);
+}
+
+TEST_P(EventsConformance, MetadataCountsAmongTheBytes) {
+    for (int n = 0; n < 3; ++n) {
+        store_->execute(
+            "insert into outbox (aggregate_id, event_type, payload, metadata) values ('a', 'T', '1', '{\"m\": \"" +
+            std::string(1000, 'x') + "\"}')");
+    }
+    EventRead request = everything();
+    request.byte_limit = 1500;
+    EXPECT_THAT(ids(must(outbox_->read(request)).rows), ::testing::ElementsAre(1, 2));
+}
+
+TEST_P(EventsConformance, DueAndFollowedRowsAreBoundedEachByItself) {
+    const std::string large = "\"" + std::string(998, 'x') + "\"";
+    for (const char* aggregate : {"a", "b", "c", "d", "d", "e", "e", "f"}) add(aggregate, "T", large);
+    for (const int id : {1, 2, 3}) set_waiting(id, -10 + id);
+    EventRead request = everything();
+    request.follow = {{"d", std::nullopt}, {"e", std::nullopt}};
+    request.follow_limit = 10;
+    request.after = "7";
+    request.byte_limit = 2000;
+    const EventBatch batch = must(outbox_->read(request));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::due), ::testing::ElementsAre(1, 2));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::follow), ::testing::ElementsAre(4, 5));
+    EXPECT_THAT(ids(batch.rows, EventOrigin::forward), ::testing::ElementsAre(8));
+    EXPECT_TRUE(batch.due_cut);
+    EXPECT_TRUE(batch.follow_cut);
+    EXPECT_FALSE(batch.forward_cut);
+}
+
+TEST_P(EventsConformance, ReadingRefusesWhatIsNoId) {
+    EventRead request = everything();
+    request.after = "one";
+    expect_refused(outbox_->read(request), "after");
+    request = everything();
+    request.up_to = "";
+    expect_refused(outbox_->read(request), "up_to");
+    request = everything();
+    request.follow_limit = 1;
+    request.follow = {{"a", "x"}};
+    expect_refused(outbox_->read(request), "after");
+    request = everything();
+    request.limit = -1;
+    expect_refused(outbox_->read(request), "limit");
+}
+
+}  // namespace deliverd::store::conformance

@@ -1,0 +1,50 @@
+#include "store/postgres/connection/cells.h"
+
+#include <algorithm>
+
+#include "store/postgres/connection/params.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+/// The last moment of the year 9999, in microseconds since 2000.
+constexpr std::int64_t kLatestMicros = 252'455'615'999'999'999;
+
+}  // namespace
+
+std::string_view text_at(const PGresult* result, int row, int column) {
+    return {PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))};
+}
+
+std::optional<std::string> optional_text_at(const PGresult* result, int row, int column) {
+    if (null_at(result, row, column)) return std::nullopt;
+    return std::string(text_at(result, row, column));
+}
+
+std::int64_t int64_at(const PGresult* result, int row, int column) {
+    return read_int64(PQgetvalue(result, row, column));
+}
+
+std::int32_t int32_at(const PGresult* result, int row, int column) {
+    return read_int32(PQgetvalue(result, row, column));
+}
+
+bool bool_at(const PGresult* result, int row, int column) {
+    return *PQgetvalue(result, row, column) != 0;
+}
+
+bool null_at(const PGresult* result, int row, int column) {
+    return PQgetisnull(result, row, column) != 0;
+}
+
+WallTime time_at(const PGresult* result, int row, int column) {
+    const std::int64_t micros = std::clamp(int64_at(result, row, column), kEarliestMicros, kLatestMicros);
+    return WallTime(std::chrono::microseconds(micros - kEarliestMicros));
+}
+
+double seconds_between(const PGresult* result, int row, int earlier_column, int later_column) {
+    const std::int64_t earlier = std::max(int64_at(result, row, earlier_column), kEarliestMicros);
+    return static_cast<double>(int64_at(result, row, later_column) - earlier) / 1e6;
+}
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,312 @@
+#include "store/postgres/connection/connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "store/postgres/connection/refusal.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+using client::message_of;
+using client::postgres_error;
+using client::sqlstate_of;
+
+constexpr const char* kFallbackApplicationName = "deliverd";
+
+void drop_notice(void*, const PGresult*) {}
+
+std::string milliseconds(Duration span) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count()) + "ms";
+}
+
+/// Errors after which the session itself is no longer what we think it is: statements that vanished or whose
+/// plan went stale, a server that became read-only, a connection thrown out.
+bool ends_session(std::string_view sqlstate) {
+    constexpr std::array<std::string_view, 4> kStates = {"26000", "0A000", "25006", "25P03"};
+    return sqlstate.empty() || sqlstate.starts_with("08") || sqlstate.starts_with("57P") ||
+           std::find(kStates.begin(), kStates.end(), sqlstate) != kStates.end();
+}
+
+/// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server does not take is
+/// refused for ever. No round trip: the server said it in its greeting.
+Result<void> check_encoding(const PGconn* connection) {
+    const char* encoding = PQparameterStatus(connection, "server_encoding");
+    if (encoding == nullptr || std::string_view(encoding) == "UTF8") return {};
+    return permanent("db_error", "PostgreSQL: the database " + std::string(PQdb(connection)) + " has the encoding " +
+                                     encoding + " and cannot hold every text; deliverd needs UTF8: use another one, " +
+                                     "made by `createdb --encoding=UTF8 --template=template0 NAME`");
+}
+
+/// Not even begun: a statement whose answer nobody waits for would leave its outcome unknown.
+Error too_late() {
+    return Error{ErrorClass::retryable, "db_timeout", "PostgreSQL was not asked: deliverd is stopping"};
+}
+
+}  // namespace
+
+Statement statement_by_text(std::string_view what, std::string sql) {
+    std::string name = std::string(what) + "_" + std::to_string(std::hash<std::string>()(sql));
+    return {std::move(name), std::move(sql)};
+}
+
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo, const SessionSettings& settings,
+                                                     Deadline deadline, const WaitLimit& limit) {
+    // The conninfo is expanded in place of dbname; what follows it overrides, except for the fallback.
+    const std::array<const char*, 4> names = {"dbname", "fallback_application_name", "client_encoding", nullptr};
+    const std::array<const char*, 4> values = {conninfo.c_str(), kFallbackApplicationName, "UTF8", nullptr};
+    PGconn* raw = PQconnectStartParams(names.data(), values.data(), 1);
+    if (raw == nullptr) return retryable("db_unreachable", "PostgreSQL: out of memory while connecting");
+    std::unique_ptr<Connection> connection(new Connection(raw, settings, limit));
+    PQsetNoticeReceiver(raw, drop_notice, nullptr);
+    PQsetErrorVerbosity(raw, kConnectingVerbosity);
+    if (auto done = connection->finish_connecting(deadline); !done) return Failure(std::move(done.error()));
+    if (auto fit = check_encoding(raw); !fit) return Failure(std::move(fit.error()));
+    if (auto done = connection->set_up_session(deadline); !done) return Failure(std::move(done.error()));
+    return connection;
+}
+
+Result<void> Connection::finish_connecting(Deadline deadline) {
+    PGconn* raw = connection_.get();
+    PostgresPollingStatusType state = PQstatus(raw) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
+        const auto events = static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT);
+        if (!wait(events, deadline)) {
+            const char* host = PQhost(raw);
+            return retryable("db_unreachable", std::string("PostgreSQL at ") + (host == nullptr ? "?" : host) +
+                                                   " does not answer: check host, port and firewall");
+        }
+        state = PQconnectPoll(raw);
+    }
+    if (state == PGRES_POLLING_FAILED) return Failure(refusal_of(raw));
+    PQsetErrorVerbosity(raw, PQERRORS_DEFAULT);
+    PQsetnonblocking(raw, 1);
+    if (PQenterPipelineMode(raw) != 1) return retryable("db_unreachable", "PostgreSQL: no pipeline mode");
+    return {};
+}
+
+/// Lane statements are all index lookups of known shape: the planner settings keep them so where statistics are
+/// old, and one plan a statement saves planning each batch.
+/// The search_path has nothing in it that another role can add to: an operator in `public` that fits a column's type
+/// better than PostgreSQL's own would run as deliverd's role. Qualified here, where the server's own path still holds.
+Result<void> Connection::set_up_session(Deadline deadline) {
+    static const Statement kSetUp = {
+        "deliverd_session",
+        "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
+        " pg_catalog.set_config('statement_timeout', $1, false), pg_catalog.set_config('lock_timeout', $2, false),"
+        " pg_catalog.set_config('idle_in_transaction_session_timeout', $3, false),"
+        " pg_catalog.set_config('enable_seqscan', 'off', false),"
+        " pg_catalog.set_config('enable_bitmapscan', 'off', false),"
+        " pg_catalog.set_config('enable_hashjoin', 'off', false),"
+        " pg_catalog.set_config('enable_mergejoin', 'off', false), pg_catalog.set_config('jit', 'off', false),"
+        " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)"};
+    Params params;
+    params.text(milliseconds(settings_.statement_timeout))
+        .text(milliseconds(settings_.lock_timeout))
+        .text(milliseconds(settings_.idle_in_transaction_timeout));
+    auto done = run(Step{&kSetUp, &params}, Effect::read, deadline);
+    if (!done) return Failure(std::move(done.error()));
+    return {};
+}
+
+Deadline Connection::statement_deadline() const {
+    return std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<Deadline::duration>(settings_.statement_timeout + kAnswerGrace);
+}
+
+bool Connection::wait(short events, Deadline deadline) const {
+    for (;;) {
+        const auto left = limit_.cap(deadline) - std::chrono::steady_clock::now();
+        if (left <= left.zero()) return false;
+        const auto slice = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, kWaitSlice));
+        pollfd entry{PQsocket(connection_.get()), events, 0};
+        const int ready = ::poll(&entry, 1, static_cast<int>(slice.count()));
+        if (ready > 0) return true;
+        if (ready < 0 && errno != EINTR) return true;  // libpq will find the same fault and name it
+    }
+}
+
+bool Connection::quiet() const {
+    pollfd entry{PQsocket(connection_.get()), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 0;
+}
+
+bool Connection::in_transaction() const {
+    const PGTransactionStatusType status = PQtransactionStatus(connection_.get());
+    return status == PQTRANS_INTRANS || status == PQTRANS_INERROR;
+}
+
+Error Connection::lost(Effect effect, bool sent) {
+    broken_ = true;
+    return postgres_error("", PQerrorMessage(connection_.get()), effect, sent);
+}
+
+Error Connection::timed_out(Effect effect, bool sent) {
+    broken_ = true;
+    const bool unknown = sent && effect == Effect::write;
+    return Error{unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_timeout",
+                 "PostgreSQL did not answer in time; the connection was closed, try again"};
+}
+
+Result<PgResult> Connection::run(const Step& step, Effect effect, Deadline deadline) {
+    auto results = run(std::span(&step, 1), effect, deadline);
+    if (!results) return Failure(std::move(results.error()));
+    return std::move(results->back());
+}
+
+Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect, Deadline deadline) {
+    refused_with_.clear();
+    if (limit_.passed()) return Failure(too_late());
+    std::vector<const Statement*> expected;
+    if (!queue(steps, expected)) return Failure(lost(effect, false));
+    if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
+    for (const Step& step : steps) {
+        if (step.point != nullptr) failpoint(step.point);
+    }
+    return collect(std::move(expected), effect, deadline);
+}
+
+/// `preparing` gets one entry a command in the pipeline: the statement being prepared, or null for an execution.
+bool Connection::queue(std::span<const Step> steps, std::vector<const Statement*>& preparing) {
+    PGconn* raw = connection_.get();
+    for (const Step& step : steps) {
+        const Statement& statement = *step.statement;
+        const bool known = prepared_.contains(statement.name) ||
+                           std::find(preparing.begin(), preparing.end(), &statement) != preparing.end();
+        if (!known) {
+            if (PQsendPrepare(raw, statement.name.c_str(), statement.sql.c_str(), 0, nullptr) != 1) return false;
+            preparing.push_back(&statement);
+        }
+        const auto pointers = step.params->pointers();
+        const auto lengths = step.params->lengths();
+        const auto formats = step.params->formats();
+        if (PQsendQueryPrepared(raw, statement.name.c_str(), step.params->count(), pointers.data(), lengths.data(),
+                                formats.data(), static_cast<int>(step.format)) != 1) {
+            return false;
+        }
+        preparing.push_back(nullptr);
+    }
+    return PQpipelineSync(raw) == 1;
+}
+
+/// The pipeline's Sync is the last thing sent, and nothing is committed before the server has it: until the
+/// flush is complete a failure is certainly harmless.
+Result<void> Connection::flush(Effect effect, Deadline deadline) {
+    for (;;) {
+        const int left = PQflush(connection_.get());
+        if (left == 0) return {};
+        if (left < 0) return Failure(lost(effect, false));
+        if (!wait(POLLIN | POLLOUT, deadline)) return Failure(timed_out(effect, false));
+        if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(effect, false));
+    }
+}
+
+Result<PgResult> Connection::next_result(Effect effect, Deadline deadline) {
+    PGconn* raw = connection_.get();
+    while (PQisBusy(raw) != 0) {
+        if (!wait(POLLIN, deadline)) return Failure(timed_out(effect, true));
+        if (PQconsumeInput(raw) != 1) return Failure(lost(effect, true));
+    }
+    return PgResult(PQgetResult(raw));
+}
+
+Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> preparing, Effect effect,
+                                                  Deadline deadline) {
+    std::vector<PgResult> results;
+    std::optional<Failed> failed;
+    std::size_t command = 0;
+    for (;;) {
+        auto next = next_result(effect, deadline);
+        if (!next) {
+            // The server's own last words, where it had time for them, say more than "connection lost".
+            if (failed) return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
+            return Failure(std::move(next.error()));
+        }
+        const PGresult* result = next->get();
+        if (result == nullptr) {  // between two commands
+            if (PQstatus(connection_.get()) == CONNECTION_BAD) return Failure(lost(effect, true));
+            continue;
+        }
+        const ExecStatusType status = PQresultStatus(result);
+        if (status == PGRES_PIPELINE_SYNC) break;
+        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+            const Statement* statement = command < preparing.size() ? preparing[command] : nullptr;
+            if (statement != nullptr) {
+                prepared_.insert(statement->name);
+            } else {
+                results.push_back(std::move(*next));
+            }
+        } else if (status != PGRES_PIPELINE_ABORTED && !failed) {
+            failed = Failed{std::string(sqlstate_of(result)), message_of(result)};
+        }
+        ++command;
+        if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
+    }
+    if (PQstatus(connection_.get()) == CONNECTION_BAD) broken_ = true;
+    if (failed) {
+        refused_with_ = failed->sqlstate;
+        if (ends_session(failed->sqlstate)) broken_ = true;
+        return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
+    }
+    if (broken_) return Failure(lost(effect, true));
+    return results;
+}
+
+Result<void> Connection::script(const std::string& sql, Effect effect, Deadline deadline) {
+    if (limit_.passed()) return Failure(too_late());
+    PGconn* raw = connection_.get();
+    if (PQexitPipelineMode(raw) != 1 || PQsendQuery(raw, sql.c_str()) != 1) return Failure(lost(effect, false));
+    if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
+    std::optional<Failed> failed;
+    for (;;) {
+        auto next = next_result(effect, deadline);
+        if (!next) return Failure(std::move(next.error()));
+        if (*next == nullptr) break;
+        const ExecStatusType status = PQresultStatus(next->get());
+        if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK && !failed) {
+            failed = Failed{std::string(sqlstate_of(next->get())), message_of(next->get())};
+        }
+    }
+    if (PQstatus(raw) == CONNECTION_BAD || PQenterPipelineMode(raw) != 1) broken_ = true;
+    if (!failed) return {};
+    if (ends_session(failed->sqlstate)) broken_ = true;
+    return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
+}
+
+Result<bool> Connection::wait_for_notification(Deadline deadline) {
+    struct Free {
+        void operator()(PGnotify* notification) const { PQfreemem(notification); }
+    };
+    for (;;) {
+        bool heard = false;
+        while (std::unique_ptr<PGnotify, Free>(PQnotifies(connection_.get())) != nullptr) heard = true;
+        if (heard) return true;
+        if (!wait(POLLIN, deadline)) return false;
+        if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(Effect::read, true));
+    }
+}
+
+std::string place_of(const std::string& conninfo) {
+    struct Free {
+        void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+    };
+    const std::unique_ptr<PQconninfoOption, Free> options(PQconninfoParse(conninfo.c_str(), nullptr));
+    std::string host = "localhost";
+    std::string port = "5432";
+    std::string database;
+    for (const PQconninfoOption* option = options.get(); option != nullptr && option->keyword != nullptr; ++option) {
+        if (option->val == nullptr || *option->val == '\0') continue;
+        const std::string_view name = option->keyword;
+        if (name == "host" || (name == "hostaddr" && host == "localhost")) host = option->val;
+        if (name == "port") port = option->val;
+        if (name == "dbname") database = option->val;
+    }
+    return host + ":" + port + "/" + database;
+}
+
+}  // namespace deliverd::store::postgres

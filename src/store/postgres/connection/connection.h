@@ -1,0 +1,121 @@
+// One connection to PostgreSQL. Every wait on the network has a deadline: a server that hangs costs the
+// caller its deadline and the connection, nothing more.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "client/postgres_call.h"
+#include "deliverd/result.h"
+#include "store/postgres/connection/params.h"
+#include "store/wait_limit.h"
+
+namespace deliverd::store::postgres {
+
+using client::Effect;
+using client::PgResult;
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// A statement that every connection prepares when it first meets it. Names are unique in the program.
+struct Statement {
+    std::string name;
+    std::string sql;
+};
+
+/// Named after its text, so that texts made at run time have one name each: `what`_<hash>.
+[[nodiscard]] Statement statement_by_text(std::string_view what, std::string sql);
+
+enum class Format { text = 0, binary = 1 };
+
+struct Step {
+    const Statement* statement;
+    const Params* params;
+    Format format = Format::binary;
+    const char* point = nullptr;  // failpoint between sending it and reading its answer
+};
+
+struct SessionSettings {
+    Duration statement_timeout;
+    Duration lock_timeout;
+    Duration idle_in_transaction_timeout;
+};
+
+/// What the server needs beyond its own statement_timeout to tell us of it.
+inline constexpr Duration kAnswerGrace = std::chrono::seconds(5);
+
+/// Used by one thread at a time.
+class Connection {
+public:
+    /// Connects and sets the session up; blocks until `deadline` at most, except that libpq looks host names
+    /// up without one. Failure: `db_unreachable`, retryable also where the server refused the user, password or
+    /// database: a lane must outlive a password that is being changed. Permanent, `db_error`: the database is not UTF8.
+    /// The message says what to do. `limit` ends this and every later wait, also one under way; it outlives the
+    /// connection.
+    [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
+                                                                  const SessionSettings& settings, Deadline deadline,
+                                                                  const WaitLimit& limit);
+
+    /// All steps in one round trip and, unless a transaction is open, one transaction: all or nothing.
+    Result<std::vector<PgResult>> run(std::span<const Step> steps, Effect effect, Deadline deadline);
+    Result<PgResult> run(const Step& step, Effect effect, Deadline deadline);
+
+    /// Any number of statements without parameters, for migrations and BEGIN/COMMIT. Within a transaction of
+    /// its own unless one is open.
+    Result<void> script(const std::string& sql, Effect effect, Deadline deadline);
+
+    /// After LISTEN: true when notifications came (all that did are taken), false when none did until `deadline` or the
+    /// limit.
+    Result<bool> wait_for_notification(Deadline deadline);
+
+    /// False after anything that leaves the connection in doubt: throw it away then.
+    [[nodiscard]] bool usable() const { return !broken_; }
+    /// Nothing has come in while it lay idle. What does come is the server saying goodbye.
+    [[nodiscard]] bool quiet() const;
+    [[nodiscard]] bool in_transaction() const;
+    /// The SQLSTATE with which the server refused the last run(); empty when it did not.
+    [[nodiscard]] const std::string& refused_with() const { return refused_with_; }
+    [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
+    /// For statements that wait as long as the session's settings let them.
+    [[nodiscard]] Deadline statement_deadline() const;
+
+private:
+    struct Finish {
+        void operator()(PGconn* connection) const { PQfinish(connection); }
+    };
+    struct Failed {
+        std::string sqlstate;
+        std::string message;
+    };
+
+    Connection(PGconn* connection, const SessionSettings& settings, const WaitLimit& limit)
+        : connection_(connection), settings_(settings), limit_(limit) {}
+
+    Result<void> finish_connecting(Deadline deadline);
+    Result<void> set_up_session(Deadline deadline);
+    bool queue(std::span<const Step> steps, std::vector<const Statement*>& preparing);
+    Result<void> flush(Effect effect, Deadline deadline);
+    Result<PgResult> next_result(Effect effect, Deadline deadline);
+    Result<std::vector<PgResult>> collect(std::vector<const Statement*> preparing, Effect effect, Deadline deadline);
+    /// Waits until the socket is ready for one of `events`; false when the deadline or the limit passed.
+    [[nodiscard]] bool wait(short events, Deadline deadline) const;
+    Error lost(Effect effect, bool sent);
+    Error timed_out(Effect effect, bool sent);
+
+    std::unique_ptr<PGconn, Finish> connection_;
+    SessionSettings settings_;
+    const WaitLimit& limit_;
+    std::set<std::string, std::less<>> prepared_;
+    bool broken_ = false;
+    std::string refused_with_;
+};
+
+/// "db:5432/app", without user or password.
+[[nodiscard]] std::string place_of(const std::string& conninfo);
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,130 @@
+#include "store/postgres/connection/refusal.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <vector>
+
+#include "client/postgres_call.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+constexpr std::size_t kSqlstateLength = 5;
+constexpr int kMaxPort = 65535;
+
+/// Takes "28P01: " out of "FATAL:  28P01: password …" and answers it; "" when there is none.
+std::string take_sqlstate(std::string& line) {
+    const std::string_view kAfterSeverity = ":  ";
+    for (std::size_t at = line.find(kAfterSeverity); at != std::string::npos; at = line.find(kAfterSeverity, at + 1)) {
+        const std::size_t begin = at + kAfterSeverity.size();
+        const std::string state = line.substr(begin, kSqlstateLength);
+        const bool is_state = state.size() == kSqlstateLength && std::ranges::all_of(state, [](char c) {
+                                  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+                              });
+        if (!is_state || line.compare(begin + kSqlstateLength, 2, ": ") != 0) continue;
+        line.erase(begin, kSqlstateLength + 2);
+        return state;
+    }
+    return {};
+}
+
+struct Said {
+    std::string text;
+    std::string sqlstate;
+};
+
+/// One line without the server's source locations; what is said of two attempts alike (with and without TLS)
+/// is said once.
+Said read_verbose(std::string_view message) {
+    Said said;
+    std::vector<std::string> lines;
+    while (!message.empty()) {
+        std::string line(message.substr(0, message.find('\n')));
+        message.remove_prefix(std::min(line.size() + 1, message.size()));
+        if (line.empty() || line.starts_with("LOCATION:")) continue;
+        if (line.starts_with("\tIs the server running")) continue;  // our own advice says it
+        if (std::string state = take_sqlstate(line); !state.empty()) said.sqlstate = std::move(state);
+        if (std::ranges::find(lines, line) != lines.end()) continue;
+        if (!lines.empty()) said.text += ' ';
+        said.text += line;
+        lines.push_back(std::move(line));
+    }
+    return said;
+}
+
+std::string_view advice_for(std::string_view sqlstate, bool needs_password) {
+    if (needs_password) return "the server wants a password: give database.password_file, or one in the URL";
+    if (sqlstate == "28P01") return "check the user and the password (database.password_file, or the URL's)";
+    if (sqlstate == "28000") return "create this role on the server, or let it in from here in pg_hba.conf";
+    if (sqlstate == "3D000") return "create the database, or correct its name in the URL";
+    if (sqlstate == "42501") return "grant this user connect on the database";
+    if (sqlstate == "53300") return "raise the server's max_connections, or lower database.max_open_conns";
+    if (sqlstate == "57P03") return "wait until the server is ready";
+    if (sqlstate.empty()) return "check that the server runs, and host, port and sslmode";
+    return "see the server's log";
+}
+
+bool is_port(std::string_view text) {
+    int port = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+    return error == std::errc() && end == text.data() + text.size() && port >= 1 && port <= kMaxPort;
+}
+
+/// One for each host, or one for all; an empty one is the default.
+bool are_ports(std::string_view text) {
+    for (;;) {
+        const std::size_t comma = text.find(',');
+        const std::string_view one = text.substr(0, comma);
+        if (!one.empty() && !is_port(one)) return false;
+        if (comma == std::string_view::npos) return true;
+        text.remove_prefix(comma + 1);
+    }
+}
+
+bool is_ssl_mode(std::string_view text) {
+    constexpr std::array<std::string_view, 6> kModes = {"disable", "allow",     "prefer",
+                                                        "require", "verify-ca", "verify-full"};
+    return text.empty() || std::ranges::find(kModes, text) != kModes.end();
+}
+
+}  // namespace
+
+Error refusal_of(const PGconn* connection) {
+    const Said said = read_verbose(PQerrorMessage(connection));
+    const std::string_view advice = advice_for(said.sqlstate, PQconnectionNeedsPassword(connection) == 1);
+    return Error{ErrorClass::retryable, "db_unreachable",
+                 "PostgreSQL: " + client::trimmed_line(said.text) + "; " + std::string(advice)};
+}
+
+Result<void> check_readable(const std::string& conninfo) {
+    struct Free {
+        void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+    };
+    char* fault = nullptr;
+    const std::unique_ptr<PQconninfoOption, Free> options(PQconninfoParse(conninfo.c_str(), &fault));
+    PQfreemem(fault);  // it may quote a password
+    if (options == nullptr) {
+        return permanent("bad_argument",
+                         "the database URL cannot be read: write postgres://user@host:5432/name, with special "
+                         "characters percent-encoded");
+    }
+    for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {
+        if (option->val == nullptr) continue;
+        const std::string_view name = option->keyword;
+        if (name == "port" && !are_ports(option->val)) {  // unseen: it may be a piece of a password
+            return permanent("bad_argument",
+                             "the database URL's port is not a number from 1 to 65535; special characters in a "
+                             "password must be percent-encoded");
+        }
+        if (name == "sslmode" && !is_ssl_mode(option->val)) {
+            return permanent("bad_argument", "sslmode \"" + std::string(option->val) +
+                                                 "\" does not exist; it is one of: disable, allow, prefer, require, "
+                                                 "verify-ca, verify-full");
+        }
+    }
+    return {};
+}
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,51 @@
+// Deleting what was published long ago, a little at a time.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "store/events.h"
+#include "store/finding.h"
+#include "store/postgres/connection/connection.h"
+#include "store/postgres/events/event_shape.h"
+
+namespace deliverd::store::postgres {
+
+/// Rows that one look walks over, and looks that one call makes: what bounds a call that finds nothing.
+inline constexpr std::int32_t kCleanupWindow = 5000;
+inline constexpr int kCleanupLooks = 40;
+/// How long dropping a partition may wait for others, who wait behind it, and take in all.
+inline constexpr const char* kDropLockTimeout = "100ms";
+inline constexpr const char* kDropStatementTimeout = "1s";
+/// After partitions that could not be looked over in time: rows go one by one for so long, then they are tried again.
+inline constexpr Duration kPartitionPause = std::chrono::minutes(10);
+
+/// Walks the table in the order of its ids and remembers how far it came. Thread-safe.
+class EventCleanup {
+public:
+    EventCleanup(const EventTable& table, const TablePlace& place);
+
+    /// EventOutbox::remove_published(). Nothing where the table does not say when a row was published.
+    Result<std::int64_t> remove(Connection& connection, const EventShape& shape, Duration age, std::int32_t limit);
+
+private:
+    /// 0 as well where it would take longer than a statement may.
+    Result<std::int64_t> drop_partition(Connection& connection, Duration age);
+    Result<std::int64_t> remove_rows(Connection& connection, IdKind ids, Duration age, std::int32_t limit);
+
+    const TablePlace place_;
+    const EventColumns columns_;
+    std::atomic<Deadline> partitions_again_{Deadline{}};
+    std::mutex mutex_;     // of what follows
+    std::string reached_;  // the id up to which there was nothing to delete; empty: the beginning
+};
+
+/// EventOutbox::inspect().
+[[nodiscard]] std::vector<Finding> findings_of(const EventShape& shape, const TablePlace& place,
+                                               const EventColumns& columns);
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,69 @@
+// The relay's statements on one event table, made for its shape.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "store/events.h"
+#include "store/postgres/connection/connection.h"
+#include "store/postgres/events/event_shape.h"
+
+namespace deliverd::store::postgres {
+
+/// Columns of what the reading statements answer.
+enum EventColumn {
+    kEventId,
+    kEventAggregate,
+    kEventType,
+    kEventPayload,
+    kEventMessageId,
+    kEventMetadata,
+    kEventAggregateType,
+    kEventCreatedAt,
+    kEventNow,
+    kEventFailures,
+    kEventShard,
+    kEventBytes,  // of payloads and metadata from the first row up to this one
+};
+
+/// Of all shards, or of some: these take an array of them as their last parameter but the lane. The answer ends with
+/// the row that reaches the byte limit.
+struct ReadStatements {
+    Statement due;      // limit, byte limit
+    Statement follow;   // aggregates, [positions,] limit, byte limit
+    Statement forward;  // limit, byte limit [, after, up to]
+};
+
+struct SettleStatements {
+    Statement sent;
+    Statement failed;
+};
+
+/// Positions are there only where ids are numbers. Where the table does not keep failures itself, each reading
+/// statement takes the lane as its last parameter.
+///
+/// The settling ones take lane, owner, shards, tokens (a pair is a lease), then ids and for each the number of its
+/// lease (from 1) and its failures; failed ones also notes, delays in seconds and 1 where it is given up. They answer
+/// the ids of those that applied, and with a null id the numbers of the leases that are held. Where some rows are
+/// locked by others, settle_past_locks settles the rest and answers the ids of those with kLocked in place of a number.
+struct EventStatements {
+    static constexpr int kLocked = -1;
+
+    EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
+                    std::string_view audit_schema);
+
+    IdKind ids;
+    bool own_failures;
+    ReadStatements of_all;
+    ReadStatements of_some;
+    SettleStatements settle;
+    SettleStatements settle_past_locks;
+    Statement end;         // above; answers the highest id above it or null. Only where ids are numbers
+    Statement letters;     // lane, owner, ids: of those that are dead since this transaction
+    Statement keep_table;  // see keep_event_table_sql()
+    Params table_params;   // of it
+    Statement lag;         // the id to look from, where ids are numbers; answers seconds, id [, lane]
+    Statement counts;      // [lane]; answers pending, sent, dead
+};
+
+}  // namespace deliverd::store::postgres

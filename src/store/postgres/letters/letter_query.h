@@ -1,0 +1,26 @@
+// Statements for a listing, made for the filters it has: a condition that may or may not apply would keep the planner
+// from the index that fits.
+#pragma once
+
+#include <cstdint>
+
+#include "store/dead_letters.h"
+#include "store/postgres/connection/connection.h"
+
+namespace deliverd::store::postgres {
+
+/// A statement and what it is to be run with.
+struct LetterSelect {
+    Statement statement;
+    Params params;
+};
+
+/// The letters of a page and one more, newest first; columns letter_columns(), and whether the payload was left out.
+[[nodiscard]] LetterSelect select_page(const LetterQuery& query);
+
+/// Whether total comes from dlq_counts, and is exact.
+[[nodiscard]] bool is_counted(const LetterQuery& query);
+/// How many letters there are; at most kMaxCounted + 1 where they are not counted already.
+[[nodiscard]] LetterSelect select_total(const LetterQuery& query);
+
+}  // namespace deliverd::store::postgres

@@ -1,0 +1,152 @@
+#include "store/sqlite/file/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "store/sqlite/file/shard.h"
+
+namespace deliverd::store::sqlite {
+namespace {
+
+Error open_error(const std::string& path, sqlite3* connection, int code) {
+    Error error = client::sqlite_error(connection, code);
+    std::string cause = sqlite3_errmsg(connection);
+    switch (code & 0xFF) {
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+            error.message = "SQLite " + path + ": " + cause + ": another process holds it, try again";
+            break;
+        case SQLITE_NOTADB:
+            error.message = "SQLite " + path + ": the file is not a SQLite database: name another file";
+            break;
+        case SQLITE_CANTOPEN:
+        case SQLITE_PERM:
+        case SQLITE_READONLY:
+            error.message = "SQLite " + path + ": " + cause +
+                            ": the folder must exist, and it and the file must be writable by this user";
+            break;
+        default:
+            error.message = "SQLite " + path + ": " + cause;
+    }
+    return error;
+}
+
+/// SQLite would create it with what the umask leaves of 0644. It gives -wal and -shm the file's own permissions. What
+/// fails here fails in SQLite as well, which says why.
+void create_private(const std::string& path) {
+    const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (made >= 0) ::close(made);
+}
+
+}  // namespace
+
+int Handle::on_busy(void* self, int tries) {
+    // SQLite's own pauses: short at first, since most locks are held for less than a millisecond.
+    constexpr std::array<int, 8> kPausesMs = {1, 2, 5, 10, 15, 20, 25, 50};
+    Handle& handle = *static_cast<Handle*>(self);
+    const auto now = std::chrono::steady_clock::now();
+    if (tries == 0) handle.busy_until_ = now + handle.busy_timeout_;
+    const auto left = handle.limit_.cap(handle.busy_until_) - now;
+    if (left <= left.zero()) return 0;
+    const auto pause = kPausesMs[std::min(static_cast<std::size_t>(tries), kPausesMs.size() - 1)];
+    sqlite3_sleep(
+        static_cast<int>(std::min<long long>(pause, std::chrono::ceil<std::chrono::milliseconds>(left).count())));
+    return 1;
+}
+
+Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration busy_timeout, const WaitLimit& limit) {
+    sqlite3* raw = nullptr;
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int opened = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
+    if (raw == nullptr) return retryable("db_error", "SQLite " + path + ": out of memory");
+    std::unique_ptr<Handle> handle(new Handle(raw, busy_timeout, limit));
+    if (opened != SQLITE_OK) return Failure(open_error(path, raw, opened));
+    sqlite3_busy_handler(raw, &Handle::on_busy, handle.get());
+    // Reading the version touches the file for the first time: here a file that is no database shows itself.
+    for (const char* sql : {"pragma schema_version", "pragma journal_mode = wal", "pragma synchronous = full",
+                            "pragma foreign_keys = on"}) {
+        const int code = handle->set_up(sql);
+        if (code != SQLITE_OK) return Failure(open_error(path, raw, code));
+    }
+    if (const int code = add_shard_function(raw); code != SQLITE_OK) return Failure(open_error(path, raw, code));
+    if (sqlite3_db_readonly(raw, "main") == 1) {
+        return permanent("db_error", "SQLite " + path + ": opened read-only: it must be writable by this user");
+    }
+    return handle;
+}
+
+/// Two that open a new file at once both want to make its journal a WAL; SQLite answers one of them "busy" without
+/// asking the busy handler, since waiting inside a read could only end in a deadlock. Trying anew is right.
+int Handle::set_up(const char* sql) {
+    int code = sqlite3_exec(raw(), sql, nullptr, nullptr, nullptr);
+    for (int tries = 0; (code & 0xFF) == SQLITE_BUSY && on_busy(this, tries) == 1; ++tries) {
+        code = sqlite3_exec(raw(), sql, nullptr, nullptr, nullptr);
+    }
+    return code;
+}
+
+Result<SqliteStatement*> Handle::prepared(std::string_view sql) {
+    auto found = statements_.find(sql);
+    if (found == statements_.end()) {
+        auto statement = SqliteStatement::prepare(connection_.get(), sql);
+        if (!statement) return Failure(std::move(statement.error()));
+        found = statements_.emplace(std::string(sql), std::move(*statement)).first;
+    }
+    found->second.reset();
+    return &found->second;
+}
+
+Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_timeout) {
+    if (path.empty() || path == ":memory:") {
+        return permanent("bad_argument", "a SQLite database needs a file: write sqlite:PATH");
+    }
+    create_private(path);
+    std::unique_ptr<File> file(new File(path, busy_timeout));
+    for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_, &file->searcher_}) {
+        auto handle = Handle::open(path, busy_timeout, file->limit_);
+        if (!handle) return Failure(std::move(handle.error()));
+        *slot = std::move(*handle);
+    }
+    return file;
+}
+
+Result<LockedHandle> File::lock(std::timed_mutex& mutex, Handle& handle, Duration patience) const {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    std::unique_lock lock(mutex, std::defer_lock);
+    for (;;) {
+        const auto until = limit_.cap(deadline);
+        const auto now = std::chrono::steady_clock::now();
+        if (lock.try_lock_until(std::min(until, now + kWaitSlice))) return LockedHandle(std::move(lock), handle);
+        if (now >= until) return retryable("db_timeout", "SQLite: other threads kept the connection busy, try again");
+    }
+}
+
+Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {
+    const std::string begin = durability == Durability::full ? "pragma synchronous = full; begin immediate"
+                                                             : "pragma synchronous = normal; begin immediate";
+    if (auto begun = handle.run(begin); !begun) return Failure(std::move(begun.error()));
+    return Transaction(handle);
+}
+
+Result<Transaction> Transaction::begin_reading(Handle& handle) {
+    if (auto begun = handle.run("begin"); !begun) return Failure(std::move(begun.error()));
+    return Transaction(handle);
+}
+
+Transaction::~Transaction() {
+    // Some failures have rolled back already, and then this one is refused, which is as good.
+    if (handle_ != nullptr) static_cast<void>(handle_->run("rollback"));
+}
+
+Result<void> Transaction::commit() {
+    if (auto done = handle_->run("commit"); !done) return done;
+    handle_ = nullptr;
+    return {};
+}
+
+}  // namespace deliverd::store::sqlite

@@ -1,0 +1,24 @@
+// Letters of rows that a lane gave up on. All inside the transaction that settles them.
+#pragma once
+
+#include <string_view>
+
+#include "store/dead_letters.h"
+#include "store/events.h"
+#include "store/sqlite/file/file.h"
+
+namespace deliverd::store::sqlite {
+
+/// Of a row of outbox_memory or outbox_orders that is dead now. `sql`: 1 row, 2 worker, 3 lane
+/// (client::sqlite_sql::kMemoryLetter, orders_sql::kLetter).
+[[nodiscard]] Result<void> write_row_letter(Handle& handle, std::string_view sql, std::int64_t row_id,
+                                            std::string_view worker_id, std::string_view lane);
+
+/// Of a row of an event table that is dead now.
+[[nodiscard]] Result<void> write_event_letter(Handle& handle, const EventTable& table, std::string_view worker_id,
+                                              const EventSettlement& settlement);
+
+/// Puts the row of a letter back to what is to be sent, due at once. Answers why not, for people; empty when done.
+[[nodiscard]] Result<std::string> return_row(Handle& handle, const LaneRow& row, std::string_view actor);
+
+}  // namespace deliverd::store::sqlite
