@@ -30,9 +30,9 @@ Result<Redrive> redrive_now(Handle& handle, std::string_view topic) {
 }
 
 /// Begins what can be begun of the candidates, until they have so many bytes; those behind are taken off `letters`.
-Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<LetterCursor>& letters,
-                                                 std::int64_t most_bytes, const RetryRequest& request,
-                                                 RedriveCounts& counts) {
+Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::string_view redrive_began,
+                                                 std::vector<LetterCursor>& letters, std::int64_t most_bytes,
+                                                 const RetryRequest& request, RedriveCounts& counts) {
     std::vector<RetryClaim> claims;
     claims.reserve(letters.size());
     std::int64_t bytes = 0;
@@ -42,7 +42,7 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::vector<Let
             break;
         }
         const LetterCursor& letter = letters[i];
-        auto claim = begin_retry_of(handle, letter.id, request, true);
+        auto claim = begin_retry_of(handle, letter.id, request, redrive_began);
         if (!claim) return Failure(std::move(claim.error()));
         if (claim->verdict != RetryVerdict::begun) continue;
         if (claim->letter) {
@@ -96,7 +96,7 @@ Result<std::vector<RetryClaim>> SqliteDeadLetters::next_of_redrive(std::string_v
             if (!letters) return Failure(std::move(letters.error()));
             more = letters->size() == static_cast<std::size_t>(page.letters);
             const std::size_t candidates = letters->size();
-            auto begun = begin_candidates(handle, *letters, page.bytes, request, counts);
+            auto begun = begin_candidates(handle, found->started_at, *letters, page.bytes, request, counts);
             if (!begun) return Failure(std::move(begun.error()));
             claims = std::move(*begun);
             more = more || letters->size() < candidates;

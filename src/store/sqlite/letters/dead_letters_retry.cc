@@ -18,7 +18,7 @@ Result<std::vector<RetryClaim>> SqliteDeadLetters::begin_retry(std::span<const s
         Claims claims;
         claims.reserve(ids.size());
         for (const std::string& id : ids) {
-            auto claim = begin_retry_of(handle, id, request, false);
+            auto claim = begin_retry_of(handle, id, request, "");
             if (!claim) return Failure(std::move(claim.error()));
             claims.push_back(std::move(*claim));
         }

@@ -56,6 +56,26 @@ protected:
     std::unique_ptr<DeadLetters> letters_ = store_.database().dead_letters();
 };
 
+/// Times have milliseconds here, and a program is faster than that: of fifty rounds many fall into one.
+TEST_F(SqliteDeadLettersTest, ARedriveTriesWhatWasTriedInTheMillisecondItBeginsAndNothingTwice) {
+    for (std::int64_t round = 1; round <= 50; ++round) {
+        const std::string topic = "t" + std::to_string(round);
+        keep(new_letter(round, topic));
+        const std::string id = id_of(round);
+        ASSERT_EQ(begin(id), RetryVerdict::begun);
+        end(id, RetryResult::failed);
+        store_.execute("update dlq_messages set last_retry_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')");
+        ASSERT_TRUE(must(letters_->open_redrive(topic, "o", "ann", std::chrono::seconds(60))));
+        const RetryRequest request{"o", "ann", std::chrono::seconds(60)};
+        ASSERT_EQ(must(letters_->next_of_redrive(topic, request, {10, 1000})).size(), 1U) << "round " << round;
+        const RetryEnd failed{id, RetryResult::failed, "why"};
+        ASSERT_EQ(must(letters_->end_of_redrive_page(topic, "o", "ann", std::span(&failed, 1))), 1);
+        ASSERT_TRUE(letters_->release_redrive(topic, "o", LetterCursor{WallTime{}, id}));
+        ASSERT_TRUE(must(letters_->open_redrive(topic, "o", "ann", std::chrono::seconds(60))));
+        ASSERT_TRUE(must(letters_->next_of_redrive(topic, request, {10, 1000})).empty()) << "round " << round;
+    }
+}
+
 TEST_F(SqliteDeadLettersTest, KeepsBytesAsTheyWere) {
     NewLetter letter = new_letter(1);
     letter.record.partition = 7;

@@ -14,11 +14,12 @@ namespace {
 
 #define DELIVERD_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
-/// 1 letter, 2 owner, 3 the lease as a modifier, 4 how much it counts, 5 whether one before it may have been published.
+/// 1 letter, 2 owner, 3 the lease as a modifier, 4 how much it counts, 5 whether one before it may have been published,
+/// 6 the earliest time it may have.
 constexpr std::string_view kBegin =
     "update dlq_messages set status = 'RETRYING', retry_count = retry_count + ?4,"
-    " retried_before_at = iif(?4, last_retry_at, retried_before_at), last_retry_at = " DELIVERD_NOW
-    ", updated_at = " DELIVERD_NOW
+    " retried_before_at = iif(?4, last_retry_at, retried_before_at), last_retry_at = max(?6, " DELIVERD_NOW
+    "), updated_at = " DELIVERD_NOW
     ", retry_owner = ?2, in_doubt = in_doubt or ?5,"
     " retry_expires_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?3) where id = ?1";
 
@@ -34,14 +35,14 @@ std::optional<std::string> text_of(LetterStatus status) {
     return std::string(to_string(status));
 }
 
-Result<void> write_begin(Handle& handle, const std::string& id, const RetryRequest& request, bool counts,
-                         bool in_doubt) {
+Result<void> write_begin(Handle& handle, const std::string& id, const RetryRequest& request,
+                         std::string_view redrive_began, bool died) {
     auto statement = handle.prepared(kBegin);
     if (!statement) return Failure(std::move(statement.error()));
     const std::string lease = time_ahead(to_seconds(request.lease));
     (*statement)->bind(1, std::string_view(id)).bind(2, std::string_view(request.owner));
-    (*statement)->bind(3, std::string_view(lease)).bind(4, std::int64_t{counts ? 1 : 0});
-    return (*statement)->bind(5, std::int64_t{in_doubt ? 1 : 0}).run();
+    (*statement)->bind(3, std::string_view(lease)).bind(4, std::int64_t{died ? 0 : 1});
+    return (*statement)->bind(5, std::int64_t{died ? 1 : 0}).bind(6, redrive_began).run();
 }
 
 Result<void> write_end(Handle& handle, const Letter& letter, const RetryEffect& effect, std::string_view actor,
@@ -77,7 +78,8 @@ Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owne
 
 }  // namespace
 
-Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request, bool of_redrive) {
+Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
+                                  std::string_view redrive_began) {
     RetryClaim claim{id};
     auto stored = stored_letter(handle, canonical_uuid(id));
     if (!stored) return Failure(std::move(stored.error()));
@@ -88,9 +90,9 @@ Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const R
     claim.verdict = retry_verdict(detail.letter, refusal, (*stored)->retry_is_live);
     claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
     if (claim.verdict == RetryVerdict::begun) {
-        auto begun = write_begin(handle, detail.letter.id, request, !died, died);
+        auto begun = write_begin(handle, detail.letter.id, request, redrive_began, died);
         if (!begun) return Failure(std::move(begun.error()));
-        if (!of_redrive || died) {
+        if (redrive_began.empty() || died) {
             auto noted = note_begin(handle, detail.letter, request.actor, died);
             if (!noted) return Failure(std::move(noted.error()));
         }

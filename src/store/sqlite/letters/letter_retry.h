@@ -10,9 +10,10 @@
 namespace deliverd::store::sqlite {
 
 /// A retry whose process died is gone on with: it is the same one, and does not count once more.
-/// In a redrive it has a line for its beginning in the audit only then.
+/// In a redrive (`redrive_began`: when; else empty) it has a line for its beginning in the audit only then, and its
+/// time is not before the redrive's.
 [[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
-                                                bool of_redrive);
+                                                std::string_view redrive_began);
 
 /// False when it is not the owner's.
 [[nodiscard]] Result<bool> end_retry_of(Handle& handle, std::string_view owner, std::string_view actor,

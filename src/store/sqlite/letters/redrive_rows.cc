@@ -32,10 +32,11 @@ constexpr std::string_view kNewest =
                                                      " order by m.created_at desc, m.id desc limit 1") ")"
     " order by created_at desc, id desc limit 1";
 
-/// 1 topic, 2 actor, 3 owner, 4 the lease as a modifier, 5 and 6 the newest letter.
+/// 1 topic, 2 actor, 3 owner, 4 the lease as a modifier, 5 and 6 the newest letter. Begins with the next millisecond:
+/// what was tried in this one was tried before.
 constexpr std::string_view kStart =
-    "insert into deliverd_redrives (topic, actor, owner, expires_at, up_to_created_at, up_to_id)"
-    " values (?1, ?2, ?3, " DELIVERD_NOW_AND("?4") ", ?5, ?6) on conflict (topic) do update set"
+    "insert into deliverd_redrives (topic, actor, owner, expires_at, up_to_created_at, up_to_id, started_at)"
+    " values (?1, ?2, ?3, " DELIVERD_NOW_AND("?4") ", ?5, ?6, " DELIVERD_NOW_AND("'+0.001 seconds'") ") on conflict (topic) do update set"
     " actor = excluded.actor, owner = excluded.owner, expires_at = excluded.expires_at, position_created_at = null,"
     " position_id = null, up_to_created_at = excluded.up_to_created_at, up_to_id = excluded.up_to_id, published = 0,"
     " failed = 0, in_doubt = 0, taken_over = 0, finished = 0, started_at = excluded.started_at,"
