@@ -116,14 +116,18 @@ def test_helm_lints_the_chart():
 
 
 def test_the_seeds_values_are_shipped():
-    assert {name: value for name, value in DLQ_MANAGER.items() if name != "config"} == SEED_VALUES
+    assert {name: value for name, value in DLQ_MANAGER.items() if name in SEED_VALUES} == SEED_VALUES
 
 
 def test_the_seeds_configuration_comes_of_them(programs, tmp_path):
+    """But for TLS: what is shipped as a sample verifies whom it talks to."""
     rendered = render(dlq_manager())
     config = rendered.config()
+    ca_file = {"ssl_ca_file": "/run/secrets/internal-ca/ca.crt"}
     wanted = {**SEED_CONFIG, "auth": TOKENS, "server": {**SEED_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True},
-              "database": {**SEED_CONFIG["database"], "password_file": "/vault/secrets/db-password"}}
+              "database": {**SEED_CONFIG["database"], "password_file": "/vault/secrets/db-password", "ssl_mode": "verify-full",
+                           **ca_file},
+              "kafka": {**SEED_CONFIG["kafka"], "security_protocol": "SSL", **ca_file}}
     del wanted["database"]["password"]
     assert config == wanted
     checked(programs, tmp_path, rendered).ok()

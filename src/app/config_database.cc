@@ -18,6 +18,7 @@ std::string conninfo_from_keys(const Values& values) {
     add("user", "database.user");
     add("password", "database.password");
     add("sslmode", "database.ssl_mode");
+    add("sslrootcert", "database.ssl_ca_file");
     return conninfo;
 }
 

@@ -145,12 +145,13 @@ TEST_F(ConfigTest, DatabaseUrlPrecedence) {
 
 TEST_F(ConfigTest, DatabaseByKeys) {
     const LoadedConfig loaded = load(
-        "database: { host: db, port: 5433, name: app, user: me, password: \"it's\", ssl_mode: require,\n"
-        "  max_open_conns: 25, max_idle_conns: 5, conn_max_lifetime: 5m }\n");
+        "database: { host: db, port: 5433, name: app, user: me, password: \"it's\", ssl_mode: verify-full,\n"
+        "  ssl_ca_file: /ca.pem, max_open_conns: 25, max_idle_conns: 5, conn_max_lifetime: 5m }\n");
     EXPECT_THAT(loaded.problems, IsEmpty());
     EXPECT_EQ(loaded.config.database.kind, DatabaseTarget::Kind::postgres);
-    EXPECT_EQ(loaded.config.database.postgres.conninfo,
-              R"(host='db' port=5433 dbname='app' user='me' password='it\'s' sslmode='require')");
+    EXPECT_EQ(
+        loaded.config.database.postgres.conninfo,
+        R"(host='db' port=5433 dbname='app' user='me' password='it\'s' sslmode='verify-full' sslrootcert='/ca.pem')");
     EXPECT_EQ(loaded.config.database.postgres.max_connections, 25U);
     EXPECT_THAT(problems("database: { host: db, name: x, url: \"sqlite:x\" }"), ElementsAre(HasSubstr("both given")));
     EXPECT_THAT(problems("database: { host: db }"), ElementsAre(HasSubstr("database.name")));

@@ -64,6 +64,9 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      .fallback = "",
      .doc = "With `host`: as in libpq; without it, libpq's default.",
      .choices = "disable|allow|prefer|require|verify-ca|verify-full"},
+    {"database.ssl_ca_file", text, "",
+     "With `host`: certificates of who signs the server's, for `verify-ca` and `verify-full`. Without it, libpq's file "
+     "`~/.postgresql/root.crt`."},
     {"database.max_open_conns", integer, "8", "PostgreSQL connections this process opens at most.", 1, 1000},
     {"database.max_idle_conns", integer, "", "Accepted for older files; without effect: open connections are kept.", 0,
      1000},
