@@ -61,7 +61,7 @@ def test_the_readme_from_configuration_to_delivery(programs, empty_database, rec
 
 def test_the_readme_posts_an_order_to_the_demo(programs):
     port = free_port()
-    programs.start("demo", "--port", port)
+    programs.start("demo", "--port", port, env={"TMPDIR": str(programs.folder)})  # killed: its folder stays
     base = f"http://127.0.0.1:{port}"
     wait_for(lambda: get(f"{base}/readyz").status == 200, 20, "the demo to be ready")
     (exchange,) = exchanges("README.md")
