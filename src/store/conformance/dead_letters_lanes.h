@@ -5,16 +5,16 @@
 #include <latch>
 #include <thread>
 
-#include "store/conformance/events_table.h"
+#include "store/conformance/events_fixture.h"
 #include "store/dead_letters.h"
 
 namespace deliverd::store::conformance {
 
 /// What the suites on letters share.
-class LettersFixture : public EventTableConformance {
+class LettersFixture : public EventTableFixture {
 protected:
     void SetUp() override {
-        EventTableConformance::SetUp();
+        EventTableFixture::SetUp();
         letters_ = store_->database().dead_letters();
         ASSERT_TRUE(letters_);
     }

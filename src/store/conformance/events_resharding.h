@@ -11,7 +11,7 @@ namespace deliverd::store::conformance {
 class EventReshardingConformance : public EventShardsConformance {
 protected:
     static EventTable table_with(std::int32_t shards) {
-        EventTable table = EventsConformance::table();
+        EventTable table = EventsFixture::table();
         table.shards = shards;
         return table;
     }

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <thread>
 
-#include "store/conformance/events.h"
+#include "store/conformance/events_fixture.h"
 
 namespace deliverd::store::conformance {
 
-class EventShardsConformance : public EventsConformance {
+class EventShardsConformance : public EventsFixture {
 protected:
     /// As if the relay had died so long ago that its leases have run out.
     void expire(const std::string& owner) {

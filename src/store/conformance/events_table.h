@@ -1,94 +1,11 @@
 // The guarantees of store/events.h about tables: foreign ones, counting, cleaning and looking, for every store.
 #pragma once
 
-#include "store/conformance/events.h"
+#include "store/conformance/events_fixture.h"
 
 namespace deliverd::store::conformance {
 
-class EventTableConformance : public EventsConformance {
-protected:
-    /// A table as Debezium's outbox router wants it, with numbers as ids.
-    std::unique_ptr<EventOutbox> debezium() {
-        store_->execute(
-            "create table shop_events (id bigint primary key, aggregatetype varchar(255) not null,"
-            " aggregateid varchar(255) not null, type varchar(255) not null, payload text)");
-        return outbox(debezium_table());
-    }
-    static EventTable debezium_table() {
-        EventTable foreign = table();
-        foreign.lane = "shop";
-        foreign.table = "shop_events";
-        foreign.columns = EventColumns::debezium();
-        return foreign;
-    }
-    void add_foreign(std::int64_t id, const std::string& aggregate) {
-        store_->execute("insert into shop_events values (" + std::to_string(id) + ", 'order', '" + aggregate +
-                        "', 'OrderPaid', '{\"id\": " + std::to_string(id) + "}')");
-    }
-    /// A table that keeps everything itself and lets everything be null.
-    EventTable journal_table() {
-        store_->execute(
-            "create table journal (no bigint primary key, subject varchar(100), kind varchar(100), body text,"
-            " key varchar(100), more text, at timestamp, done boolean, done_at timestamp, tries int, again timestamp,"
-            " why text, gone timestamp)");
-        EventTable journal = table();
-        journal.lane = "journal";
-        journal.table = "journal";
-        journal.columns = EventColumns{"no", "subject", "",        "kind",  "body",  "key", "more",
-                                       "at", "done",    "done_at", "tries", "again", "why", "gone"};
-        return journal;
-    }
-    /// The same rows without an aggregate: rows 1, 2 and 4 are of the empty one, which 2 says itself.
-    void expect_null_is_the_empty_aggregate(const EventTable& foreign) {
-        const auto relayed = outbox(foreign);
-        const auto rows = read(everything(), relayed.get());
-        ASSERT_THAT(ids(rows), ::testing::ElementsAre(1, 2, 3, 4));
-        for (const int row : {0, 1, 3}) {
-            EXPECT_EQ(rows[static_cast<std::size_t>(row)].message.key, "");
-            EXPECT_EQ(rows[static_cast<std::size_t>(row)].shard, rows[0].shard);
-        }
-        EventRead one_shard = everything();
-        one_shard.shards = {rows[0].shard};
-        EXPECT_THAT(ids(read(one_shard, relayed.get())), ::testing::IsSupersetOf({1, 2, 4}));
-        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::ElementsAre(1, 2, 4));
-        EXPECT_THAT(follow_ids("", 1, 1, relayed.get()), ::testing::ElementsAre(2));
-        EXPECT_THAT(follow_ids("", 2, 10, relayed.get()), ::testing::ElementsAre(4));
-        EXPECT_THAT(follow_ids("s", {}, 10, relayed.get()), ::testing::ElementsAre(3));
-
-        EXPECT_EQ(settle_foreign(*relayed, 1, SettleKind::retry, true), EventSettled::applied);
-        EXPECT_THAT(ids(read(everything(), relayed.get())), ::testing::ElementsAre(1, 3)) << "the others wait";
-        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::ElementsAre(1, 2, 4));
-        EXPECT_EQ(settle_foreign(*relayed, 1, SettleKind::retry), EventSettled::applied);
-        EXPECT_THAT(ids(read(everything(), relayed.get())), ::testing::ElementsAre(3));
-        EXPECT_THAT(follow_ids("", {}, 10, relayed.get()), ::testing::IsEmpty());
-        EXPECT_EQ(settle_foreign(*relayed, 3, SettleKind::sent), EventSettled::applied);
-    }
-    /// Row 1 of it is dead, row 3 is gone or published.
-    void expect_behind_a_dead_one(EventTable foreign) {
-        EXPECT_THAT(ids(read(everything(), outbox(foreign).get())), ::testing::ElementsAre(2, 4));
-        foreign.block_behind_dead = true;
-        const auto blocking = outbox(foreign);
-        EXPECT_THAT(ids(read(everything(), blocking.get())), ::testing::IsEmpty());
-        EXPECT_THAT(follow_ids("", {}, 10, blocking.get()), ::testing::IsEmpty());
-    }
-    EventSettled settle_foreign(EventOutbox& foreign, std::int64_t id, SettleKind kind, bool soon = false) {
-        for (const EventRow& row : read(everything(), &foreign)) {
-            if (row.sequence != id) continue;
-            EventSettlement one = settlement(row, tend("r", &foreign).at(row.shard), kind);
-            if (soon) one.settlement.delay = Duration::zero();
-            return settle("r", one, &foreign);
-        }
-        ADD_FAILURE() << id << " is not there to be sent";
-        return EventSettled::conflict;
-    }
-    static std::vector<std::string> wrong(const std::vector<Finding>& findings) {
-        std::vector<std::string> out;
-        for (const Finding& finding : findings) {
-            if (!finding.ok) out.push_back(finding.message);
-        }
-        return out;
-    }
-};
+class EventTableConformance : public EventTableFixture {};
 
 TEST_P(EventTableConformance, RelaysATableOfOthers) {
     const auto foreign = debezium();

@@ -409,7 +409,7 @@ TEST_P(RedriveConformance, OfALaneGivesItsRowsBack) {
     ASSERT_EQ(ids.size(), 3U);
     const auto problems = must(letters_->return_to_lane("o", "ann", ids));
     EXPECT_EQ(std::ranges::count(problems, ""), 2);
-    EXPECT_EQ(EventsConformance::ids(read()).size(), 2U);
+    EXPECT_EQ(EventsFixture::ids(read()).size(), 2U);
     const Redrive closed = must(letters_->close_redrive("events", "o"));
     EXPECT_EQ(closed.published, 2);
     EXPECT_EQ(closed.failed, 1);
