@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     NothingSink sink;
     SystemClock clock;
     SystemRandom random;
-    lane::Observer observer;
+    pipeline::Observer observer;
     NullLog log;
     relay::RelayOptions options;
     options.topic = *TopicTemplate::parse("{event_type}");

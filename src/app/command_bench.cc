@@ -48,10 +48,10 @@ private:
 };
 
 /// Counts what was settled and wakes whoever waits for the last one.
-class SettleCounter final : public lane::Observer {
+class SettleCounter final : public pipeline::Observer {
 public:
-    void on_flush(lane::Reason reason, std::size_t rows) override {
-        if (reason != lane::Reason::success && reason != lane::Reason::dedup_hit) return;
+    void on_flush(pipeline::Reason reason, std::size_t rows) override {
+        if (reason != pipeline::Reason::success && reason != pipeline::Reason::dedup_hit) return;
         {
             const std::lock_guard lock(mutex_);
             settled_ += static_cast<std::int64_t>(rows);

@@ -28,7 +28,7 @@ constexpr double kOrdersShare = 0.25;  // orders posted for each memory
 constexpr double kEventsShare = 0.5;   // events written for each memory
 
 /// Keeps the newest failures for the view.
-class LastFailures final : public lane::Observer {
+class LastFailures final : public pipeline::Observer {
 public:
     void on_failure(const Message& message, const Outcome& outcome) override {
         const std::lock_guard lock(mutex_);
@@ -75,7 +75,7 @@ lanes:
 }
 
 Result<std::unique_ptr<Service>> start_service(const DemoArguments& arguments, const std::string& folder,
-                                               const std::string& url, Log& log, lane::Observer& failures) {
+                                               const std::string& url, Log& log, pipeline::Observer& failures) {
     auto service = Service::start(demo_config(folder, url, arguments.port.value_or(kUsualPort)), log, &failures);
     const bool port_taken = !service && service.error().code == "bind_failed" && !arguments.port;
     return port_taken ? Service::start(demo_config(folder, url, 0), log, &failures) : std::move(service);

@@ -27,7 +27,7 @@ int run_serve(const Context& context, const Config& config) {
     signals.on_signal(2, [&service] { (*service)->hurry(); });
     (*service)->stop(config.shutdown_patience);
     signals.clear_actions();
-    const lane::LaneTotals totals = (*service)->totals();
+    const pipeline::LaneTotals totals = (*service)->totals();
     log->info("stopped", {{"claimed", totals.claimed},
                           {"sent", totals.sent},
                           {"duplicates", totals.duplicates},

@@ -26,7 +26,7 @@ int no_such_lane(const Context& context, const Config& config, const std::string
 }
 
 void print_summary(const Context& context, const std::string& lane, const std::string& worker_id,
-                   const lane::LaneTotals& t, bool json) {
+                   const pipeline::LaneTotals& t, bool json) {
     if (json) {
         const boost::json::object object{
             {"lane", lane},           {"worker_id", worker_id},     {"claimed", t.claimed},
@@ -61,16 +61,16 @@ int run_worker(const Context& context, const Config& config, const Arguments& ar
     if (!database) return complain(context, database.error());
     SystemRandom random;
     const std::string worker_id = worker.worker_id.value_or(make_worker_id(random));
-    lane::Observer observer;
+    pipeline::Observer observer;
     auto unit = LaneUnit::make(*lane, config.orders, worker_id, **database, observer, log);
     if (!unit) return complain(context, unit.error());
     log.open();
 
     const auto stop_at_once = [&] {
         (*unit)->lane().hurry();
-        (*database)->limit_waits(lane::kHurriedGrace);
+        (*database)->limit_waits(pipeline::kHurriedGrace);
     };
-    lane::LaneTotals totals;
+    pipeline::LaneTotals totals;
     if (worker.once) {
         signals.on_signal(1, [&unit] { (*unit)->lane().drain(); });
         signals.on_signal(2, stop_at_once);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/demo_receiver.h"
-#include "lane/lane.h"
+#include "pipeline/runner.h"
 #include "store/outbox.h"
 
 namespace deliverd::app {
@@ -17,7 +17,7 @@ struct DemoLane {
     store::OutboxCounts counts;
     double sent_per_second = 0;  // over the last few seconds
     double lag_seconds = 0;
-    lane::LaneTotals totals;
+    pipeline::LaneTotals totals;
 
     /// What the table holds.
     [[nodiscard]] std::int64_t stored() const { return counts.pending + counts.sent + counts.dead; }

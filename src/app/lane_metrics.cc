@@ -9,7 +9,7 @@ namespace deliverd::app {
 
 namespace {
 
-using lane::Reason;
+using pipeline::Reason;
 
 constexpr std::array kReasons{Reason::success,   Reason::retry,      Reason::dead,    Reason::conflict,
                               Reason::dedup_hit, Reason::db_timeout, Reason::db_error};
@@ -36,7 +36,7 @@ metrics::Counter send_counter(metrics::Metrics& metrics, const std::string& lane
 
 }  // namespace
 
-LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Observer* also)
+LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, pipeline::Observer* also)
     : metrics_(metrics),
       lane_(std::move(lane)),
       also_(also),

@@ -4,21 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "lane/observer.h"
 #include "metrics/metrics.h"
+#include "pipeline/observer.h"
 
 namespace deliverd::app {
 
-class LaneMetrics final : public lane::Observer {
+class LaneMetrics final : public pipeline::Observer {
 public:
     /// `metrics` outlives it; so does `also`, which is told everything too (may be null).
-    LaneMetrics(metrics::Metrics& metrics, std::string lane, lane::Observer* also = nullptr);
+    LaneMetrics(metrics::Metrics& metrics, std::string lane, pipeline::Observer* also = nullptr);
 
     void on_claimed(std::size_t rows) override;
     void on_lag(double seconds) override;
     void on_settled(const store::Settlement& settled) override;
     void on_send_rate(double per_second) override;
-    void on_flush(lane::Reason reason, std::size_t rows) override;
+    void on_flush(pipeline::Reason reason, std::size_t rows) override;
     void on_database_call(std::string_view operation, Duration took, bool ok) override;
     void on_outcome(OutcomeKind kind, std::string_view code, Duration took) override;
     void on_in_flight(std::size_t messages) override;
@@ -31,7 +31,7 @@ public:
 private:
     metrics::Metrics& metrics_;
     const std::string lane_;
-    lane::Observer* also_;
+    pipeline::Observer* also_;
     metrics::Counter claimed_;
     metrics::Counter looks_with_rows_;
     metrics::Counter empty_looks_;

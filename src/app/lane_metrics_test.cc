@@ -25,7 +25,7 @@ TEST_F(LaneMetricsTest, EveryReasonIsThereFromTheStart) {
 TEST_F(LaneMetricsTest, ObservationsBecomeSeries) {
     observer_.on_claimed(3);
     observer_.on_lag(2.5);
-    observer_.on_flush(lane::Reason::retry, 2);
+    observer_.on_flush(pipeline::Reason::retry, 2);
     observer_.on_database_call("settle", std::chrono::milliseconds(4), false);
     observer_.on_outcome(OutcomeKind::ambiguous, "NETWORK_TIMEOUT", std::chrono::seconds(1));
     observer_.on_in_flight(7);
@@ -85,8 +85,8 @@ TEST_F(LaneMetricsTest, EachEndOfASendIsCountedAsWhatItWas) {
 }
 
 TEST(LaneMetrics, TellsTheSecondObserverToo) {
-    struct Counting final : lane::Observer {
-        void on_flush(lane::Reason, std::size_t rows) override { flushed += rows; }
+    struct Counting final : pipeline::Observer {
+        void on_flush(pipeline::Reason, std::size_t rows) override { flushed += rows; }
         void on_failure(const Message&, const Outcome& outcome) override { code = outcome.code; }
         std::size_t flushed = 0;
         std::string code;
@@ -94,7 +94,7 @@ TEST(LaneMetrics, TellsTheSecondObserverToo) {
     metrics::Metrics metrics;
     Counting counting;
     LaneMetrics observer(metrics, "m", &counting);
-    observer.on_flush(lane::Reason::success, 4);
+    observer.on_flush(pipeline::Reason::success, 4);
     Outcome outcome;
     outcome.code = "BROKER_5XX";
     observer.on_failure({}, outcome);

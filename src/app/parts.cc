@@ -9,6 +9,8 @@
 #include <filesystem>
 
 #include "app/null_sink.h"
+#include "lane/lane.h"
+#include "relay/relay.h"
 #include "sink/console/console_sink.h"
 #include "sink/http/http_sink.h"
 #include "sink/kafka/kafka_sink.h"
@@ -93,7 +95,7 @@ std::string cli_actor() {
 
 Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const store::OrdersOptions& orders,
                                                  std::string worker_id, store::Database& database,
-                                                 lane::Observer& observer, Log& log) {
+                                                 pipeline::Observer& observer, Log& log) {
     auto sink = make_sink(config.sink, log);
     if (!sink) {
         return tl::unexpected(Error{sink.error().error_class, sink.error().code,
@@ -116,14 +118,14 @@ Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const LaneConfig& config, const
 }
 
 LaneUnit::LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
-                   lane::Observer& observer, Log& log)
+                   pipeline::Observer& observer, Log& log)
     : name_(options.name),
       outbox_(std::move(outbox)),
       sink_(std::move(sink)),
       runner_(std::make_unique<lane::Lane>(std::move(options), *outbox_, *sink_, clock_, random_, observer, log)) {}
 
 LaneUnit::LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox,
-                   std::unique_ptr<sink::Sink> sink, lane::Observer& observer, Log& log)
+                   std::unique_ptr<sink::Sink> sink, pipeline::Observer& observer, Log& log)
     : name_(options.name),
       events_(std::move(outbox)),
       sink_(std::move(sink)),

@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "deliverd/result.h"
-#include "lane/lane.h"
-#include "relay/relay.h"
+#include "lane/lane_options.h"
+#include "pipeline/observer.h"
+#include "pipeline/runner.h"
+#include "relay/relay_options.h"
 #include "sink/sink.h"
 #include "store/database.h"
 
@@ -63,16 +65,16 @@ public:
     /// `database`, `observer` and `log` outlive the unit.
     static Result<std::unique_ptr<LaneUnit>> make(const LaneConfig& config, const store::OrdersOptions& orders,
                                                   std::string worker_id, store::Database& database,
-                                                  lane::Observer& observer, Log& log);
+                                                  pipeline::Observer& observer, Log& log);
 
     /// A lane that claims rows.
     LaneUnit(lane::LaneOptions options, std::unique_ptr<store::Outbox> outbox, std::unique_ptr<sink::Sink> sink,
-             lane::Observer& observer, Log& log);
+             pipeline::Observer& observer, Log& log);
     /// A lane that relays events in order.
     LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox, std::unique_ptr<sink::Sink> sink,
-             lane::Observer& observer, Log& log);
+             pipeline::Observer& observer, Log& log);
 
-    [[nodiscard]] lane::Runner& lane() { return *runner_; }
+    [[nodiscard]] pipeline::Runner& lane() { return *runner_; }
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The outbox's lag_seconds().
     [[nodiscard]] Result<double> lag_seconds();
@@ -87,7 +89,7 @@ private:
     std::unique_ptr<sink::Sink> sink_;
     SystemClock clock_;
     SystemRandom random_;
-    std::unique_ptr<lane::Runner> runner_;
+    std::unique_ptr<pipeline::Runner> runner_;
 };
 
 }  // namespace deliverd::app

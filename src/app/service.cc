@@ -24,7 +24,7 @@ std::string shown_host(const std::string& host) {
 
 }  // namespace
 
-Result<std::unique_ptr<Service>> Service::start(const Config& config, Log& log, lane::Observer* also) {
+Result<std::unique_ptr<Service>> Service::start(const Config& config, Log& log, pipeline::Observer* also) {
     std::unique_ptr<Service> service(new Service(log));
     if (const auto started = service->start_all(config, also); !started) return tl::unexpected(started.error());
     return service;
@@ -34,7 +34,7 @@ Service::Service(Log& log) : log_(log) {
     publish_build_info(metrics_);
 }
 
-Result<void> Service::start_all(const Config& config, lane::Observer* also) {
+Result<void> Service::start_all(const Config& config, pipeline::Observer* also) {
     auto database = open_ready_database(config.database, log_);
     if (!database) return tl::unexpected(database.error());
     database_ = std::move(*database);
@@ -65,7 +65,7 @@ Service::~Service() {
     stop(Duration::zero());
 }
 
-Result<void> Service::add_lanes(const Config& config, lane::Observer* also) {
+Result<void> Service::add_lanes(const Config& config, pipeline::Observer* also) {
     for (const LaneConfig& lane : config.lanes) {
         auto metrics = std::make_unique<LaneMetrics>(metrics_, lane.options.name, also);
         auto unit = LaneUnit::make(lane, config.orders, fmt::format("{}-{}", worker_, lane.options.name), *database_,
@@ -190,16 +190,16 @@ void Service::hurry() {
     for (RunningLane& lane : lanes_) lane.unit->lane().hurry();
     if (dead_letters_) dead_letters_->hurry();
     if (spools_) spools_->hurry();
-    database_->limit_waits(lane::kHurriedGrace);
+    database_->limit_waits(pipeline::kHurriedGrace);
 }
 
-lane::LaneTotals Service::totals() const {
-    lane::LaneTotals sum;
+pipeline::LaneTotals Service::totals() const {
+    pipeline::LaneTotals sum;
     for (const RunningLane& lane : lanes_) sum += lane.unit->lane().totals();
     return sum;
 }
 
-lane::LaneTotals Service::totals_of(std::string_view lane) const {
+pipeline::LaneTotals Service::totals_of(std::string_view lane) const {
     for (const RunningLane& running : lanes_) {
         if (running.unit->name() == lane) return running.unit->lane().totals();
     }

@@ -30,7 +30,7 @@ class Service {
 public:
     /// Opens the database (an unreachable one or a wrong schema is an error here; later outages are survived),
     /// starts the lanes and then the API. `log` and `also` (told what the lanes observe, may be null) outlive it.
-    static Result<std::unique_ptr<Service>> start(const Config& config, Log& log, lane::Observer* also);
+    static Result<std::unique_ptr<Service>> start(const Config& config, Log& log, pipeline::Observer* also);
 
     /// stop() without patience.
     ~Service();
@@ -41,15 +41,15 @@ public:
     /// Idempotent; one thread at a time.
     void stop(Duration patience);
 
-    /// Makes a stop() under way end within about lane::kHurriedGrace. Safe from any thread.
+    /// Makes a stop() under way end within about pipeline::kHurriedGrace. Safe from any thread.
     void hurry();
 
     /// "http://127.0.0.1:8080"
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] store::Database& database() { return *database_; }
-    [[nodiscard]] lane::LaneTotals totals() const;                                   // of all lanes together
+    [[nodiscard]] pipeline::LaneTotals totals() const;                               // of all lanes together
     [[nodiscard]] std::int64_t orders_accepted() const { return orders_accepted_; }  // over the API, each once
-    [[nodiscard]] lane::LaneTotals totals_of(std::string_view lane) const;           // zeros when there is no such lane
+    [[nodiscard]] pipeline::LaneTotals totals_of(std::string_view lane) const;       // zeros when there is no such lane
 
 private:
     struct RunningLane {
@@ -58,8 +58,8 @@ private:
     };
 
     explicit Service(Log& log);
-    Result<void> start_all(const Config& config, lane::Observer* also);
-    Result<void> add_lanes(const Config& config, lane::Observer* also);
+    Result<void> start_all(const Config& config, pipeline::Observer* also);
+    Result<void> add_lanes(const Config& config, pipeline::Observer* also);
     void open_intake(const Config& config);
     Result<void> start_server(const Config& config);
     Result<void> open_upkeep(const Config& config);

@@ -69,7 +69,7 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
     }
     // room() left space for the whole batch, and nobody else pushes.
     shared_.claimed.try_push_some(rows.begin(), rows.end());
-    shared_.send_signal.poke();
+    shared_.signals.send.poke();
 }
 
 }  // namespace deliverd::lane

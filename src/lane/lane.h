@@ -4,61 +4,54 @@
 //
 // Three threads (fetch, send, settle) joined by bounded queues, and a fourth that renews leases older than
 // a third of their length. Everything they decide is in stages without threads (stages.h), which the
-// simulator runs too.
+// simulator runs too; the threads and their end are the engine's (pipeline/engine.h).
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
+#include <cstddef>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/random.h"
-#include "lane/observer.h"
-#include "lane/runner.h"
-#include "message/http_answer.h"
-#include "message/retry_policy.h"
-#include "sink/sink.h"
-#include "store/outbox.h"
+#include "lane/lane_options.h"
+#include "lane/stages.h"
+#include "pipeline/engine.h"
 
 namespace deliverd::lane {
 
-struct LaneOptions {
-    std::string name;
-    std::string worker_id;                      // unique among all processes on the table
-    std::int32_t batch_size = 100;              // rows a claim, and at most a settle
-    std::int32_t parallelism = 16;              // messages at the sink at once
-    std::size_t held_bytes = 32 * 1024 * 1024;  // no further claim while the rows held are larger together
-    Duration lease = std::chrono::seconds(60);
-    RetryPolicy retry = RetryPolicy::leases();
-    Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between looks at an empty table
-    Duration busy_poll = std::chrono::milliseconds(2);      // shortest
-    Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
-    Duration settle_patience = std::chrono::minutes(10);    // then a settle the database refuses is left to its lease
-    Duration retry_after_cap = kLongestRetryAfter;          // a receiver cannot ask for more
-    bool throttle = false;                                  // RATE_LIMITED slows the whole lane down (throttle.h)
-    Duration rescue_interval{};                             // how often Outbox::rescue(lease) is called; 0: never
-};
-
-class Lane final : public Runner {
+class Lane final : public pipeline::Engine {
 public:
     /// All references outlive the lane. `random` and `clock` are used by the lane's threads only.
     Lane(LaneOptions options, store::Outbox& outbox, sink::Sink& sink, const Clock& clock, Random& random,
          Observer& observer, Log& log);
-    ~Lane() override;  // stop() without patience
+    ~Lane() override;  // stop() without patience: unfinished rows are left to their leases, unsent ones are given back
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
 
-    void start() override;
-    void drain() override;
-    /// Unfinished rows are left to their leases; unsent ones are given back.
-    void stop(Duration patience) override;
-    void hurry() override;
-    /// Rescues once where the lane does that, claims once, sends, settles; what was not sent is given back.
-    LaneTotals run_once(Duration patience) override;
-    [[nodiscard]] LaneTotals totals() const override;
+    void drain() override { shared_.draining = true; }
+    [[nodiscard]] LaneTotals totals() const override { return shared_.tally.read(); }
 
 private:
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
+    Instant take() override { return wake_at(fetch_.step()); }
+    Instant send() override { return wake_at(send_.step()); }
+    Instant settle() override { return wake_at(settle_.step()); }
+    Instant keep() override { return wake_at(renew_.step()); }
+    [[nodiscard]] bool sends_ended() const override { return shared_.sends_ended.load(); }
+    [[nodiscard]] std::size_t at_sink() const override { return shared_.at_sink.load(); }
+    void cut_off() override { shared_.cut_off = true; }
+    [[nodiscard]] bool all_outcomes_read() const override { return send_.drained(); }
+    [[nodiscard]] bool all_settled() const override { return settle_.drained(); }
+    void abandon_sends() override { send_.abandon(); }
+    void abandon_settles() override { settle_.abandon(); }
+    void give_back() override;
+    void prepare_once() override { renew_.step(); }  // so that rows someone left stuck are found by the claim
+    void take_once() override { fetch_.step(); }
+    [[nodiscard]] bool at_work() const override;
+
+    static Instant wake_at(const Step& step) { return step.progressed ? Instant::min() : step.wake_at; }
+
+    Shared shared_;
+    FetchStage fetch_;
+    SendStage send_;
+    SettleStage settle_;
+    RenewStage renew_;
 };
 
 }  // namespace deliverd::lane

@@ -27,7 +27,7 @@ void RenewStage::rescue() {
         shared_.database_failed("rescue", rescued.error(), 0);
     } else if (*rescued > 0) {
         shared_.log.warn("freed rows that were stuck with a worker", {{"lane", options.name}, {"rows", *rescued}});
-        shared_.fetch_signal.poke();
+        shared_.signals.take.poke();
     }
 }
 
@@ -48,7 +48,7 @@ Step RenewStage::renew() {
         return {false, next_try_};
     }
     shared_.book.renewed(answer->renewed, answer->lost, began);
-    shared_.send_signal.poke();
+    shared_.signals.send.poke();
     // What someone had locked is still due: not at once again.
     next_try_ = ended + retry_wait();
     return {true, shared_.book.next_renewal(ended)};

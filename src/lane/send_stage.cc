@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "lane/decide.h"
 #include "lane/stages.h"
+#include "pipeline/decide.h"
 
 namespace deliverd::lane {
 
@@ -16,12 +16,6 @@ constexpr Duration kStaleNap = std::chrono::milliseconds(20);  // between looks 
 SendStage::SendStage(Shared& shared, std::uint64_t seed)
     : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {
     if (shared.options.throttle) throttle_.emplace(shared.options.retry_after_cap);
-}
-
-void SendStage::on_outcome(const Message& message, Outcome outcome) {
-    Answer answer{message.id, std::move(outcome), shared_.clock.now()};
-    shared_.answers.try_push(answer);  // as large as what may be under way
-    shared_.send_signal.poke();
 }
 
 Step SendStage::step() {
@@ -37,7 +31,7 @@ Step SendStage::step() {
     shared_.observer.on_in_flight(under_way_.size());
     if (draining) {
         shared_.sends_ended = true;
-        shared_.fetch_signal.poke();  // who stops the lane waits there
+        shared_.signals.stopping.poke();
     }
     return {moved > 0, wake_at(now)};
 }
@@ -49,17 +43,16 @@ Instant SendStage::wake_at(Instant now) const {
 }
 
 std::size_t SendStage::read_answers() {
-    answers_.clear();
-    const std::size_t count = shared_.answers.try_pop(answers_, shared_.answers.capacity());
-    if (count > 0) failpoint("lane.after_send");
-    for (const Answer& answer : answers_) {
+    shared_.inbox.take(answers_);
+    if (!answers_.empty()) failpoint("lane.after_send");
+    for (const pipeline::Answer& answer : answers_) {
         auto node = under_way_.extract(answer.id);
         if (!node.empty()) finish(answer, node.mapped());
     }
-    return count;
+    return answers_.size();
 }
 
-void SendStage::finish(const Answer& answer, UnderWay& under_way) {
+void SendStage::finish(const pipeline::Answer& answer, UnderWay& under_way) {
     const Outcome& outcome = answer.outcome;
     const Message& message = under_way.row.message;
     const bool delivered = outcome.kind == OutcomeKind::delivered;
@@ -78,7 +71,7 @@ void SendStage::finish(const Answer& answer, UnderWay& under_way) {
         shared_.tally.add(&LaneTotals::abandoned, 1);
     } else {
         store::Settlement settlement =
-            decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_);
+            pipeline::decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_);
         if (!delivered) log_failure(message, outcome, settlement);
         queue_settlement(std::move(settlement));
     }
@@ -91,9 +84,9 @@ void SendStage::put_off(store::Claimed row, const Outcome& outcome) {
     shared_.tally.add(&LaneTotals::put_off, 1);
     const Instant now = shared_.clock.now();
     if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
-        shared_.log.error(
-            "nothing can be sent: waiting",
-            {{"lane", shared_.options.name}, {"error", describe_failure(outcome)}, {"lines_left_out", *left_out}});
+        shared_.log.error("nothing can be sent: waiting", {{"lane", shared_.options.name},
+                                                           {"error", pipeline::describe_failure(outcome)},
+                                                           {"lines_left_out", *left_out}});
     }
     put_off_until_ = now + kPauseWhenNotAttempted;
     shared_.paused_until = std::max(shared_.paused_until.load(), put_off_until_.time_since_epoch());
@@ -136,7 +129,8 @@ void SendStage::log_failure(const Message& message, const Outcome& outcome, cons
 
 void SendStage::follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt) {
     DedupGate::Followers followers = gate_.leader_ended(dedup_key, delivered, receipt);
-    for (const store::Claimed& row : followers.duplicates) queue_settlement(settle_as_duplicate(row.message, receipt));
+    for (const store::Claimed& row : followers.duplicates)
+        queue_settlement(pipeline::settle_as_duplicate(row.message, receipt));
     for (store::Claimed& row : followers.next) leading_.push_back(std::move(row));
 }
 
@@ -148,7 +142,7 @@ bool SendStage::hand_over() {
     const std::size_t handed = shared_.settling.try_push_some(ready_.begin(), ready_.end());
     ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(handed));
     if (handed > 0) {
-        shared_.settle_signal.poke();
+        shared_.signals.settle.poke();
     }
     return ready_.empty();
 }
@@ -184,14 +178,14 @@ std::size_t SendStage::send_more(Instant now) {
     while (under_way_.size() < most) {
         popped_.clear();
         if (shared_.claimed.try_pop(popped_, most - under_way_.size()) == 0) break;
-        shared_.fetch_signal.poke();
+        shared_.signals.take.poke();
         for (store::Claimed& row : popped_) moved += admit(row, now, false) ? 1 : 0;
     }
     if (batch_.empty()) return moved;
     if (throttle_) throttle_->on_sent(now, batch_.size());
     failpoint("lane.before_send");
     shared_.at_sink.store(under_way_.size());
-    shared_.sink.send(batch_, *this);
+    shared_.sink.send(batch_, shared_.inbox);
     return moved;
 }
 
@@ -202,7 +196,7 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
     if (std::optional<store::Claimed> newer = shared_.book.take_newer(row.message.id)) row = std::move(*newer);
     if (row.duplicate) {
         if (leads) follow(row.message.dedup_key, true, row.duplicate_receipt);
-        queue_settlement(settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
+        queue_settlement(pipeline::settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
         return true;
     }
     if (!leads) {
@@ -232,7 +226,7 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
 }
 
 bool SendStage::drained() const {
-    return under_way_.empty() && ready_.empty() && shared_.answers.size() == 0;
+    return under_way_.empty() && ready_.empty() && shared_.inbox.empty();
 }
 
 void SendStage::abandon() {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "lane/decide.h"
 #include "lane/stages.h"
+#include "pipeline/decide.h"
 
 namespace deliverd::lane {
 
@@ -28,7 +28,7 @@ Step SettleStage::step() {
     std::size_t taken = 0;
     if (failed_calls_ == 0 && batch_.size() < batch_size) {
         taken = shared_.settling.try_pop(batch_, batch_size - batch_.size());
-        if (taken > 0) shared_.send_signal.poke();
+        if (taken > 0) shared_.signals.send.poke();
     }
     const Instant now = shared_.clock.now();
     take_back(now);
@@ -104,9 +104,10 @@ void SettleStage::record(const std::vector<store::SettleAnswer>& answers, std::s
             continue;
         }
         const store::SettleAnswer& answer = answers[next++];
-        const bool took_effect =
-            answer.applied || (item.in_doubt && answer.row && took_effect_earlier(item.settlement, *answer.row));
-        if (!took_effect && answer.row && still_ours(item.settlement, *answer.row, shared_.options.worker_id)) {
+        const bool took_effect = answer.applied || (item.in_doubt && answer.row &&
+                                                    pipeline::took_effect_earlier(item.settlement, *answer.row));
+        if (!took_effect && answer.row &&
+            pipeline::still_ours(item.settlement, *answer.row, shared_.options.worker_id)) {
             hold_back(std::move(item), now);  // someone has it locked at this moment
             continue;
         }
@@ -119,7 +120,8 @@ void SettleStage::record(const std::vector<store::SettleAnswer>& answers, std::s
         }
         forget(item.settlement, took_effect);
     }
-    shared_.fetch_signal.poke();
+    shared_.signals.take.poke();
+    shared_.signals.stopping.poke();
 }
 
 void SettleStage::conflict(const SettleItem& item, std::string found) {
@@ -225,7 +227,7 @@ void SettleStage::drop_from_batch(std::size_t rows) {
 /// again at the same count. What was claimed anew goes on its way.
 void SettleStage::forget(const store::Settlement& settlement, bool ended) {
     const std::optional<std::int32_t> ended_failures = ended ? std::optional(settlement.failures_before) : std::nullopt;
-    if (shared_.book.end(settlement.id, ended_failures, shared_.clock.now())) shared_.renew_signal.poke();
+    if (shared_.book.end(settlement.id, ended_failures, shared_.clock.now())) shared_.signals.keep.poke();
 }
 
 void SettleStage::leave_to_lease(std::span<const SettleItem> items) {
@@ -235,7 +237,8 @@ void SettleStage::leave_to_lease(std::span<const SettleItem> items) {
         {{"lane", shared_.options.name}, {"rows", items.size()}, {"first_id", items.front().settlement.id}});
     shared_.tally.add(&LaneTotals::abandoned, items.size());
     for (const SettleItem& item : items) forget(item.settlement, !item.lost_before_send);
-    shared_.fetch_signal.poke();
+    shared_.signals.take.poke();
+    shared_.signals.stopping.poke();
 }
 
 void SettleStage::abandon() {

@@ -4,20 +4,6 @@
 
 namespace deliverd::lane {
 
-void Signal::poke() {
-    if (poked_.exchange(true)) return;
-    {
-        const std::lock_guard lock(mutex_);
-    }  // a waiter is either before its check or already waiting
-    condition_.notify_one();
-}
-
-void Signal::wait_until(std::chrono::steady_clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
-    condition_.wait_until(lock, deadline, [this] { return poked_.load(); });
-    poked_.store(false);
-}
-
 void Tally::add(std::uint64_t LaneTotals::* count, std::uint64_t amount) {
     const std::lock_guard lock(mutex_);
     totals_.*count += amount;
@@ -29,7 +15,7 @@ LaneTotals Tally::read() const {
 }
 
 Shared::Shared(LaneOptions lane_options, store::Outbox& lane_outbox, sink::Sink& lane_sink, const Clock& lane_clock,
-               Observer& lane_observer, Log& lane_log)
+               Observer& lane_observer, Log& lane_log, pipeline::Signals& lane_signals)
     : options(std::move(lane_options)),
       outbox(lane_outbox),
       sink(lane_sink),
@@ -38,8 +24,9 @@ Shared::Shared(LaneOptions lane_options, store::Outbox& lane_outbox, sink::Sink&
       log(lane_log),
       book(options.lease),
       claimed(2 * static_cast<std::size_t>(options.batch_size)),
-      answers(static_cast<std::size_t>(options.parallelism)),
-      settling(2 * static_cast<std::size_t>(options.batch_size)) {}
+      settling(2 * static_cast<std::size_t>(options.batch_size)),
+      signals(lane_signals),
+      inbox(clock, signals.send) {}
 
 std::size_t Shared::held_limit() const {
     return 4 * static_cast<std::size_t>(options.batch_size) + static_cast<std::size_t>(options.parallelism);

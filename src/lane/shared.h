@@ -2,29 +2,27 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <mutex>
 #include <string>
 
 #include "base/bounded_queue.h"
-#include "lane/lane.h"
+#include "base/log.h"
+#include "lane/lane_options.h"
 #include "lane/lease_book.h"
+#include "pipeline/inbox.h"
+#include "pipeline/observer.h"
+#include "pipeline/runner.h"
+#include "pipeline/signal.h"
+#include "sink/sink.h"
+#include "store/outbox.h"
 
 namespace deliverd::lane {
 
-/// Wakes one waiting thread. A poke that comes before the wait is not lost.
-class Signal {
-public:
-    void poke();
-    /// Until poked or `deadline`, whichever is first.
-    void wait_until(std::chrono::steady_clock::time_point deadline);
-
-private:
-    std::atomic<bool> poked_{false};
-    std::mutex mutex_;
-    std::condition_variable condition_;
-};
+using pipeline::kLongestNap;
+using pipeline::LaneTotals;
+using pipeline::Observer;
+using pipeline::Reason;
 
 /// LaneTotals that several threads add to.
 class Tally {
@@ -35,13 +33,6 @@ public:
 private:
     mutable std::mutex mutex_;
     LaneTotals totals_;
-};
-
-/// How a send ended, on its way from the sink's thread to the send stage.
-struct Answer {
-    std::int64_t id = 0;
-    Outcome outcome;
-    Instant at;
 };
 
 /// One line for the settle stage.
@@ -62,12 +53,9 @@ struct Step {
     Instant wake_at;
 };
 
-/// No stage waits longer than this, so that a lost poke costs a moment and not a standstill.
-inline constexpr Duration kLongestNap = std::chrono::seconds(1);
-
 struct Shared {
     Shared(LaneOptions lane_options, store::Outbox& lane_outbox, sink::Sink& lane_sink, const Clock& lane_clock,
-           Observer& lane_observer, Log& lane_log);
+           Observer& lane_observer, Log& lane_log, pipeline::Signals& lane_signals);
 
     const LaneOptions options;
     store::Outbox& outbox;
@@ -78,14 +66,11 @@ struct Shared {
 
     LeaseBook book;
     BoundedQueue<store::Claimed> claimed;  // fetch → send
-    BoundedQueue<Answer> answers;          // sink → send; never full: at most `parallelism` are under way
     BoundedQueue<SettleItem> settling;     // send → settle
     Tally tally;
 
-    Signal fetch_signal;
-    Signal send_signal;
-    Signal settle_signal;
-    Signal renew_signal;
+    pipeline::Signals& signals;
+    pipeline::Inbox inbox;  // sink → send
 
     std::atomic<bool> draining{false};         // claim and send nothing more
     std::atomic<bool> sends_ended{false};      // the send stage has seen that: nothing more goes to the sink
@@ -102,10 +87,7 @@ struct Shared {
     /// Runs `call` (a method of the outbox), tells the observer how long it took and whether it worked.
     template <typename Call>
     auto timed(std::string_view operation, Call&& call) {
-        const Instant began = clock.now();
-        auto answer = call();
-        observer.on_database_call(operation, clock.now() - began, answer.has_value());
-        return answer;
+        return pipeline::timed(clock, observer, operation, std::forward<Call>(call));
     }
 
     /// Counts, reports and logs a failed database call that concerned `rows` rows.

@@ -14,11 +14,11 @@
 
 #include "base/random.h"
 #include "lane/dedup_gate.h"
-#include "lane/log_limiter.h"
 #include "lane/poll_pacer.h"
-#include "lane/queue_depth.h"
 #include "lane/shared.h"
-#include "lane/throttle.h"
+#include "pipeline/log_limiter.h"
+#include "pipeline/queue_depth.h"
+#include "pipeline/throttle.h"
 
 namespace deliverd::lane {
 
@@ -43,16 +43,13 @@ private:
 };
 
 /// Hands rows to the sink, `parallelism` at a time and as the throttle allows, and turns outcomes into settlements.
-class SendStage final : public sink::OutcomeReceiver {
+class SendStage {
 public:
     /// Before anything is sent again after an outcome that was not attempted: what is wrong is wrong for all.
     static constexpr Duration kPauseWhenNotAttempted = std::chrono::seconds(5);
 
     SendStage(Shared& shared, std::uint64_t seed);
     Step step();
-
-    /// From the sink's threads.
-    void on_outcome(const Message& message, Outcome outcome) override;
 
     /// Nothing at the sink, no outcome unread, no settlement kept back.
     [[nodiscard]] bool drained() const;
@@ -71,7 +68,7 @@ private:
     [[nodiscard]] std::size_t most_under_way(Instant now) const;
     std::size_t read_answers();
     void adjust_rate(const Outcome& outcome, Instant began);
-    void finish(const Answer& answer, UnderWay& under_way);
+    void finish(const pipeline::Answer& answer, UnderWay& under_way);
     void put_off(store::Claimed row, const Outcome& outcome);
     void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
@@ -83,18 +80,18 @@ private:
     Shared& shared_;
     SeededRandom random_;
     DedupGate gate_;
-    std::optional<Throttle> throttle_;  // where the lane has one
+    std::optional<pipeline::Throttle> throttle_;  // where the lane has one
     Instant put_off_until_{};
-    LogLimiter failure_lines_;
-    RepeatLimiter put_off_lines_;
-    QueueDepth depth_{"claimed"};
+    pipeline::LogLimiter failure_lines_;
+    pipeline::RepeatLimiter put_off_lines_;
+    pipeline::QueueDepth depth_{"claimed"};
     std::unordered_map<std::int64_t, UnderWay> under_way_;
     std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
     std::deque<store::Claimed> leading_;  // followers whose leader failed, and what was put off: next to be sent
     std::deque<store::Claimed> stale_;    // waiting for their lease to be renewed
     std::vector<std::int64_t> unsent_;    // handed to the sink, but stopped before they went out
     std::vector<store::Claimed> popped_;
-    std::vector<Answer> answers_;
+    std::vector<pipeline::Answer> answers_;
     std::vector<const Message*> batch_;
 };
 
@@ -134,7 +131,7 @@ private:
 
     Shared& shared_;
     SeededRandom random_;
-    QueueDepth depth_{"settling"};
+    pipeline::QueueDepth depth_{"settling"};
     std::vector<SettleItem> batch_;
     std::deque<SettleItem> held_back_;  // about in order of retry_at
     std::size_t one_by_one_ = 0;        // rows at the front of the batch to be settled singly

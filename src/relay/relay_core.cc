@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "lane/decide.h"
-#include "lane/shared.h"
+#include "pipeline/decide.h"
 
 namespace deliverd::relay {
 
-using lane::LaneTotals;
-using lane::Reason;
+using pipeline::LaneTotals;
+using pipeline::Reason;
 using store::EventOrigin;
 using store::EventRow;
 using store::EventSettled;
@@ -43,7 +42,7 @@ OrderBookLimits book_limits(const RelayOptions& options) {
 
 }  // namespace
 
-RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, lane::Observer& observer, Log& log)
+RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::Observer& observer, Log& log)
     : options_(options),
       random_(seed),
       observer_(observer),
@@ -151,7 +150,7 @@ bool RelayCore::can_look(Instant now) const {
 }
 
 Instant RelayCore::next_look(Instant now) const {
-    const Instant nap = now + lane::kLongestNap;
+    const Instant nap = now + pipeline::kLongestNap;
     if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return nap;
     if (settles_.refused())
         return std::min(nap, std::max(planner_.next_look(), last_look_ + kLookIntervalWhileRefused));
@@ -330,7 +329,7 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
 }
 
 Instant RelayCore::next_send(Instant now) const {
-    const Instant nap = now + lane::kLongestNap;
+    const Instant nap = now + pipeline::kLongestNap;
     if (draining_ || !(book_.anything_to_send() || book_.anything_aside())) return nap;
     if (paused(now)) return std::min(nap, paused_until_);
     if (!book_.anything_to_send()) return std::min(nap, destinations_.first_end());
@@ -386,7 +385,8 @@ void RelayCore::fail(Instant now, Held& held, const Outcome& outcome) {
 
 store::Settlement RelayCore::settle(Instant now, const Held& held, const Outcome& outcome) {
     const Message& message = held.row.message;
-    store::Settlement settlement = lane::decide(message, outcome, options_.retry, options_.retry_after_cap, random_);
+    store::Settlement settlement =
+        pipeline::decide(message, outcome, options_.retry, options_.retry_after_cap, random_);
     settles_.add({held.row.row_id, message.key, held.lease, settlement}, now);
     return settlement;
 }
@@ -410,7 +410,7 @@ void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
         log_.error(unreachable ? "nothing can be sent: waiting" : "nothing can be sent to this topic: waiting",
                    {{"lane", options_.name},
                     {"topic", topic},
-                    {"error", lane::describe_failure(outcome)},
+                    {"error", pipeline::describe_failure(outcome)},
                     {"lines_left_out", *left_out}});
     }
     put_back(held);  // and is set aside when its turn comes

@@ -20,25 +20,25 @@
 #include <string_view>
 #include <vector>
 
-#include "lane/log_limiter.h"
-#include "lane/queue_depth.h"
-#include "lane/throttle.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "pipeline/inbox.h"
+#include "pipeline/log_limiter.h"
+#include "pipeline/observer.h"
+#include "pipeline/queue_depth.h"
+#include "pipeline/runner.h"
+#include "pipeline/throttle.h"
 #include "relay/destinations.h"
 #include "relay/horizon.h"
 #include "relay/look_planner.h"
 #include "relay/order_book.h"
-#include "relay/relay.h"
+#include "relay/relay_options.h"
 #include "relay/settle_queue.h"
 #include "relay/shard_keeper.h"
 
 namespace deliverd::relay {
 
-/// How a send ended, as the sink's thread left it.
-struct Answer {
-    const Message* message = nullptr;
-    Outcome outcome;
-    Instant at;
-};
+using pipeline::Answer;
 
 /// One thread at a time. Instants never go back.
 class RelayCore {
@@ -49,7 +49,7 @@ public:
     static constexpr Duration kLookIntervalWhileRefused = std::chrono::seconds(5);
     static constexpr Duration kDueSlack = std::chrono::milliseconds(2);
 
-    RelayCore(const RelayOptions& options, std::uint64_t seed, lane::Observer& observer, Log& log);
+    RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::Observer& observer, Log& log);
 
     // --- shards ----------------------------------------------------------------------------------------------------
     [[nodiscard]] Instant next_tend() const { return keeper_.next_tend(); }
@@ -109,7 +109,7 @@ public:
     [[nodiscard]] std::size_t at_sink() const { return book_.at_sink(); }
     [[nodiscard]] bool settled_all() const { return settles_.size() == 0; }
     [[nodiscard]] std::size_t unfinished() const { return book_.unfinished(); }
-    [[nodiscard]] const lane::LaneTotals& totals() const { return totals_; }
+    [[nodiscard]] const pipeline::LaneTotals& totals() const { return totals_; }
     [[nodiscard]] const ShardKeeper& shards() const { return keeper_; }
     [[nodiscard]] const OrderBook& book() const { return book_; }
     /// Rows in hand never exceed this.
@@ -150,7 +150,7 @@ private:
 
     const RelayOptions options_;
     SeededRandom random_;
-    lane::Observer& observer_;
+    pipeline::Observer& observer_;
     Log& log_;
     ShardKeeper keeper_;
     LookPlanner planner_;
@@ -158,14 +158,14 @@ private:
     OrderBook book_;
     SettleQueue settles_;
     Destinations destinations_;
-    std::optional<lane::Throttle> throttle_;
-    lane::LogLimiter failure_lines_;
-    lane::LogLimiter database_lines_;
-    lane::RepeatLimiter other_shards_lines_;
-    lane::RepeatLimiter put_off_lines_;
-    lane::LaneTotals totals_;
-    lane::QueueDepth in_hand_depth_{"in_hand"};
-    lane::QueueDepth settling_depth_{"settling"};
+    std::optional<pipeline::Throttle> throttle_;
+    pipeline::LogLimiter failure_lines_;
+    pipeline::LogLimiter database_lines_;
+    pipeline::RepeatLimiter other_shards_lines_;
+    pipeline::RepeatLimiter put_off_lines_;
+    pipeline::LaneTotals totals_;
+    pipeline::QueueDepth in_hand_depth_{"in_hand"};
+    pipeline::QueueDepth settling_depth_{"settling"};
 
     // The look under way.
     std::vector<store::ShardLease> asked_;

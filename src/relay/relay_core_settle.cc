@@ -1,12 +1,11 @@
 // The settling part of RelayCore, and its end.
 #include <utility>
 
-#include "lane/shared.h"
 #include "relay/relay_core.h"
 
 namespace deliverd::relay {
 
-using lane::Reason;
+using pipeline::Reason;
 using store::EventSettled;
 using store::SettleKind;
 
@@ -16,7 +15,7 @@ std::span<const store::EventSettlement> RelayCore::begin_settle(Instant now) {
 }
 
 Instant RelayCore::next_settle(Instant now) const {
-    return settle_due(now) ? now : std::min(now + lane::kLongestNap, settles_.due_at());
+    return settle_due(now) ? now : std::min(now + pipeline::kLongestNap, settles_.due_at());
 }
 
 void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>& answer) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "lane/testing/fakes.h"
+#include "pipeline/testing/fakes.h"
 #include "relay/testing/fake_events.h"
 
 namespace deliverd::relay {
@@ -63,8 +63,8 @@ protected:
     const bool typed_;
     Instant now_ = Instant(std::chrono::hours(1));
     FakeEvents table_{{.shards = 2, .typed = typed_}, [this] { return now_.time_since_epoch(); }};
-    lane::Observer observer_;
-    lane::RecordingLog log_;
+    pipeline::Observer observer_;
+    pipeline::RecordingLog log_;
     std::optional<RelayCore> core_;
     std::vector<const Message*> batch_;
     std::map<std::int64_t, const Message*> messages_;

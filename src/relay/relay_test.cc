@@ -6,15 +6,15 @@
 
 #include <atomic>
 
-#include "lane/testing/fakes.h"
+#include "pipeline/testing/fakes.h"
 #include "relay/testing/fake_events.h"
 
 namespace deliverd::relay {
 namespace {
 
-using lane::eventually;
-using lane::LaneTotals;
-using lane::ScriptedSink;
+using pipeline::eventually;
+using pipeline::LaneTotals;
+using pipeline::ScriptedSink;
 
 /// Refuses settles while told to.
 class SwitchedEvents final : public store::EventOutbox {
@@ -82,8 +82,8 @@ protected:
     FakeEvents table_{{.shards = 8}, [this] { return clock_.now().time_since_epoch(); }};
     SwitchedEvents switched_{table_};
     ScriptedSink sink_;
-    lane::Observer observer_;
-    lane::RecordingLog log_;
+    pipeline::Observer observer_;
+    pipeline::RecordingLog log_;
     RelayOptions options_;
 };
 

@@ -166,7 +166,7 @@ protected:
         options.retry = RetryPolicy{.base_seconds = 0.01, .cap_seconds = 0.05, .dead_at_failures = 3};
         SystemClock clock;
         SeededRandom random(1);
-        lane::Observer observer;
+        pipeline::Observer observer;
         NullLog log;
         lane::Lane lane(options, outbox, sink, clock, random, observer, log);
         lane.start();

@@ -118,7 +118,7 @@ private:
     RelayWorld& world_;
     const std::uint64_t number_;
     const relay::RelayOptions options_;
-    lane::Observer observer_;
+    pipeline::Observer observer_;
     NullLog log_;
     std::unique_ptr<relay::RelayCore> core_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

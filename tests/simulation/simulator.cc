@@ -23,7 +23,7 @@ struct Worker {
     Worker(World& world, lane::LaneOptions options, std::uint64_t seed)
         : sink(std::make_unique<SimulatedSink>(world)),
           outbox(world),
-          shared(std::move(options), outbox, *sink, world, observer, log),
+          shared(std::move(options), outbox, *sink, world, observer, log, signals),
           fetch(shared, seed),
           send(shared, seed + 1),
           settle(shared, seed + 2),
@@ -44,10 +44,11 @@ struct Worker {
         }
     }
 
-    lane::Observer observer;
+    pipeline::Observer observer;
     NullLog log;
     std::unique_ptr<SimulatedSink> sink;  // outlives the worker while something is on the wire
     FaultyOutbox outbox;
+    pipeline::Signals signals;
     lane::Shared shared;
     lane::FetchStage fetch;
     lane::SendStage send;

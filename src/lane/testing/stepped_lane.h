@@ -30,7 +30,7 @@ public:
     SteppedLane(LaneOptions options, store::Outbox& outbox, sink::Sink& sink, ManualClock& clock, Observer& observer,
                 Log& log)
         : clock_(clock),
-          shared_(std::move(options), outbox, sink, clock, observer, log),
+          shared_(std::move(options), outbox, sink, clock, observer, log, signals_),
           fetch_(shared_, 1),
           send_(shared_, 2),
           settle_(shared_, 3),
@@ -64,6 +64,7 @@ private:
     }
 
     ManualClock& clock_;
+    pipeline::Signals signals_;
     Shared shared_;
     FetchStage fetch_;
     SendStage send_;

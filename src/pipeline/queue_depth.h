@@ -5,9 +5,9 @@
 #include <optional>
 #include <string_view>
 
-#include "lane/observer.h"
+#include "pipeline/observer.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// Tells the observer how deep a queue is whenever that has changed. Only one who takes from it does: two who told
 /// could overtake each other, and an empty queue would be shown with something in it.
@@ -25,4 +25,4 @@ private:
     std::optional<std::size_t> told_;
 };
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

@@ -1,9 +1,9 @@
-#include "lane/decide.h"
+#include "pipeline/decide.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 using store::SettleKind;
 using store::Settlement;
@@ -70,4 +70,4 @@ bool still_ours(const Settlement& settlement, const store::RowState& row, std::s
            row.failures == settlement.failures_before;
 }
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// One thread at a time.
 class LogLimiter {
@@ -60,4 +60,4 @@ private:
     std::uint64_t left_out_ = 0;
 };
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

@@ -10,7 +10,7 @@
 #include "message/retry_policy.h"
 #include "store/outbox.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// delivered → sent; permanent, or the policy gives up → dead; everything else → retry, after the policy's
 /// wait or the receiver's own (at most `retry_after_cap`), whichever is longer.
@@ -31,4 +31,4 @@ namespace deliverd::lane {
 [[nodiscard]] bool still_ours(const store::Settlement& settlement, const store::RowState& row,
                               std::string_view worker_id);
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

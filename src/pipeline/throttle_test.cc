@@ -1,4 +1,4 @@
-#include "lane/throttle.h"
+#include "pipeline/throttle.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 namespace {
 
 using namespace std::chrono_literals;
@@ -234,4 +234,4 @@ RC_GTEST_PROP(ThrottleProperty, NeverFasterThanItsRateAndNeverDuringAPause, ()) 
 }
 
 }  // namespace
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

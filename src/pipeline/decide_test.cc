@@ -1,10 +1,10 @@
-#include "lane/decide.h"
+#include "pipeline/decide.h"
 
 #include <gtest/gtest.h>
 
-#include "lane/lane.h"
+#include "message/http_answer.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 namespace {
 
 using store::RowPhase;
@@ -72,7 +72,7 @@ TEST_F(Decide, OnlyAnAmbiguousEndIsInDoubt) {
 TEST_F(Decide, ALaneWaitsForAsManyDaysAsTheReceiverAsks) {
     Message message;
     const Outcome outcome{.kind = OutcomeKind::retryable, .retry_after = std::chrono::hours(48)};
-    EXPECT_EQ(decide(message, outcome, policy, LaneOptions().retry_after_cap, random).delay, std::chrono::hours(48));
+    EXPECT_EQ(decide(message, outcome, policy, kLongestRetryAfter, random).delay, std::chrono::hours(48));
 }
 
 TEST_F(Decide, RetryAfterOnlyLengthensAndIsCapped) {
@@ -103,4 +103,4 @@ TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

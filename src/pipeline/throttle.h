@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// Additive increase, multiplicative decrease:
 ///
@@ -73,4 +73,4 @@ private:
     std::array<Slot, kSlots> slots_{};  // sends of the last second, by tenths
 };
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

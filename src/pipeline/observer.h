@@ -3,12 +3,13 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "message/message.h"
 #include "store/outbox.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// Why a row left the lane, as written to outbox_audit.reason and the metrics.
 enum class Reason { success, retry, dead, conflict, dedup_hit, db_timeout, db_error };
@@ -49,4 +50,13 @@ public:
     virtual void on_failure(const Message& /*message*/, const Outcome& /*outcome*/) {}  // each failed send
 };
 
-}  // namespace deliverd::lane
+/// Runs `call` (a method of a store), tells the observer how long it took and whether it worked.
+template <typename Call>
+auto timed(const Clock& clock, Observer& observer, std::string_view operation, Call&& call) {
+    const Instant began = clock.now();
+    auto answer = std::forward<Call>(call)();
+    observer.on_database_call(operation, clock.now() - began, answer.has_value());
+    return answer;
+}
+
+}  // namespace deliverd::pipeline

@@ -1,8 +1,8 @@
-#include "lane/log_limiter.h"
+#include "pipeline/log_limiter.h"
 
 #include <gtest/gtest.h>
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 namespace {
 
 using namespace std::chrono_literals;
@@ -31,4 +31,4 @@ TEST(RepeatLimiter, TellsWhatIsNewAtOnceAndWhatLastsOnceAMinute) {
 }
 
 }  // namespace
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

@@ -1,21 +1,30 @@
 // Where the sink's threads leave outcomes until the sender has time for them.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "lane/shared.h"
-#include "relay/relay_core.h"
+#include "pipeline/signal.h"
 #include "sink/sink.h"
 
-namespace deliverd::relay {
+namespace deliverd::pipeline {
+
+/// How a send ended, as the sink's thread left it.
+struct Answer {
+    const Message* message = nullptr;  // valid only while the engine has it under way
+    Outcome outcome;
+    Instant at;
+    std::int64_t id = 0;  // the message's
+};
 
 /// Thread-safe; waits for nothing but its own short lock. One poke for all that come while the sender is busy.
 class Inbox final : public sink::OutcomeReceiver {
 public:
-    Inbox(const Clock& clock, lane::Signal& signal) : clock_(clock), signal_(signal) {}
+    /// Both outlive it.
+    Inbox(const Clock& clock, Signal& signal) : clock_(clock), signal_(signal) {}
 
     void on_outcome(const Message& message, Outcome outcome) override {
         const Instant now = clock_.now();
@@ -23,7 +32,7 @@ public:
         {
             const std::lock_guard lock(mutex_);
             first = answers_.empty();
-            answers_.push_back({&message, std::move(outcome), now});
+            answers_.push_back({&message, std::move(outcome), now, message.id});
         }
         if (first) signal_.poke();
     }
@@ -41,9 +50,9 @@ public:
 
 private:
     const Clock& clock_;
-    lane::Signal& signal_;
+    Signal& signal_;
     mutable std::mutex mutex_;
     std::vector<Answer> answers_;  // at most `parallelism`
 };
 
-}  // namespace deliverd::relay
+}  // namespace deliverd::pipeline

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 /// What a lane did since it was made.
 struct LaneTotals {
@@ -67,4 +67,4 @@ public:
     [[nodiscard]] virtual LaneTotals totals() const = 0;
 };
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

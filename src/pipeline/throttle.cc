@@ -1,8 +1,8 @@
-#include "lane/throttle.h"
+#include "pipeline/throttle.h"
 
 #include <algorithm>
 
-namespace deliverd::lane {
+namespace deliverd::pipeline {
 
 std::size_t Throttle::permits(Instant now, std::size_t wanted) const {
     if (now < next_permit(now)) return 0;
@@ -52,4 +52,4 @@ void Throttle::on_success(Instant began) {
     if (*rate_ >= lift_at_) rate_.reset();
 }
 
-}  // namespace deliverd::lane
+}  // namespace deliverd::pipeline

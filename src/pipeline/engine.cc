@@ -1,0 +1,97 @@
+#include "pipeline/engine.h"
+
+#include <algorithm>
+
+namespace deliverd::pipeline {
+
+namespace {
+
+constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // for what came in as patience ended
+
+}  // namespace
+
+/// Steps until `done` says so, and naps in between, though not beyond the end of a stop.
+void Engine::run(Worker& worker, Instant (Engine::*step)(), const std::function<bool()>& done) {
+    worker.thread = std::thread([this, &worker, step, done] {
+        while (!(worker.exit && done())) {
+            const Instant wake_at = (this->*step)();
+            if (wake_at <= clock_.now()) continue;
+            worker.signal.wait_until(out_of_time() ? wake_at : std::min(wake_at, Instant(last_instant_.load())));
+        }
+    });
+}
+
+void Engine::finish(Worker& worker) {
+    worker.exit = true;
+    worker.signal.poke();
+    if (worker.thread.joinable()) worker.thread.join();
+}
+
+void Engine::start_sending() {
+    run(send_, &Engine::send, [this] { return out_of_time() || all_outcomes_read(); });
+    run(settle_, &Engine::settle, [this] { return out_of_time() || all_settled(); });
+    run(keep_, &Engine::keep, [] { return true; });
+}
+
+void Engine::start() {
+    start_sending();
+    begin_taking();
+    run(take_, &Engine::take, [] { return true; });
+}
+
+void Engine::bring_end_forward(Instant end) {
+    Duration known = last_instant_.load();
+    while (end.time_since_epoch() < known && !last_instant_.compare_exchange_weak(known, end.time_since_epoch())) {
+    }
+}
+
+void Engine::hurry() {
+    hurried_ = true;
+    bring_end_forward(clock_.now() + kHurriedGrace);
+    for (Signal* signal : {&signals_.stopping, &send_.signal, &settle_.signal}) signal->poke();
+}
+
+/// First until the sender has seen that it is to send nothing more (it never waits long), then until everything at the
+/// sink has ended, or there is no more time.
+void Engine::wait_for_sink(Instant deadline) {
+    while (send_.thread.joinable() && !sends_ended()) {
+        send_.signal.poke();
+        signals_.stopping.wait_until(clock_.now() + kStopCheck);
+    }
+    while (at_sink() > 0 && !hurried_ && clock_.now() < deadline) {
+        signals_.stopping.wait_until(std::min(deadline, clock_.now() + kStopCheck));
+    }
+    cut_off();
+    sink_.stop(Duration::zero());
+}
+
+void Engine::stop(Duration patience) {
+    const std::lock_guard lock(stop_mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+    const Instant deadline = clock_.now() + patience;
+    drain();
+    finish(take_);
+    end_taking();
+    wait_for_sink(deadline);
+    const Instant now = clock_.now();
+    last_instant_ = std::max(deadline, now + kLastSettleGrace).time_since_epoch();
+    if (hurried_) bring_end_forward(now + kHurriedGrace);
+    finish(send_);
+    abandon_sends();
+    finish(settle_);
+    abandon_settles();
+    finish(keep_);
+    give_back();
+}
+
+LaneTotals Engine::run_once(Duration patience) {
+    prepare_once();
+    start_sending();
+    take_once();
+    while (at_work() && !hurried_) signals_.stopping.wait_until(clock_.now() + kStopCheck);
+    stop(patience);
+    return totals();
+}
+
+}  // namespace deliverd::pipeline
