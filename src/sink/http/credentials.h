@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "sink/http/http_sink.h"
+#include "sink/http/http_options.h"
 #include "sink/http/webhook_signature.h"
 #include "sink/secret_file.h"
 

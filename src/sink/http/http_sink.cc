@@ -2,15 +2,11 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
-#include <csignal>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -19,13 +15,13 @@
 #include "sink/http/credentials.h"
 #include "sink/http/target.h"
 #include "sink/http/transfer.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
 constexpr int kIdlePollMs = 60'000;  // woken earlier by whatever there is to do
-constexpr Duration kLongestPatience = std::chrono::hours(24);
 constexpr Duration kLongestBreakerPause = std::chrono::minutes(5);
 
 // What the breaker counts: no connection, no answer in time, and a receiver that says it failed.
@@ -34,11 +30,6 @@ constexpr std::string_view kBroker5xx = "BROKER_5XX";
 
 struct MultiDeleter {
     void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
-};
-
-struct Job {
-    const Message* message;
-    OutcomeReceiver* receiver;
 };
 
 /// Of what kept a message from being started.
@@ -51,11 +42,7 @@ Outcome to_outcome(const Error& error) {
     return outcome;
 }
 
-Outcome stopped_outcome(OutcomeKind kind, std::string_view detail) {
-    return Outcome{kind, std::string(kStopped), std::string(detail), std::nullopt, std::nullopt};
-}
-
-class HttpSink final : public Sink {
+class HttpSink final : public ThreadSink {
 public:
     HttpSink(Target target, Log& log)
         : target_(std::move(target)),
@@ -68,37 +55,9 @@ public:
         curl_multi_setopt(multi_.get(), CURLMOPT_MAX_TOTAL_CONNECTIONS, connections);
         curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, connections);
         curl_multi_setopt(multi_.get(), CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_MULTIPLEX));
-        thread_ = std::thread([this] { run(); });
+        begin();
     }
-    ~HttpSink() override { HttpSink::stop(Duration::zero()); }
-    HttpSink(const HttpSink&) = delete;
-    HttpSink& operator=(const HttpSink&) = delete;
-
-    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
-        {
-            const std::lock_guard lock(mutex_);
-            if (!stop_at_) {
-                for (const auto* message : messages) incoming_.push_back({message, &receiver});
-                curl_multi_wakeup(multi_.get());
-                return;
-            }
-        }
-        for (const auto* message : messages) {
-            receiver.on_outcome(*message,
-                                stopped_outcome(OutcomeKind::retryable, "the sink was stopped; nothing was sent"));
-        }
-    }
-
-    void stop(Duration patience) override {
-        {
-            const std::lock_guard lock(mutex_);
-            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
-            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
-            curl_multi_wakeup(multi_.get());
-        }
-        const std::lock_guard joining(join_mutex_);
-        if (thread_.joinable()) thread_.join();
-    }
+    ~HttpSink() override { stop(Duration::zero()); }
 
     Result<void> check(Duration deadline) override {
         if (const auto readable = check_ca_file(target_.options.ca_file); !readable) return readable;
@@ -125,11 +84,9 @@ public:
     [[nodiscard]] std::string_view name() const override { return "http"; }
 
 private:
-    void run() {
-        sigset_t pipe_signal;
-        sigemptyset(&pipe_signal);
-        sigaddset(&pipe_signal, SIGPIPE);
-        pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+    void wake() override { curl_multi_wakeup(multi_.get()); }
+
+    void run() override {
         while (const auto wait = next_wait()) {
             start_waiting();
             int running = 0;
@@ -159,10 +116,10 @@ private:
             waiting_.pop_front();
             const auto permit = breaker_.begin(clock_.now());
             if (!permit) {
-                job.receiver->on_outcome(*job.message, paused_outcome());
+                job.report(paused_outcome());
             } else if (auto started = start(job, *permit); !started) {
                 breaker_.cancelled(*permit);
-                job.receiver->on_outcome(*job.message, to_outcome(started.error()));
+                job.report(to_outcome(started.error()));
             }
         }
     }
@@ -254,23 +211,14 @@ private:
 
     void give_up() {
         while (!active_.empty()) {
-            retire(active_.begin()->first)
-                .report(stopped_outcome(OutcomeKind::ambiguous, "the sink was stopped before the answer came"));
+            retire(active_.begin()->first).report(stopped_under_way());
         }
-        for (const auto& job : waiting_) {
-            job.receiver->on_outcome(
-                *job.message, stopped_outcome(OutcomeKind::retryable, "the sink was stopped; this was not sent"));
-        }
+        for (const auto& job : waiting_) job.report(stopped_unsent());
         waiting_.clear();
     }
 
     const Target target_;
     Log& log_;
-    const SystemClock clock_;
-
-    std::mutex mutex_;
-    std::deque<Job> incoming_;        // bounded by the caller: at most its `parallelism` are under way
-    std::optional<Instant> stop_at_;  // set once stop() was called
 
     // The thread's own from here on.
     Credentials credentials_;
@@ -280,9 +228,6 @@ private:
     std::vector<std::unique_ptr<Transfer>> idle_;
     std::unordered_map<Transfer*, Breaker::Permit> active_;  // empty once the thread has ended
     std::deque<Job> waiting_;
-
-    std::mutex join_mutex_;
-    std::thread thread_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sink/http/http_sink.h"
+#include "sink/http/http_options.h"
 
 namespace deliverd::sink {
 

@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "message/record.h"
-#include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/kafka_options.h"
 #include "sink/kafka/log_gate.h"
 #include "sink/kafka/login.h"
 #include "sink/kafka/settings.h"

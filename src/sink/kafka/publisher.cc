@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "sink/kafka/report.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
@@ -20,7 +21,6 @@ constexpr Duration kLookPause = std::chrono::milliseconds(100);  // between two
 constexpr Duration kCheckSlice = std::chrono::milliseconds(200);
 constexpr Duration kGiveUpAfter = std::chrono::seconds(1);   // check(): every address of a host has its turn until then
 constexpr Duration kReplacePause = std::chrono::seconds(1);  // between two producers
-constexpr Duration kLongestPatience = std::chrono::hours(24);
 
 std::size_t body_bytes(const Message& message) {
     return message.body.size();
@@ -41,21 +41,6 @@ std::size_t size_of(const Record& record) {
     std::size_t bytes = body_bytes(record) + (record.key ? record.key->size() : 0);
     for (const auto& header : record.headers) bytes += header.name.size() + (header.value ? header.value->size() : 0);
     return bytes;
-}
-
-Outcome stopped_unsent() {
-    Outcome outcome;
-    outcome.code = kStopped;
-    outcome.detail = "the sink was stopped; nothing was sent";
-    return outcome;
-}
-
-Outcome stopped_unknown() {
-    Outcome outcome;
-    outcome.kind = OutcomeKind::ambiguous;
-    outcome.code = kStopped;
-    outcome.detail = "the sink was stopped before librdkafka said what became of it";
-    return outcome;
 }
 
 }  // namespace
@@ -102,8 +87,7 @@ template <typename Item, typename Receiver>
 void Publisher<Item, Receiver>::stop(Duration patience) {
     {
         const std::lock_guard lock(mutex_);
-        const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
-        stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
+        stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
         wake_.notify_all();
     }
     const std::lock_guard stopping(stop_mutex_);
@@ -119,7 +103,7 @@ void Publisher<Item, Receiver>::stop(Duration patience) {
         static_cast<void>(under_way_.wait_for_none(kPurgePatience));
     }
     for (const auto& producer : producers) producer->end();
-    under_way_.end_all(stopped_unknown());
+    under_way_.end_all(stopped_under_way());
 }
 
 template <typename Item, typename Receiver>

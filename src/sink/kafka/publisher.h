@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "message/record.h"
-#include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/kafka_options.h"
 #include "sink/kafka/producer.h"
 #include "sink/kafka/under_way.h"
 #include "sink/sink.h"

@@ -3,7 +3,7 @@
 
 #include "deliverd/result.h"
 #include "sink/kafka/conf.h"
-#include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/kafka_options.h"
 
 namespace deliverd::sink {
 

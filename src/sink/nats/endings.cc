@@ -54,12 +54,4 @@ Outcome connection_lost(std::string_view hosts, std::string_view why) {
                   fmt::format("the connection to NATS at {} was lost: {}", hosts, why));
 }
 
-Outcome stopped_under_way() {
-    return ending(OutcomeKind::ambiguous, kStopped, "the sink was stopped before the acknowledgement came");
-}
-
-Outcome never_sent() {
-    return ending(OutcomeKind::retryable, kStopped, "the sink was stopped; this was not sent");
-}
-
 }  // namespace deliverd::sink

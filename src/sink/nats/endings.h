@@ -19,7 +19,5 @@ namespace deliverd::sink {
 [[nodiscard]] Outcome not_permitted(std::string_view hosts, std::string_view subject);
 [[nodiscard]] Outcome not_acknowledged(std::string_view hosts, Duration timeout, std::string_view subject);
 [[nodiscard]] Outcome connection_lost(std::string_view hosts, std::string_view why);
-[[nodiscard]] Outcome stopped_under_way();
-[[nodiscard]] Outcome never_sent();
 
 }  // namespace deliverd::sink

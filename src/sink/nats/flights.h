@@ -11,16 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "sink/sink.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
-
-struct Job {
-    const Message* message;
-    OutcomeReceiver* receiver;
-
-    void report(Outcome outcome) const { receiver->on_outcome(*message, std::move(outcome)); }
-};
 
 struct Flight {
     Job job;

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "sink/nats/nats_sink.h"
+#include "sink/nats/nats_options.h"
 
 namespace deliverd::sink {
 

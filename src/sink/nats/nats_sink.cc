@@ -1,17 +1,14 @@
 #include "sink/nats/nats_sink.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <charconv>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,53 +19,27 @@
 #include "sink/nats/nats_message.h"
 #include "sink/nats/publish_answer.h"
 #include "sink/secret_file.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr Duration kLongestPatience = std::chrono::hours(24);
 constexpr Duration kLongestWait = std::chrono::minutes(1);  // woken earlier by whatever there is to do
 constexpr Duration kFirstReconnectPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestReconnectPause = std::chrono::seconds(1);
 constexpr std::size_t kBatch = 256;  // messages published between two looks at everything else
 
-class NatsSink final : public Sink, private AnswerReader {
+class NatsSink final : public ThreadSink, private AnswerReader {
 public:
     NatsSink(NatsSinkOptions options, Log& log)
         : options_(std::move(options)),
           log_(log),
           hosts_(nats_hosts(options_.url)),
-          token_(options_.token_file, kToken),
-          thread_([this] { run(); }) {}
-    ~NatsSink() override { NatsSink::stop(Duration::zero()); }
-    NatsSink(const NatsSink&) = delete;
-    NatsSink& operator=(const NatsSink&) = delete;
-
-    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
-        Outcome outcome;
-        {
-            const std::lock_guard lock(mutex_);
-            if (!stop_at_ && !down_) {
-                for (const auto* message : messages) queue_.push_back({message, &receiver});
-                changed_.notify_all();
-                return;
-            }
-            outcome = stop_at_ ? never_sent() : unreachable(*down_);
-        }
-        for (const auto* message : messages) receiver.on_outcome(*message, outcome);
+          token_(options_.token_file, kToken) {
+        begin();
     }
-
-    void stop(Duration patience) override {
-        {
-            const std::lock_guard lock(mutex_);
-            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
-            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
-            changed_.notify_all();
-        }
-        const std::lock_guard joining(join_mutex_);
-        if (thread_.joinable()) thread_.join();
-    }
+    ~NatsSink() override { stop(Duration::zero()); }
 
     Result<void> check(Duration deadline) override {
         const auto until = clock_.now() + deadline;
@@ -88,11 +59,12 @@ public:
     [[nodiscard]] std::string_view name() const override { return "nats"; }
 
 private:
-    void run() {
-        sigset_t pipe_signal;  // inherited by libnats' threads of this connection
-        sigemptyset(&pipe_signal);
-        sigaddset(&pipe_signal, SIGPIPE);
-        pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+    void wake() override { changed_.notify_all(); }
+    [[nodiscard]] std::optional<Outcome> refusal() const override {
+        return down_ ? std::optional(unreachable(*down_)) : std::nullopt;
+    }
+
+    void run() override {
         while (!is_over()) {
             if (!link_ && clock_.now() >= connect_at_) connect();
             const auto batch = next_batch();
@@ -106,7 +78,7 @@ private:
     bool is_over() {
         const std::lock_guard lock(mutex_);
         if (!stop_at_) return false;
-        return clock_.now() >= *stop_at_ || (queue_.empty() && flights_.empty());
+        return clock_.now() >= *stop_at_ || (incoming_.empty() && flights_.empty());
     }
 
     bool is_lost() {
@@ -126,15 +98,15 @@ private:
         if (deadline) until = std::min(until, *deadline);
         if (stop_seen) until = std::min(until, *stop_seen);
         changed_.wait_until(lock, until, [&] {
-            const bool can_publish = link_ && !queue_.empty() && flights_.has_room(kBatch);
-            const bool all_done = stop_at_ && queue_.empty() && flights_.empty();
+            const bool can_publish = link_ && !incoming_.empty() && flights_.has_room(kBatch);
+            const bool all_done = stop_at_ && incoming_.empty() && flights_.empty();
             return lost_ || can_publish || all_done || stop_at_ != stop_seen;
         });
         Batch batch;
         const auto answered_by = clock_.now() + options_.timeout;
-        while (link_ && !lost_ && !queue_.empty() && batch.size() < kBatch && flights_.has_room()) {
-            batch.emplace_back(flights_.add(queue_.front(), answered_by), queue_.front());
-            queue_.pop_front();
+        while (link_ && !lost_ && !incoming_.empty() && batch.size() < kBatch && flights_.has_room()) {
+            batch.emplace_back(flights_.add(incoming_.front(), answered_by), incoming_.front());
+            incoming_.pop_front();
         }
         return batch;
     }
@@ -165,7 +137,7 @@ private:
     std::optional<Flight> take(std::uint64_t id) {
         const std::lock_guard lock(mutex_);
         auto flight = flights_.take(id);
-        if (flight && (!queue_.empty() || stop_at_)) changed_.notify_all();
+        if (flight && (!incoming_.empty() || stop_at_)) changed_.notify_all();
         return flight;
     }
 
@@ -283,7 +255,7 @@ private:
             const std::lock_guard lock(mutex_);
             down_ = std::move(why);
             if (!down_) return;
-            refused_jobs.swap(queue_);
+            refused_jobs.swap(incoming_);
         }
         for (const auto& job : refused_jobs) job.report(unreachable(*down_));
     }
@@ -317,29 +289,23 @@ private:
     void give_up() {
         close_link();
         std::vector<Flight> under_way;
-        std::deque<Job> waiting;
         {
             const std::lock_guard lock(mutex_);
             under_way = flights_.take_all();
-            waiting.swap(queue_);
         }
         for (const auto& flight : under_way) {
-            flight.job.report(flight.unclaimed ? never_sent() : stopped_under_way());
+            flight.job.report(flight.unclaimed ? stopped_unsent() : stopped_under_way());
         }
-        for (const auto& job : waiting) job.report(never_sent());
     }
 
     const NatsSinkOptions options_;
     Log& log_;
-    const SystemClock clock_;
     const std::string hosts_;
 
-    std::mutex mutex_;
+    // Guarded by mutex_.
     std::condition_variable changed_;
-    std::deque<Job> queue_;  // bounded by the caller: at most its `parallelism` are under way
     Flights flights_;
     std::optional<std::string> down_;  // why, since a try to connect failed
-    std::optional<Instant> stop_at_;   // set once stop() was called
     bool lost_ = false;                // the link's connection is closed
 
     // The thread's own from here on.
@@ -347,9 +313,6 @@ private:
     std::unique_ptr<Link> link_;
     Instant connect_at_{};
     Duration reconnect_pause_ = kFirstReconnectPause;
-
-    std::mutex join_mutex_;
-    std::thread thread_;
 };
 
 }  // namespace

@@ -16,23 +16,11 @@
 #include <memory>
 #include <string>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "message/event_attributes.h"
+#include "sink/nats/nats_options.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
-
-struct NatsSinkOptions {
-    std::string url;  // nats:// or tls://user:password@host:port, several separated by commas; never logged
-    EventAttributesOptions attributes;
-    std::string credentials_file{};  // of NATS, .creds
-    std::string token_file{};
-    Duration timeout = std::chrono::seconds(5);  // for a message's acknowledgement; then it is ambiguous
-    Duration connect_timeout = std::chrono::seconds(3);
-    bool verify_tls = true;
-    std::string ca_file{};
-};
 
 /// What make_nats_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
 [[nodiscard]] Result<void> check_nats_options(const NatsSinkOptions& options);

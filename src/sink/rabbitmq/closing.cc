@@ -38,7 +38,7 @@ std::string_view advice(int code) {
     }
 }
 
-std::optional<std::size_t> guilty_one(const ChannelClosed& closed, std::span<const RabbitmqJob> whole, bool is_all) {
+std::optional<std::size_t> guilty_one(const ChannelClosed& closed, std::span<const Job> whole, bool is_all) {
     if (!is_about_a_message(closed.code)) return std::nullopt;
     if (whole.size() == 1 && is_all) return 0;
     const auto size = refused_size(closed.reason);

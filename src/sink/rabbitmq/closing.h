@@ -30,7 +30,7 @@ struct Verdict {
 /// saying which; it has taken none behind that one and may have taken all before. The one is known where it is alone or
 /// the server tells its size.
 struct UnderWay {
-    std::span<const RabbitmqJob> jobs;
+    std::span<const Job> jobs;
     bool last_is_part = false;  // the last one was not sent whole: it is not the one, and not taken
     bool has_more = false;      // others, whose outcome was told already, may be the one
 };

@@ -19,7 +19,7 @@ class Closing : public testing::Test {
 protected:
     std::vector<OutcomeKind> kinds(const ChannelClosed& closed, std::size_t count, bool last_is_part = false,
                                    bool has_more = false) {
-        std::vector<RabbitmqJob> jobs;
+        std::vector<Job> jobs;
         for (std::size_t i = 0; i < count; ++i) {
             messages_[i].body = std::string(10 * (i + 1), 'x');
             jobs.push_back({&messages_[i], nullptr, {}});

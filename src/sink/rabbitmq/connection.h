@@ -17,7 +17,7 @@
 #include "message/message.h"
 #include "sink/rabbitmq/amqp_url.h"
 #include "sink/rabbitmq/properties.h"
-#include "sink/rabbitmq/rabbitmq_sink.h"
+#include "sink/rabbitmq/rabbitmq_options.h"
 
 namespace deliverd::sink {
 

@@ -28,7 +28,7 @@ constexpr std::string_view kBlocked = "BROKER_BLOCKED";
 
 }  // namespace
 
-void RabbitmqPublisher::report(const RabbitmqJob& job, OutcomeKind kind, std::string_view code, std::string_view detail,
+void RabbitmqPublisher::report(const Job& job, OutcomeKind kind, std::string_view code, std::string_view detail,
                                bool not_attempted) {
     Outcome outcome;
     outcome.kind = kind;
@@ -110,7 +110,7 @@ void RabbitmqPublisher::publish() {
             more_to_do_ = true;
             break;
         }
-        const RabbitmqJob job = waiting_.front();
+        const Job job = waiting_.front();
         if (const auto built = properties_.build(*job.message); !built) {
             waiting_.pop_front();
             report(job, OutcomeKind::permanent, built.error().code, built.error().message);
@@ -162,7 +162,7 @@ void RabbitmqPublisher::handle(const ServerEvent& event) {
 void RabbitmqPublisher::settle(const Confirmed& confirmed) {
     proven_ = true;
     backoff_ = {};
-    const auto settle_job = [&](const RabbitmqJob& job, bool returned) {
+    const auto settle_job = [&](const Job& job, bool returned) {
         if (!suspects_.empty()) suspects_.erase(job.message->message_id);
         if (!confirmed.ack) {
             // Behind the default exchange there is one queue; behind another, one that had room may have it.
@@ -188,7 +188,7 @@ void RabbitmqPublisher::expire() {
     const bool part_is_late = part_sent_ && part_deadline_ <= now;
     bool any = false;
     if (!part_is_late) {
-        window_.expire(now, [&](const RabbitmqJob& job) {
+        window_.expire(now, [&](const Job& job) {
             any = true;
             report(job, OutcomeKind::ambiguous, "CONFIRM_TIMEOUT",
                    "RabbitMQ did not confirm the message within the sink's timeout; it may have it");
@@ -219,7 +219,7 @@ void RabbitmqPublisher::lose(const std::string& why) {
     trouble_ = {ErrorClass::retryable, std::string(kBrokerUnreachable), detail};
     const std::size_t whole = window_.live() - (part_sent_ ? 1 : 0);
     std::size_t index = 0;
-    window_.take_all([&](const RabbitmqJob& job) {
+    window_.take_all([&](const Job& job) {
         if (index++ < whole) {
             report(job, OutcomeKind::ambiguous, kConnectionLost, detail + "; the message may have arrived");
         } else {
@@ -230,9 +230,9 @@ void RabbitmqPublisher::lose(const std::string& why) {
 }
 
 void RabbitmqPublisher::channel_closed(const ChannelClosed& closed) {
-    std::vector<RabbitmqJob> jobs;
+    std::vector<Job> jobs;
     const bool has_more = window_.tags() > window_.live();
-    window_.take_all([&](const RabbitmqJob& job) { jobs.push_back(job); });
+    window_.take_all([&](const Job& job) { jobs.push_back(job); });
     const auto verdicts = judge_closing(closed, {jobs, part_sent_, has_more});
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         const auto& id = jobs[i].message->message_id;
@@ -261,7 +261,7 @@ void RabbitmqPublisher::give_up() {
     if (idle() && connection_) connection_->close(kGoodbye);
     const std::size_t whole = window_.live() - (part_sent_ ? 1 : 0);
     std::size_t index = 0;
-    window_.take_all([&](const RabbitmqJob& job) {
+    window_.take_all([&](const Job& job) {
         const bool went_out = index++ < whole;
         report(job, went_out ? OutcomeKind::ambiguous : OutcomeKind::retryable, kStopped,
                went_out ? "the sink was stopped before the confirm came" : "the sink was stopped while sending it");

@@ -23,7 +23,7 @@ public:
         : target_(target), log_(log), cutter_(cutter), properties_(target.options.attributes) {}
 
     /// They wait until they can be published, for at most the sink's timeout.
-    void take(const std::vector<RabbitmqJob>& jobs) { waiting_.insert(waiting_.end(), jobs.begin(), jobs.end()); }
+    void take(const std::deque<Job>& jobs) { waiting_.insert(waiting_.end(), jobs.begin(), jobs.end()); }
 
     /// Does what can be done without waiting, and connects where that is due.
     void work();
@@ -55,7 +55,7 @@ private:
     void channel_closed(const ChannelClosed& closed);
     void lose(const std::string& why);
     void forget_connection(bool try_at_once);
-    void report(const RabbitmqJob& job, OutcomeKind kind, std::string_view code, std::string_view detail,
+    void report(const Job& job, OutcomeKind kind, std::string_view code, std::string_view detail,
                 bool not_attempted = false);
 
     const RabbitmqTarget& target_;
@@ -64,7 +64,7 @@ private:
     const SystemClock clock_;
     MessageProperties properties_;
 
-    std::deque<RabbitmqJob> waiting_;
+    std::deque<Job> waiting_;
     std::unordered_set<std::string> suspects_;  // ids of messages of which one made the server close the channel
 
     std::unique_ptr<RabbitmqConnection> connection_;

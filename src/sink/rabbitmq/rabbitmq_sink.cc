@@ -2,79 +2,42 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "sink/rabbitmq/connection.h"
 #include "sink/rabbitmq/publisher.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
 constexpr std::size_t kMaxWaiting = 100'000;  // messages handed over and not yet taken up by the thread
-constexpr Duration kLongestPatience = std::chrono::hours(24);
-constexpr Duration kEndingTime = std::chrono::milliseconds(200);  // for the thread to see that patience is over
 constexpr Duration kLongestHeartbeat = std::chrono::hours(1);
 
-class RabbitmqSink final : public Sink {
+class RabbitmqSink final : public ThreadSink {
 public:
     RabbitmqSink(RabbitmqTarget target, Log& log)
         : target_(std::move(target)),
           wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
           publisher_(target_, log, cutter_) {
         if (wake_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-        thread_ = std::thread([this] { run(); });
+        begin();
     }
     ~RabbitmqSink() override {
-        RabbitmqSink::stop(Duration::zero());
+        stop(Duration::zero());
         ::close(wake_);
-    }
-    RabbitmqSink(const RabbitmqSink&) = delete;
-    RabbitmqSink& operator=(const RabbitmqSink&) = delete;
-
-    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) override {
-        std::size_t taken = 0;
-        bool is_stopped = false;
-        {
-            const std::lock_guard lock(mutex_);
-            is_stopped = stop_at_.has_value();
-            if (!is_stopped) taken = std::min(messages.size(), kMaxWaiting - incoming_.size());
-            for (const auto* message : messages.first(taken)) incoming_.push_back({message, &receiver, clock_.now()});
-        }
-        if (taken > 0) wake();
-        for (const auto* message : messages.subspan(taken)) {
-            receiver.on_outcome(*message, is_stopped
-                                              ? refused(kStopped, "the sink was stopped; nothing was sent", false)
-                                              : refused("BROKER_BLOCKED", "too many messages wait for RabbitMQ", true));
-        }
-    }
-
-    void stop(Duration patience) override {
-        {
-            std::unique_lock lock(mutex_);
-            const auto deadline = clock_.now() + std::clamp(patience, Duration::zero(), kLongestPatience);
-            stop_at_ = stop_at_ ? std::min(*stop_at_, deadline) : deadline;  // a second, less patient call hurries
-            wake();
-            if (!end_.wait_until(lock, *stop_at_ + kEndingTime, [this] { return has_ended_; })) cutter_.cut();
-        }
-        const std::lock_guard joining(join_mutex_);
-        if (thread_.joinable()) thread_.join();
     }
 
     Result<void> check(Duration deadline) override {
@@ -89,34 +52,29 @@ public:
     [[nodiscard]] std::string_view name() const override { return "rabbitmq"; }
 
 private:
-    static Outcome refused(std::string_view code, std::string_view detail, bool not_attempted) {
-        Outcome outcome;
-        outcome.code = code;
-        outcome.detail = detail;
-        outcome.not_attempted = not_attempted;
-        return outcome;
-    }
-
-    void wake() const {
+    void wake() override {
         const std::uint64_t one = 1;
         (void)!::write(wake_, &one, sizeof one);  // full: it is awake already
     }
 
-    void run() {
-        sigset_t pipe_signal;
-        sigemptyset(&pipe_signal);
-        sigaddset(&pipe_signal, SIGPIPE);
-        pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+    void cut() override { cutter_.cut(); }
+    [[nodiscard]] std::optional<Outcome> refusal() const override {
+        if (incoming_.size() < kMaxWaiting) return std::nullopt;
+        Outcome outcome;
+        outcome.code = "BROKER_BLOCKED";
+        outcome.detail = "too many messages wait for RabbitMQ";
+        outcome.not_attempted = true;
+        return outcome;
+    }
+
+    void run() override {
         while (const auto until = next_wait()) wait(*until);
         publisher_.give_up();
-        const std::lock_guard lock(mutex_);
-        has_ended_ = true;
-        end_.notify_all();
     }
 
     /// Takes what was sent meanwhile and works on it. Until when there is nothing to do; none when it is over.
     std::optional<Instant> next_wait() {
-        std::vector<RabbitmqJob> jobs;
+        std::deque<Job> jobs;
         std::optional<Instant> stop_at;
         {
             const std::lock_guard lock(mutex_);
@@ -143,20 +101,10 @@ private:
     }
 
     const RabbitmqTarget target_;
-    const SystemClock clock_;
     SocketCutter cutter_;
     const int wake_;  // eventfd: something was sent, or it is to stop
 
-    std::mutex mutex_;
-    std::vector<RabbitmqJob> incoming_;
-    std::optional<Instant> stop_at_;  // set once stop() was called
-    bool has_ended_ = false;
-    std::condition_variable end_;
-
     RabbitmqPublisher publisher_;  // the thread's own
-
-    std::mutex join_mutex_;
-    std::thread thread_;
 };
 
 Result<void> check_file(std::string_view what, const std::string& path) {

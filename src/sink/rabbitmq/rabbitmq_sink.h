@@ -13,28 +13,13 @@
 // takes; stop() waits that long beyond its patience at worst, where it meets the connecting itself.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <string>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "message/event_attributes.h"
+#include "sink/rabbitmq/rabbitmq_options.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
-
-struct RabbitmqSinkOptions {
-    std::string url;       // amqp:// or amqps://user:password@host:port/vhost; may hold a password: never logged
-    std::string exchange;  // empty: the default exchange, routing key = queue
-    EventAttributesOptions attributes;
-    std::string password_file{};                  // in place of the URL's password, read again at each connecting
-    Duration timeout = std::chrono::seconds(10);  // for a message's confirm; then it is ambiguous
-    Duration connect_timeout = std::chrono::seconds(5);
-    Duration heartbeat = std::chrono::seconds(30);
-    bool verify_tls = true;
-    std::string ca_file{};  // PEM; instead of the system's certificate authorities
-};
 
 /// What make_rabbitmq_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
 [[nodiscard]] Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options);

@@ -5,7 +5,7 @@
 
 namespace deliverd::sink {
 
-void ConfirmWindow::add(const RabbitmqJob& job, Instant deadline) {
+void ConfirmWindow::add(const Job& job, Instant deadline) {
     entries_.push_back({job, deadline});
     ++live_;
 }
@@ -28,7 +28,7 @@ bool ConfirmWindow::mark_returned(std::string_view message_id) {
 
 void ConfirmWindow::settle_one(Entry& entry, const Settle& settle) {
     if (entry.job.message == nullptr) return;
-    const RabbitmqJob job = std::exchange(entry.job, {});
+    const Job job = std::exchange(entry.job, {});
     --live_;
     settle(job, entry.returned);
 }
@@ -58,17 +58,17 @@ bool ConfirmWindow::settle(std::uint64_t tag, bool multiple, const Settle& settl
     return true;
 }
 
-void ConfirmWindow::expire(Instant now, const std::function<void(const RabbitmqJob&)>& expired) {
+void ConfirmWindow::expire(Instant now, const std::function<void(const Job&)>& expired) {
     for (; expired_before_ < first_tag_ + entries_.size(); ++expired_before_) {
         auto& entry = entries_[expired_before_ - first_tag_];
         if (entry.job.message == nullptr) continue;
         if (entry.deadline > now) break;
-        settle_one(entry, [&](const RabbitmqJob& job, bool) { expired(job); });
+        settle_one(entry, [&](const Job& job, bool) { expired(job); });
     }
 }
 
-void ConfirmWindow::take_all(const std::function<void(const RabbitmqJob&)>& taken) {
-    for (auto& entry : entries_) settle_one(entry, [&](const RabbitmqJob& job, bool) { taken(job); });
+void ConfirmWindow::take_all(const std::function<void(const Job&)>& taken) {
+    for (auto& entry : entries_) settle_one(entry, [&](const Job& job, bool) { taken(job); });
     first_tag_ += entries_.size();
     entries_.clear();
     expired_before_ = first_tag_;

@@ -9,25 +9,18 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "sink/sink.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
-
-/// A message and whom to tell what became of it.
-struct RabbitmqJob {
-    const Message* message = nullptr;
-    OutcomeReceiver* receiver = nullptr;
-    Instant arrived{};  // when it was given to the sink
-};
 
 /// Not thread-safe. Every job that goes in by add() comes out once: by settle(), expire() or take_all().
 class ConfirmWindow {
 public:
     /// What to do with a job that is settled; `returned`: the server found no queue for it.
-    using Settle = std::function<void(const RabbitmqJob& job, bool returned)>;
+    using Settle = std::function<void(const Job& job, bool returned)>;
 
     /// As the server counts on its side: 1, 2, 3, … on each new channel.
-    void add(const RabbitmqJob& job, Instant deadline);
+    void add(const Job& job, Instant deadline);
 
     /// Notes a basic.return: it is for the first message with that id that was not returned yet. False when there is
     /// none.
@@ -39,10 +32,10 @@ public:
 
     /// Takes out, but keeps the tags of, the jobs whose deadline has passed: a late confirm is theirs and nobody
     /// else's.
-    void expire(Instant now, const std::function<void(const RabbitmqJob&)>& expired);
+    void expire(Instant now, const std::function<void(const Job&)>& expired);
 
     /// Takes out all jobs, in the order they went in.
-    void take_all(const std::function<void(const RabbitmqJob&)>& taken);
+    void take_all(const std::function<void(const Job&)>& taken);
 
     /// Jobs that wait.
     [[nodiscard]] std::size_t live() const { return live_; }
@@ -52,7 +45,7 @@ public:
 
 private:
     struct Entry {
-        RabbitmqJob job;  // message is null once it is out
+        Job job;  // message is null once it is out
         Instant deadline;
         bool returned = false;
     };

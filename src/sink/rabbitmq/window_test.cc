@@ -25,14 +25,14 @@ protected:
     static Instant at(int seconds) { return Instant(std::chrono::seconds(seconds)); }
     std::vector<std::string> settle(std::uint64_t tag, bool multiple) {
         std::vector<std::string> out;
-        in_step_ = window_.settle(tag, multiple, [&](const RabbitmqJob& job, bool returned) {
+        in_step_ = window_.settle(tag, multiple, [&](const Job& job, bool returned) {
             out.push_back(job.message->message_id + (returned ? " returned" : ""));
         });
         return out;
     }
     std::vector<std::string> expire(int seconds) {
         std::vector<std::string> out;
-        window_.expire(at(seconds), [&](const RabbitmqJob& job) { out.push_back(job.message->message_id); });
+        window_.expire(at(seconds), [&](const Job& job) { out.push_back(job.message->message_id); });
         return out;
     }
 
@@ -117,7 +117,7 @@ TEST_F(Window, AllThatIsLeftComesOutInOrderOnce) {
     settle(2, false);
     expire(1);
     std::vector<std::string> out;
-    const auto take = [&](const RabbitmqJob& job) { out.push_back(job.message->message_id); };
+    const auto take = [&](const Job& job) { out.push_back(job.message->message_id); };
     window_.take_all(take);
     window_.take_all(take);
     EXPECT_THAT(out, ElementsAre("m3", "m4", "m5"));

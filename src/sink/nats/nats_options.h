@@ -1,0 +1,22 @@
+// What is set for a sink to NATS.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "message/event_attributes.h"
+
+namespace deliverd::sink {
+
+struct NatsSinkOptions {
+    std::string url;  // nats:// or tls://user:password@host:port, several separated by commas; never logged
+    EventAttributesOptions attributes;
+    std::string credentials_file{};  // of NATS, .creds
+    std::string token_file{};
+    Duration timeout = std::chrono::seconds(5);  // for a message's acknowledgement; then it is ambiguous
+    Duration connect_timeout = std::chrono::seconds(3);
+    bool verify_tls = true;
+    std::string ca_file{};
+};
+
+}  // namespace deliverd::sink

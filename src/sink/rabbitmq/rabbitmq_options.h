@@ -1,0 +1,23 @@
+// What is set for a sink to RabbitMQ.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "message/event_attributes.h"
+
+namespace deliverd::sink {
+
+struct RabbitmqSinkOptions {
+    std::string url;       // amqp:// or amqps://user:password@host:port/vhost; may hold a password: never logged
+    std::string exchange;  // empty: the default exchange, routing key = queue
+    EventAttributesOptions attributes;
+    std::string password_file{};                  // in place of the URL's password, read again at each connecting
+    Duration timeout = std::chrono::seconds(10);  // for a message's confirm; then it is ambiguous
+    Duration connect_timeout = std::chrono::seconds(5);
+    Duration heartbeat = std::chrono::seconds(30);
+    bool verify_tls = true;
+    std::string ca_file{};  // PEM; instead of the system's certificate authorities
+};
+
+}  // namespace deliverd::sink

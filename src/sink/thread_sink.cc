@@ -1,0 +1,90 @@
+#include "sink/thread_sink.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <utility>
+
+namespace deliverd::sink {
+
+namespace {
+
+constexpr Duration kLongestPatience = std::chrono::hours(24);
+constexpr Duration kEndingTime = std::chrono::milliseconds(200);  // for the thread to see that patience is over
+
+Outcome stopped(OutcomeKind kind, std::string_view detail) {
+    Outcome outcome;
+    outcome.kind = kind;
+    outcome.code = kStopped;
+    outcome.detail = detail;
+    return outcome;
+}
+
+/// A peer that is gone is an error of the write, not the end of the process.
+void block_pipe_signal() {
+    sigset_t pipe_signal;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+}
+
+}  // namespace
+
+Outcome stopped_unsent() {
+    return stopped(OutcomeKind::retryable, "the sink was stopped; nothing was sent");
+}
+
+Outcome stopped_under_way() {
+    return stopped(OutcomeKind::ambiguous, "the sink was stopped before the answer came");
+}
+
+Instant stop_deadline(Instant now, Duration patience, const std::optional<Instant>& before) {
+    const Instant deadline = now + std::clamp(patience, Duration::zero(), kLongestPatience);
+    return before ? std::min(*before, deadline) : deadline;
+}
+
+void ThreadSink::begin() {
+    thread_ = std::thread([this] {
+        block_pipe_signal();
+        run();
+        std::deque<Job> unsent;
+        {
+            const std::lock_guard lock(mutex_);
+            unsent.swap(incoming_);
+        }
+        for (const Job& job : unsent) job.report(stopped_unsent());
+        const std::lock_guard lock(mutex_);
+        has_ended_ = true;
+        end_.notify_all();
+    });
+}
+
+void ThreadSink::send(std::span<const Message* const> messages, OutcomeReceiver& receiver) {
+    std::optional<Outcome> refused;
+    {
+        const std::lock_guard lock(mutex_);
+        refused = stop_at_ ? stopped_unsent() : refusal();
+        if (!refused) {
+            const Instant now = clock_.now();
+            for (const auto* message : messages) incoming_.push_back({message, &receiver, now});
+            wake();
+            return;
+        }
+    }
+    for (const auto* message : messages) receiver.on_outcome(*message, *refused);
+}
+
+void ThreadSink::stop(Duration patience) {
+    {
+        std::unique_lock lock(mutex_);
+        stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
+        wake();
+        if (!end_.wait_until(lock, *stop_at_ + kEndingTime, [this] { return has_ended_; })) cut();
+    }
+    const std::lock_guard joining(join_mutex_);
+    if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace deliverd::sink
