@@ -14,7 +14,7 @@
 #include "api/api.h"
 #include "app/config_values.h"
 #include "app/database_url.h"
-#include "base/log.h"
+#include "base/stderr_log.h"
 #include "http/server.h"
 #include "lane/lane_options.h"
 #include "orders/intake.h"

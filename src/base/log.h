@@ -1,14 +1,13 @@
-// Structured log: an event and its fields. For people on a terminal, one JSON object a line otherwise.
+// Structured log: an event and its fields.
 //
 //     log.info("lane started", {{"lane", name}, {"batch_size", 500}});
 //
-// Never pass a secret as a field. Thread-safe; writes to standard error; a line is written whole.
+// Never pass a secret as a field. Thread-safe.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,11 +41,6 @@ public:
     void warn(std::string_view event, Fields fields = {}) { write(LogLevel::warn, event, fields); }
     void error(std::string_view event, Fields fields = {}) { write(LogLevel::error, event, fields); }
 };
-
-enum class LogFormat { automatic, human, json };
-
-/// Writes to standard error from `threshold` on; `automatic` is human on a terminal, JSON otherwise.
-[[nodiscard]] std::unique_ptr<Log> make_stderr_log(LogLevel threshold, LogFormat format);
 
 /// Drops everything: for tests and tools.
 class NullLog final : public Log {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log_line.h"
+#include "base/stderr_log.h"
 #include "base/text.h"
 
 namespace deliverd {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "message/http_answer.h"
+#include "message/retry_after.h"
 #include "message/retry_policy.h"
 
 namespace deliverd::lane {

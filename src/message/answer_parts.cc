@@ -5,6 +5,7 @@
 #include "base/canonical_json.h"
 #include "base/text.h"
 #include "message/answer_scan.h"
+#include "message/retry_after.h"
 
 namespace deliverd {
 namespace {

@@ -7,8 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "message/broker_answer.h"
-#include "message/http_answer.h"
+#include "base/clock.h"
+#include "message/answer.h"
+#include "message/message.h"
 
 namespace deliverd {
 

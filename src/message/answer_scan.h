@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "message/broker_answer.h"
+#include "message/answer.h"
 
 namespace deliverd {
 

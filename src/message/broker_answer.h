@@ -1,23 +1,13 @@
 // How an order broker's HTTP answer becomes an outcome: the table of docs/orders.md as pure code.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "message/http_answer.h"
+#include "base/clock.h"
+#include "message/answer.h"
 #include "message/message.h"
 
 namespace deliverd {
-
-/// How a 409 says that the order was processed before: somewhere in its JSON one of `fields` has the value `value` or
-/// a string contains `text`; where it is no JSON, the body contains `text`. Right behind "not", `text` does not count.
-/// Capitals do not matter; an empty `value` or `text` matches nothing.
-struct ProcessedMatch {
-    std::vector<std::string> fields{"code", "status"};
-    std::string value = "already_processed";
-    std::string text = "already processed";
-};
 
 /// As classify_http_answer(), and beyond it:
 ///   - a 2xx is a delivery only when its body is a JSON object whose `idempotency_key` is ours, each time it is

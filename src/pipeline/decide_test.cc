@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "message/http_answer.h"
+#include "message/retry_after.h"
 
 namespace deliverd::pipeline {
 namespace {

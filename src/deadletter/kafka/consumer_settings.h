@@ -1,7 +1,7 @@
 // librdkafka's configuration of a consumer, out of the source's options. Connects to nothing.
 #pragma once
 
-#include "deadletter/kafka/record_source.h"
+#include "deadletter/kafka/record_source_options.h"
 #include "sink/kafka/conf.h"
 
 namespace deliverd::deadletter {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deadletter/kafka/record_source.h"
 #include "deadletter/kafka/replayer.h"
 
 namespace deliverd::deadletter {

@@ -13,30 +13,13 @@
 // record that is larger) on top. Ends by leaving the group, for which it blocks kCloseDeadline at most.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/log.h"
+#include "deadletter/kafka/record_source_options.h"
 #include "deadletter/ports.h"
 
 namespace deliverd::deadletter {
-
-struct RecordSourceOptions {
-    std::string brokers{};  // host:port,host:port
-    std::string group = "dlq-manager.default";
-    std::string topic_pattern = "*.dlq.v1";  // `*` and `?`, all else literal
-    std::string client_id = "deliverd";
-    std::size_t prefetch_bytes = 16U << 20U;  // read ahead and not given yet
-    /// librdkafka's own settings (SASL, TLS, …), over the above and over its other defaults; those of producers are
-    /// left out. Values may be secrets: never logged.
-    std::vector<std::pair<std::string, std::string>> librdkafka{};
-    /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, by poll(), for the next
-    /// login. Empty: it came from none.
-    std::string password_file{};
-};
 
 /// What make_record_source() refuses, for a configuration's check: no brokers, no group, a pattern that no topic can
 /// match, a setting librdkafka does not know or whose value it refuses, or one that would break a promise

@@ -9,6 +9,7 @@
 
 #include "deadletter/kafka/consumer.h"
 #include "deadletter/kafka/window.h"
+#include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/publisher.h"
 #include "sink/kafka/report.h"
 #include "sink/kafka/settings.h"

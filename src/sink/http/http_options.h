@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "message/broker_answer.h"
+#include "message/answer.h"
 #include "message/event_attributes.h"
 
 namespace deliverd::sink {

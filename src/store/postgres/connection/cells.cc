@@ -1,8 +1,10 @@
 #include "store/postgres/connection/cells.h"
 
-#include <algorithm>
+#include <endian.h>
 
-#include "store/postgres/connection/params.h"
+#include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace deliverd::store::postgres {
 namespace {
@@ -22,11 +24,19 @@ std::optional<std::string> optional_text_at(const PGresult* result, int row, int
 }
 
 std::int64_t int64_at(const PGresult* result, int row, int column) {
-    return read_int64(PQgetvalue(result, row, column));
+    std::uint64_t wire = 0;
+    std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
+    return static_cast<std::int64_t>(be64toh(wire));
 }
 
 std::int32_t int32_at(const PGresult* result, int row, int column) {
-    return read_int32(PQgetvalue(result, row, column));
+    std::uint32_t wire = 0;
+    std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
+    return static_cast<std::int32_t>(be32toh(wire));
+}
+
+double float64_at(const PGresult* result, int row, int column) {
+    return std::bit_cast<double>(int64_at(result, row, column));
 }
 
 bool bool_at(const PGresult* result, int row, int column) {

@@ -20,6 +20,7 @@ inline constexpr std::int64_t kEarliestMicros = -946'684'800'000'000;
 [[nodiscard]] std::optional<std::string> optional_text_at(const PGresult* result, int row, int column);
 [[nodiscard]] std::int64_t int64_at(const PGresult* result, int row, int column);
 [[nodiscard]] std::int32_t int32_at(const PGresult* result, int row, int column);
+[[nodiscard]] double float64_at(const PGresult* result, int row, int column);
 [[nodiscard]] bool bool_at(const PGresult* result, int row, int column);
 [[nodiscard]] bool null_at(const PGresult* result, int row, int column);
 /// Within the years 1970 and 9999, infinities included.

@@ -3,7 +3,6 @@
 #include <endian.h>
 
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "store/postgres/connection/cells.h"
@@ -173,22 +172,6 @@ std::vector<int> Params::formats() const {
     std::vector<int> out;
     for (const Value& value : values_) out.push_back(value.format);
     return out;
-}
-
-std::int64_t read_int64(const char* bytes) {
-    std::uint64_t wire = 0;
-    std::memcpy(&wire, bytes, sizeof wire);
-    return static_cast<std::int64_t>(be64toh(wire));
-}
-
-std::int32_t read_int32(const char* bytes) {
-    std::uint32_t wire = 0;
-    std::memcpy(&wire, bytes, sizeof wire);
-    return static_cast<std::int32_t>(be32toh(wire));
-}
-
-double read_float64(const char* bytes) {
-    return std::bit_cast<double>(read_int64(bytes));
 }
 
 }  // namespace deliverd::store::postgres

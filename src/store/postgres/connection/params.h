@@ -48,9 +48,4 @@ private:
     std::vector<Value> values_;
 };
 
-/// Cells of a result in binary format.
-[[nodiscard]] std::int64_t read_int64(const char* bytes);
-[[nodiscard]] std::int32_t read_int32(const char* bytes);
-[[nodiscard]] double read_float64(const char* bytes);
-
 }  // namespace deliverd::store::postgres

@@ -255,7 +255,7 @@ Result<double> PostgresEventOutbox::lag_seconds() {
     }
     if (PQntuples(result->get()) == 0) return 0.0;
     lag_from_ = int64_at(result->get(), 0, 1);
-    return std::max(0.0, read_float64(PQgetvalue(result->get(), 0, 0)));
+    return std::max(0.0, float64_at(result->get(), 0, 0));
 }
 
 Result<OutboxCounts> PostgresEventOutbox::counts() {

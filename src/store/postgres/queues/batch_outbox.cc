@@ -169,7 +169,7 @@ Result<void> BatchOutbox::audit(std::string_view worker_id, std::span<const Audi
 Result<double> BatchOutbox::lag_seconds() {
     auto result = run_once(pool_, statements().lag, Params(), Effect::read);
     if (!result) return Failure(std::move(result.error()));
-    return PQntuples(result->get()) == 0 ? 0.0 : read_float64(PQgetvalue(result->get(), 0, 0));
+    return PQntuples(result->get()) == 0 ? 0.0 : float64_at(result->get(), 0, 0);
 }
 
 Result<OutboxCounts> BatchOutbox::counts() {

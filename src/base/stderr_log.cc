@@ -1,4 +1,4 @@
-#include "base/log.h"
+#include "base/stderr_log.h"
 
 #include <unistd.h>
 
