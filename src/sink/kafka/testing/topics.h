@@ -115,8 +115,13 @@ inline std::vector<Record> read_topic(const std::string& brokers, const std::str
     for (std::int32_t partition = 0; partition < partitions; ++partition) {
         std::int64_t low = 0;
         std::int64_t high = 0;
-        EXPECT_EQ(rd_kafka_query_watermark_offsets(client.get(), topic.c_str(), partition, &low, &high, kAnswerMs),
-                  RD_KAFKA_RESP_ERR_NO_ERROR);
+        // A new topic's leader may not know yet that it is one.
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kAnswerMs);
+        auto error = RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION;
+        while (error == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION && std::chrono::steady_clock::now() < until) {
+            error = rd_kafka_query_watermark_offsets(client.get(), topic.c_str(), partition, &low, &high, kAnswerMs);
+        }
+        EXPECT_EQ(error, RD_KAFKA_RESP_ERR_NO_ERROR);
         if (high == low) continue;
         ends[partition] = high;
         rd_kafka_topic_partition_list_add(all, topic.c_str(), partition)->offset = 0;
