@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "api/openapi.h"
 #include "api/orders_routes.h"
+#include "app/config_auth.h"
 
 namespace deliverd::app {
 
@@ -134,11 +135,26 @@ Result<void> Service::start_server(const Config& config) {
     auto server = http::Server::start(options, std::move(handler.handle), api::make_error_body());
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
-    if (config.auth.file_tokens) {
-        tokens_watch_ = std::make_unique<TokensWatch>(config.tokens_file, config.auth.file_tokens, log_);
-    }
+    watch_files(config);
     address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());
     return {};
+}
+
+/// A file that cannot be read or is wrong is reported, and what it was read for stays as it is.
+void Service::watch_files(const Config& config) {
+    if (const auto list = config.auth.file_tokens) {
+        const auto read_tokens = [this, file = config.tokens_file, list] {
+            std::vector<std::string> problems;
+            auto tokens = read_tokens_file(file, problems);
+            if (!problems.empty()) {
+                return log_.error("the tokens file is wrong; the tokens stay as they were",
+                                  {{"problem", problems.front()}});
+            }
+            log_.info("the tokens file was read", {{"file", file}, {"tokens", tokens.size()}});
+            list->set(std::move(tokens));
+        };
+        tokens_watch_ = std::make_unique<FileWatch>(std::vector{config.tokens_file}, read_tokens);
+    }
 }
 
 std::string Service::database_problem() {

@@ -12,11 +12,11 @@
 
 #include "app/config.h"
 #include "app/dead_letter_service.h"
+#include "app/file_watch.h"
 #include "app/lane_metrics.h"
 #include "app/parts.h"
 #include "app/spool_returns.h"
 #include "app/spool_service.h"
-#include "app/tokens_watch.h"
 #include "base/log.h"
 #include "http/server.h"
 #include "lane/upkeep.h"
@@ -62,6 +62,7 @@ private:
     Result<void> add_lanes(const Config& config, pipeline::Observer* also);
     void open_intake(const Config& config);
     Result<void> start_server(const Config& config);
+    void watch_files(const Config& config);
     Result<void> open_upkeep(const Config& config);
     void warn_of_orders_nobody_sends(const Config& config);
     void refresh_gauges();
@@ -77,7 +78,7 @@ private:
     std::unique_ptr<SpoolReturns> spool_returns_;
     std::unique_ptr<DeadLetterService> dead_letters_;
     std::unique_ptr<SpoolService> spools_;
-    std::unique_ptr<TokensWatch> tokens_watch_;
+    std::unique_ptr<FileWatch> tokens_watch_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
     std::string address_;
     std::string worker_;
