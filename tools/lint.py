@@ -32,7 +32,7 @@ THIRD_PARTY = {
     "CLI/": {"app"},
     "yaml-cpp/": {"app"},
     "prometheus/": {"metrics"},
-    "openssl/": {"base", "sink/rabbitmq"},
+    "openssl/": {"base", "http", "sink/rabbitmq"},
     "fmt/": {"*"},
     "tl/expected.hpp": {"*"},
     "pqxx/": set(),

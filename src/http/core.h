@@ -14,6 +14,7 @@
 #include "http/body_budget.h"
 #include "http/handler_pool.h"
 #include "http/server.h"
+#include "http/tls.h"
 
 namespace deliverd::http {
 
@@ -81,6 +82,8 @@ struct Core {
     const SystemClock clock;
     const std::shared_ptr<Mailbox> mailbox;
     const std::shared_ptr<BodyBudget> budget;  // requests may outlive the server
+
+    std::shared_ptr<ssl_ctx_st> tls;  // for connections to come; null: plain HTTP
 
     // Every open connection that was not refused is in one of the three, and moves between them in O(1); the one that
     // is there longest comes first.

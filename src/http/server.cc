@@ -24,13 +24,15 @@ constexpr Duration kLongestPatience = std::chrono::hours(24);
 
 class ServerImpl final : public Server {
 public:
-    ServerImpl(const ServerOptions& options, DeferredHandler handler, ErrorBody error_body)
+    ServerImpl(const ServerOptions& options, std::shared_ptr<ssl_ctx_st> tls, DeferredHandler handler,
+               ErrorBody error_body)
         : core_(options, std::move(handler), std::move(error_body),
                 std::make_shared<Mailbox>(options.max_connections,
                                           [this] { asio::post(io_, [this] { deliver_answers(); }); })),
           acceptor_(io_),
           accept_pause_(io_) {
         answered_.reserve(options.max_connections);
+        core_.tls = std::move(tls);
         core_.on_quiet = [this] {
             const std::lock_guard lock(quiet_mutex_);
             quiet_ = true;
@@ -67,6 +69,13 @@ public:
     }
 
     [[nodiscard]] std::uint16_t port() const override { return port_; }
+
+    Result<WallTime> reload_tls() override {
+        auto loaded = load_tls(*core_.options.tls);
+        if (!loaded) return tl::unexpected(loaded.error());
+        asio::post(io_, [this, context = std::move(loaded->context)] { core_.tls = context; });
+        return loaded->valid_until;
+    }
 
     void stop(Duration patience) override {
         const std::lock_guard stopping(stop_mutex_);
@@ -116,7 +125,10 @@ private:
         acceptor_.async_accept([this](error_code error, Socket socket) {
             if (!acceptor_.is_open()) return;
             if (error) return on_accept_error(error);
-            admit(std::move(socket));
+            try {
+                admit(std::move(socket));
+            } catch (...) {  // out of memory: this connection ends, others are accepted
+            }
             accept();
         });
     }
@@ -216,7 +228,14 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Hand
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, DeferredHandler handler,
                                               ErrorBody error_body) {
     try {
-        auto server = std::make_unique<ServerImpl>(options, std::move(handler), std::move(error_body));
+        LoadedTls tls;
+        if (options.tls) {
+            auto loaded = load_tls(*options.tls);
+            if (!loaded) return tl::unexpected(loaded.error());
+            tls = std::move(*loaded);
+        }
+        auto server =
+            std::make_unique<ServerImpl>(options, std::move(tls.context), std::move(handler), std::move(error_body));
         if (const auto error = server->listen()) {
             return permanent("bind_failed", fmt::format("cannot listen on {}:{}: {}; {}", options.host, options.port,
                                                         error.message(), bind_advice(error)));

@@ -65,6 +65,13 @@ using ErrorBody = std::function<Response(int status, std::string_view code, std:
 /// An answer refuses a request, of which only the header is there. Called on an I/O thread: must not block.
 using Refuse = std::function<std::optional<Response>(const Request&)>;
 
+/// PEM files of a server that speaks TLS.
+struct TlsFiles {
+    std::string cert_file;       // the certificate, and after it those between it and its authority
+    std::string key_file;        // may be the same file
+    std::string client_ca_file;  // clients need a certificate of these authorities; empty: they need none
+};
+
 struct ServerOptions {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  // 0: any free one
@@ -77,9 +84,10 @@ struct ServerOptions {
     std::size_t max_body_bytes = 1024 * 1024;
     /// Of all requests that are being read or handled; what comes on top gets 503.
     std::size_t max_total_body_bytes = 64 * 1024 * 1024;
-    Duration header_timeout = std::chrono::seconds(10);  // from the first byte (or accept) to the end of the header
-    Duration body_timeout = std::chrono::seconds(30);    // from there to the end of the body
-    Duration idle_timeout = std::chrono::seconds(60);    // keep-alive without a request
+    /// From the first byte (or accept) to the end of the header. A TLS handshake has as much time before that.
+    Duration header_timeout = std::chrono::seconds(10);
+    Duration body_timeout = std::chrono::seconds(30);  // from there to the end of the body
+    Duration idle_timeout = std::chrono::seconds(60);  // keep-alive without a request
     Duration write_timeout = std::chrono::seconds(30);
     /// Requests that it says yes to are handled on the I/O thread, without the two thread switches of a handler thread
     /// and without waiting for a free one: their handler must be short and must not block. None when empty. Called on
@@ -87,19 +95,26 @@ struct ServerOptions {
     std::function<bool(const Request&)> is_quick = {};
     /// Asked before a request's body is read; a refused one is not read. None is refused when empty.
     Refuse refuse = {};
+    std::optional<TlsFiles> tls = {};  // serves TLS 1.2 or later; none: plain HTTP
 };
 
 class Server {
 public:
     virtual ~Server() = default;  // stops without patience
 
-    /// Binds and starts serving on threads of its own. Failure: code `bind_failed`, naming address and cause.
+    /// Binds and starts serving on threads of its own. Failure: code `bind_failed`, naming address and cause, or that
+    /// of load_tls() (http/tls.h).
     static Result<std::unique_ptr<Server>> start(const ServerOptions& options, Handler handler, ErrorBody error_body);
     static Result<std::unique_ptr<Server>> start(const ServerOptions& options, DeferredHandler handler,
                                                  ErrorBody error_body);
 
     /// The port in use, also when 0 was asked for.
     [[nodiscard]] virtual std::uint16_t port() const = 0;
+
+    /// Of a server with `tls`: reads its files again, for connections that come after this; those there are keep their
+    /// certificate. Returns until when the new one is valid. Failure: that of load_tls(); what is in use stays so.
+    /// Thread-safe.
+    virtual Result<WallTime> reload_tls() = 0;
 
     /// Accepts nothing more, lets requests under way finish (also those that wait for a reply) for up to `patience`,
     /// then closes all connections and joins the threads. Idempotent.

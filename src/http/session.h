@@ -3,12 +3,9 @@
 #pragma once
 
 #include <array>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -20,6 +17,7 @@
 #include <string>
 #include <utility>
 
+#include "http/connection.h"
 #include "http/core.h"
 #include "http/handler_pool.h"
 #include "http/server.h"
@@ -27,13 +25,6 @@
 
 namespace deliverd::http {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-using asio::ip::tcp;
-using boost::system::error_code;
-using Executor = asio::io_context::executor_type;
-using Socket = asio::basic_stream_socket<tcp, Executor>;
-using Stream = beast::basic_stream<tcp, Executor>;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kReadBytes = 4096;
@@ -44,6 +35,7 @@ constexpr std::size_t kMaxKeptBytes = 16 * 1024;    // of a buffer that a body m
 constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
 constexpr std::size_t kDrainChunkBytes = 16 * 1024;
 constexpr Duration kLingerTime = std::chrono::seconds(2);
+constexpr std::size_t kMaxJoinedBytes = 16 * 1024;  // a body so long goes into one TLS record with its header
 
 struct Refusal {
     int status;
@@ -100,7 +92,7 @@ inline std::optional<Refusal> refusal_of(const error_code& error) {
 class Session : public std::enable_shared_from_this<Session> {
 public:
     Session(Socket socket, Core& core, bool refused)
-        : stream_(std::move(socket)),
+        : stream_(std::move(socket), core.tls.get()),
           core_(core),
           refused_(refused),
           delay_(stream_.get_executor()),
@@ -128,8 +120,12 @@ public:
         ignored = stream_.socket().set_option(tcp::no_delay(true), ignored);
         const auto remote = stream_.socket().remote_endpoint(ignored);
         if (!ignored) remote_address_ = remote.address().to_string(ignored);
-        if (refused_) return fail({503, "TOO_MANY_CONNECTIONS", "too many connections: try again later"});
-        await_request(core_.options.header_timeout);
+        if (!stream_.is_tls()) return begin();
+        stream_.expires_after(core_.options.header_timeout);
+        stream_.async_handshake([self = shared_from_this()](error_code error) {
+            if (!error) return self->begin();
+            self->on_handshake_error(error);
+        });
     }
 
     /// Not under way: nothing of a request has arrived, or its response is written.
@@ -162,6 +158,17 @@ public:
     }
 
 private:
+    void begin() {
+        if (refused_) return fail({503, "TOO_MANY_CONNECTIONS", "too many connections: try again later"});
+        await_request(core_.options.header_timeout);
+    }
+
+    void on_handshake_error(error_code error) {
+        stream_.end_tls();
+        if (is_plain_http(error)) return fail({400, "BAD_REQUEST", "this port speaks TLS: call it by https://"});
+        linger();  // OpenSSL's alert says why, and closing at once could throw it away
+    }
+
     /// Takes the last place of `list`.
     void enter(std::list<Session*>& list) {
         if (list_ == nullptr) return;  // refused or closed
@@ -339,6 +346,10 @@ private:
         head_ = response_head(response_, {minor_version_, keep_alive_, {reason.data(), reason.size()}},
                               core_.clock.wall_now());
         if (head_only_ || !status_has_body(response_.status)) response_.body.clear();
+        if (stream_.is_tls() && response_.body.size() <= kMaxJoinedBytes) {
+            head_ += response_.body;
+            response_.body.clear();
+        }
         stream_.expires_after(core_.options.write_timeout);
         asio::async_write(stream_,
                           std::array{asio::buffer(std::as_const(head_)), asio::buffer(std::as_const(response_.body))},
@@ -351,12 +362,21 @@ private:
 
     void linger() {
         enter(core_.waiting);
-        set_busy(false);
-        error_code ignored;
-        ignored = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
         stream_.expires_after(kLingerTime);
         buffer_.clear();
         buffer_.shrink_to_fit();
+        if (stream_.is_tls()) {
+            stream_.async_shutdown([self = shared_from_this()](error_code) { self->finish_sending(); });
+        } else {
+            finish_sending();
+        }
+        set_busy(false);  // last: when the server stops, TLS has said that nothing more follows
+    }
+
+    void finish_sending() {
+        stream_.end_tls();
+        error_code ignored;
+        ignored = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
         drain();
     }
 
@@ -369,7 +389,7 @@ private:
                                 });
     }
 
-    Stream stream_;
+    Connection stream_;
     Core& core_;
     const bool refused_;
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>

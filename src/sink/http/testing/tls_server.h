@@ -1,11 +1,8 @@
 // For tests: TLS with a certificate nobody signed, and the little of HTTP/2 that a POST needs.
 #pragma once
 
-#include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include <array>
 #include <csignal>
@@ -16,31 +13,18 @@
 #include <string>
 #include <string_view>
 
+#include "http/testing/certificates.h"
+
 namespace deliverd::sink {
 
 /// A server-side context with a fresh self-signed certificate for 127.0.0.1 that agrees to speak h2 only. Ignores
 /// SIGPIPE, as the program does: OpenSSL raises it when the other side is gone.
 inline std::shared_ptr<SSL_CTX> make_tls_context() {
     std::signal(SIGPIPE, SIG_IGN);
-    const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
-    const std::unique_ptr<X509, void (*)(X509*)> certificate(X509_new(), X509_free);
-    X509_set_version(certificate.get(), X509_VERSION_3);
-    ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), 1);
-    X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
-    auto* name = X509_get_subject_name(certificate.get());
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("127.0.0.1"), -1, -1,
-                               0);
-    X509_set_issuer_name(certificate.get(), name);
-    X509_set_pubkey(certificate.get(), key.get());
-    const std::unique_ptr<X509_EXTENSION, void (*)(X509_EXTENSION*)> address(
-        X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1"), X509_EXTENSION_free);
-    X509_add_ext(certificate.get(), address.get(), -1);
-    X509_sign(certificate.get(), key.get(), EVP_sha256());
-
+    const auto own = http::make_certificate("127.0.0.1");
     std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
-    if (SSL_CTX_use_certificate(context.get(), certificate.get()) != 1 ||
-        SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
+    if (SSL_CTX_use_certificate(context.get(), own.certificate.get()) != 1 ||
+        SSL_CTX_use_PrivateKey(context.get(), own.key.get()) != 1) {
         std::abort();
     }
     SSL_CTX_set_alpn_select_cb(
