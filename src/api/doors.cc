@@ -42,7 +42,7 @@ std::optional<Authority> parse_authority(std::string_view text) {
 
 struct Origin {
     Authority authority;
-    std::string_view default_port;
+    bool is_https;
 };
 
 std::optional<Origin> parse_origin(std::string_view text) {
@@ -52,14 +52,15 @@ std::optional<Origin> parse_origin(std::string_view text) {
     if (!is_https && !equal_without_case(text.substr(0, end), "http")) return std::nullopt;
     const auto authority = parse_authority(text.substr(end + 3));
     if (!authority) return std::nullopt;
-    return Origin{*authority, is_https ? "443" : "80"};
+    return Origin{*authority, is_https};
 }
 
 /// Whether `named` (a Host header or an allowed host) is where pages of `origin` come from.
 bool is_home_of(const Origin& origin, std::string_view named) {
     const auto home = parse_authority(named);
     if (!home || !equal_without_case(home->host, origin.authority.host)) return false;
-    const auto port_of = [&](const Authority& at) { return at.port.empty() ? origin.default_port : at.port; };
+    const std::string_view default_port = origin.is_https ? "443" : "80";
+    const auto port_of = [&](const Authority& at) { return at.port.empty() ? default_port : at.port; };
     return port_of(*home) == port_of(origin.authority);
 }
 
@@ -103,7 +104,8 @@ bool is_cross_origin(const http::Request& request, const DoorOptions& doors) {
     return std::ranges::any_of(request.headers, [&](const auto& header) {
         if (!equal_without_case(header.first, "Origin")) return false;
         const auto origin = parse_origin(header.second);
-        if (!origin) return true;  // "null" is the origin of pages that hide theirs
+        if (!origin) return true;                                // "null" is the origin of pages that hide theirs
+        if (doors.https_only && !origin->is_https) return true;  // anybody on the way could have made that page
         const auto is_home = [&](std::string_view named) { return is_home_of(*origin, named); };
         return !is_home(request.header("Host")) && std::ranges::none_of(doors.allowed_hosts, is_home);
     });

@@ -18,6 +18,7 @@ struct DoorOptions {
     bool check_origin = false;  // Origin, where there is one, must be the server's own; Sec-Fetch-Site not cross-site
     /// "name" or "name:port". Without a port, any port of Host and the default port of Origin.
     std::vector<std::string> allowed_hosts{};
+    bool https_only = false;  // the server speaks TLS: an Origin of plain HTTP is not its own
 };
 
 /// Whether the server is meant by this Host header.

@@ -70,6 +70,18 @@ TEST(Doors, APageOfAnotherOriginIsForeign) {
     }
 }
 
+TEST(Doors, APlainPageIsForeignToAServerWithTls) {
+    const DoorOptions doors{true, true, {"deliverd.internal"}, true};
+    const auto foreign = [&](std::string origin, std::string host) {
+        return is_cross_origin(with({{"host", std::move(host)}, {"origin", std::move(origin)}}), doors);
+    };
+    EXPECT_FALSE(foreign("https://localhost:8443", "localhost:8443"));
+    EXPECT_FALSE(foreign("https://deliverd.internal", "localhost:8443"));
+    EXPECT_TRUE(foreign("http://localhost", "localhost"));
+    EXPECT_TRUE(foreign("http://localhost:8443", "localhost:8443"));
+    EXPECT_TRUE(foreign("http://deliverd.internal", "localhost:8443"));
+}
+
 TEST(Doors, ABodyIsCalledJson) {
     const auto other = [](http::Headers headers) { return has_other_body(with(std::move(headers))); };
     EXPECT_FALSE(other({}));

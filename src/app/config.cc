@@ -61,6 +61,7 @@ public:
         config.app_name = values_.text("app.name");
         config.environment = values_.text("app.environment");
         config.server = make_server(values_);
+        config.server.tls = make_tls(values_, problems_);
         if (config.server.max_total_body_bytes < config.server.max_body_bytes) {
             problem(
                 "server.max_total_body_bytes",

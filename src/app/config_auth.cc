@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "base/text.h"
+#include "http/tls.h"
 
 namespace deliverd::app {
 
@@ -88,6 +89,10 @@ private:
     std::vector<Problem>& problems_;
 };
 
+bool has_tls(const Values& values) {
+    return values.has("server.tls.cert_file");
+}
+
 class AuthBuilder {
 public:
     AuthBuilder(const Values& values, std::vector<Problem>& problems) : values_(values), problems_(problems) {}
@@ -127,11 +132,13 @@ private:
                                 "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
                                 host));
         }
-        if (auth.enabled && !api::is_loopback(host) && !values_.boolean("server.insecure_http")) {
+        const bool is_safe = api::is_loopback(host) || has_tls(values_) || values_.boolean("server.insecure_http");
+        if (auth.enabled && !is_safe) {
             problem(
                 "server.host",
                 fmt::format("server.host {} can be reached from outside, and tokens would cross the network in plain "
-                            "HTTP; put TLS in front and state server.insecure_http: true, or bind 127.0.0.1",
+                            "HTTP; give server.tls a certificate, or put TLS in front and state server.insecure_http: "
+                            "true, or bind 127.0.0.1",
                             host));
         }
     }
@@ -151,6 +158,7 @@ private:
         api::DoorOptions doors;
         doors.allowed_hosts = values_.text_list("server.allowed_hosts");
         doors.check_origin = !has_tokens;
+        doors.https_only = has_tls(values_);
         doors.check_host = !has_tokens && (values_.text("auth.mode") != "none" || !doors.allowed_hosts.empty());
         for (const std::string& name : doors.allowed_hosts) {
             if (api::is_host_name(name)) continue;
@@ -183,6 +191,21 @@ std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<st
     for (const Problem& problem : found)
         problems.push_back(fmt::format("{}:{}: {}", path, problem.line, problem.message));
     return tokens;
+}
+
+std::optional<http::TlsFiles> make_tls(const Values& values, std::vector<Problem>& problems) {
+    http::TlsFiles files{values.text("server.tls.cert_file"), values.text("server.tls.key_file"),
+                         values.text("server.tls.client_ca_file")};
+    if (values.line_of("server.tls") == 0) return std::nullopt;
+    const auto wrong = [&](std::string message) {
+        problems.push_back({values.line_of("server.tls"), std::move(message)});
+    };
+    if (files.cert_file.empty() || files.key_file.empty()) {
+        wrong("server.tls needs both cert_file and key_file; give them, or remove server.tls to serve plain HTTP");
+    } else if (const auto loaded = http::load_tls(files); !loaded) {
+        wrong("server.tls: " + loaded.error().message);
+    }
+    return files;
 }
 
 api::AuthOptions make_auth(const Values& values, std::vector<Problem>& problems) {

@@ -10,13 +10,16 @@
 #include "app/config_dead_letters.h"
 #include "app/config_spools.h"
 #include "app/parts.h"
+#include "base/text.h"
 #include "deadletter/kafka/inspect.h"
+#include "http/tls.h"
 
 namespace deliverd::app {
 
 namespace {
 
 constexpr Duration kCheckDeadline = std::chrono::seconds(5);
+constexpr auto kRenewBefore = std::chrono::days(14);  // a certificate's end
 
 using Findings = std::vector<store::Finding>;
 
@@ -30,11 +33,43 @@ void look_at_config(const LoadedConfig& loaded, Findings& findings) {
 }
 
 void look_at_api(const Config& config, Findings& findings) {
-    if (!config.auth.enabled || api::is_loopback(config.server.host)) return;
+    if (!config.auth.enabled || config.server.tls || api::is_loopback(config.server.host)) return;
     findings.push_back({"api", true,
                         fmt::format("warning: tokens reach {} in plain HTTP (server.insecure_http); make sure that "
                                     "something in front speaks TLS",
                                     config.server.host)});
+}
+
+store::Finding validity_of(const http::LoadedTls& tls, const std::string& file) {
+    const WallTime now = SystemClock().wall_now();
+    const std::string end = rfc3339_millis(tls.valid_until);
+    if (now < tls.valid_from) {
+        return {"tls", false, fmt::format("{} is not valid before {}", file, rfc3339_millis(tls.valid_from))};
+    }
+    if (now >= tls.valid_until) {
+        return {"tls", false, fmt::format("{} expired at {}; renew it: serve reads the new one by itself", file, end)};
+    }
+    if (now >= tls.valid_until - kRenewBefore) {
+        return {
+            "tls", true,
+            fmt::format("warning: {} expires at {}, in less than {} days; renew it", file, end, kRenewBefore.count())};
+    }
+    return {"tls", true, fmt::format("{} is valid until {}", file, end)};
+}
+
+void look_at_tls(const Config& config, Findings& findings) {
+    const auto& files = config.server.tls;
+    if (!files) return;
+    const auto loaded = http::load_tls(*files);
+    if (!loaded) return findings.push_back({"tls", false, loaded.error().message});
+    findings.push_back(validity_of(*loaded, files->cert_file));
+    std::error_code ignored;
+    const auto permissions = std::filesystem::status(files->key_file, ignored).permissions();
+    if ((permissions & std::filesystem::perms::others_all) != std::filesystem::perms::none) {
+        findings.push_back({"tls key", false,
+                            fmt::format("every user of this machine may open {}; run: chmod o= {}", files->key_file,
+                                        files->key_file)});
+    }
 }
 
 /// A doctor changes nothing, and opening SQLite would create the file.
@@ -222,6 +257,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
     look_at_config(loaded, findings);
     if (loaded.problems.empty()) {
         look_at_api(loaded.config, findings);
+        look_at_tls(loaded.config, findings);
         look_at_database(loaded.config, log, findings);
         look_at_sinks(loaded.config, log, findings);
         look_at_spools(loaded.config, findings);

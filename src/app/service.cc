@@ -10,6 +10,7 @@
 #include "api/openapi.h"
 #include "api/orders_routes.h"
 #include "app/config_auth.h"
+#include "base/text.h"
 
 namespace deliverd::app {
 
@@ -136,7 +137,8 @@ Result<void> Service::start_server(const Config& config) {
     if (!server) return tl::unexpected(server.error());
     server_ = std::move(*server);
     watch_files(config);
-    address_ = fmt::format("http://{}:{}", shown_host(config.server.host), server_->port());
+    address_ = fmt::format("{}://{}:{}", config.server.tls ? "https" : "http", shown_host(config.server.host),
+                           server_->port());
     return {};
 }
 
@@ -154,6 +156,18 @@ void Service::watch_files(const Config& config) {
             list->set(std::move(tokens));
         };
         tokens_watch_ = std::make_unique<FileWatch>(std::vector{config.tokens_file}, read_tokens);
+    }
+    if (const auto& tls = config.server.tls) {
+        const auto read_certificate = [this, file = tls->cert_file] {
+            const auto until = server_->reload_tls();
+            if (!until) {
+                return log_.error("the TLS files are wrong; the certificate stays as it was",
+                                  {{"problem", until.error().message}});
+            }
+            log_.info("the TLS files were read", {{"file", file}, {"valid_until", rfc3339_millis(*until)}});
+        };
+        tls_watch_ = std::make_unique<FileWatch>(std::vector{tls->cert_file, tls->key_file, tls->client_ca_file},
+                                                 read_certificate);
     }
 }
 

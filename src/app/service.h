@@ -44,7 +44,7 @@ public:
     /// Makes a stop() under way end within about pipeline::kHurriedGrace. Safe from any thread.
     void hurry();
 
-    /// "http://127.0.0.1:8080"
+    /// "http://127.0.0.1:8080"; https with `server.tls`.
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] store::Database& database() { return *database_; }
     [[nodiscard]] pipeline::LaneTotals totals() const;                               // of all lanes together
@@ -80,6 +80,7 @@ private:
     std::unique_ptr<SpoolService> spools_;
     std::unique_ptr<FileWatch> tokens_watch_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
+    std::unique_ptr<FileWatch> tls_watch_;  // of server_'s files
     std::string address_;
     std::string worker_;
     const SystemClock clock_;

@@ -22,10 +22,15 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
     {"server.allowed_hosts", text_list, "",
      "Names by which the API may be called without `auth.tokens`, beside loopback addresses and `localhost`: `name` or "
      "`name:port`."},
+    {"server.tls.cert_file", text, "",
+     "Serve TLS 1.2 and 1.3: the PEM file with the certificate, followed by those between it and its authority. The "
+     "files of `server.tls` are read again when they change."},
+    {"server.tls.key_file", text, "", "The certificate's private key, PEM without a passphrase."},
+    {"server.tls.client_ca_file", text, "",
+     "Mutual TLS: clients need a certificate that one of the authorities in this PEM file has signed."},
     {"server.insecure_http", boolean, "false",
      "States that tokens may cross the network in plain HTTP, because something in front speaks TLS. Needed for tokens "
-     "on "
-     "an address that is not loopback."},
+     "on an address that is not loopback, unless there is `server.tls`."},
     {"server.shutdown_seconds", seconds, "30", "How long a stop waits for what is under way.", 0, kDay, "", "s"},
     {"server.open_metrics", boolean, "false", "`/metrics` without a token."},
     {"server.handler_threads", integer, "4", "Requests worked on at once.", 1, 256},

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
+from harness.certificates import Authority
 from harness.ports import free_port
 from harness.server_process import STOP_DEADLINE_SECONDS, PausableServer
 
@@ -72,19 +73,6 @@ def _definitions():
     }
 
 
-def _make_certificates(folder):
-    """ca.pem, server.pem and server.key for 127.0.0.1 and localhost, good for a day."""
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "1", "-subj", "/CN=tests' authority")
-    openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1",
-            "-out", "server.pem", "-extfile", "names")
-
-
 def _greets(port):
     """Whether an AMQP server answers a client's first eight bytes."""
     try:
@@ -113,11 +101,11 @@ class RabbitServer(PausableServer):
     def _write_folder(self, settings):
         settings |= {"listeners.tcp.1": f"127.0.0.1:{self.port}", "load_definitions": self.folder / "definitions.json"}
         if self.tls_port:
-            _make_certificates(self.folder)
+            certificate, key = Authority(self.folder).issue("server")
             settings |= {"listeners.ssl.1": f"127.0.0.1:{self.tls_port}",
                          "ssl_options.cacertfile": self.ca_file,
-                         "ssl_options.certfile": self.folder / "server.pem",
-                         "ssl_options.keyfile": self.folder / "server.key",
+                         "ssl_options.certfile": certificate,
+                         "ssl_options.keyfile": key,
                          "ssl_options.verify": "verify_none"}
         (self.folder / "rabbitmq.conf").write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
         (self.folder / "definitions.json").write_text(json.dumps(_definitions()))

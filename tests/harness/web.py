@@ -21,12 +21,12 @@ class Page:
         return json.loads(self.text)
 
 
-def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECONDS):
-    """A body is called JSON where `headers` do not say otherwise."""
+def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECONDS, context=None):
+    """A body is called JSON where `headers` do not say otherwise. `context`: of TLS."""
     kind = {"Content-Type": "application/json"} if body else {}
     request = urllib.request.Request(url, headers=kind | (headers or {}), method=method, data=body)
     try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
+        with urllib.request.urlopen(request, timeout=timeout_seconds, context=context) as answer:
             return Page(answer.status, dict(answer.headers), answer.read().decode())
     except urllib.error.HTTPError as error:
         return Page(error.code, dict(error.headers), error.read().decode())
