@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from harness.certificates import Authority
 from harness.documents import blocks, text_of, with_hashes
 from harness.helm import CHART, LEAST, TOKEN_SHA256, decode, helm, refusal, render, with_value
 from harness.ports import free_port
@@ -216,6 +217,24 @@ def test_probes():
     assert render(with_value(LEAST, "probes.liveness.periodSeconds", 7)).container()["livenessProbe"]["periodSeconds"] == 7
 
 
+def test_tls_with_a_secret(programs, tmp_path):
+    rendered = render(with_value(with_value(LEAST, "tls.secretName", "api-tls"), "migration.enabled", True))
+    assert decode(rendered.text) == rendered.kinds()
+    assert "insecure_http" not in rendered.config()["server"]
+    assert {rendered.container()[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness", "readiness")} == {"HTTPS"}
+    assert rendered.of("Service")["spec"]["ports"][0]["appProtocol"] == "https"
+    authority = Authority(tmp_path / "api-tls")
+    for pod, name in ((rendered.pod(), "r-deliverd"), (rendered.of("Job")["spec"]["template"], "r-deliverd-migrate")):
+        (volume,) = [volume["name"] for volume in pod["spec"]["volumes"] if volume.get("secret", {}).get("secretName") == "api-tls"]
+        (folder,) = [mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == volume]
+        for made, file in zip(authority.issue("api"), ("tls.crt", "tls.key")):  # what such a Secret holds
+            made.rename(authority.folder / file)
+        config = tmp_path / "config.yaml"
+        config.write_text(rendered.config_text(name).replace(folder, str(authority.folder)))
+        assert str(authority.folder) in config.read_text()
+        programs.run("config", "check", "--config", config).ok()
+
+
 def test_a_running_deliverd_answers_the_probes(programs, postgres, tmp_path):
     port = free_port()
     values = with_value(with_value(LEAST, "kafka.enabled", False), "container.port", port)
@@ -366,6 +385,7 @@ def test_secrets_are_mounted_as_folders():
     ("config.database", {"url": "sqlite:/tmp/x.db"}, "pods need PostgreSQL"),
     ("config.server.port", 8081, "set container.port instead"),
     ("config.server.shutdown_seconds", 5, "set shutdownSeconds instead"),
+    ("config.server.tls", {"cert_file": "/run/secrets/a"}, "set tls.secretName instead"),
     ("config.database.password_file", "/run/secrets/db/password", "nothing puts /run/secrets/db/password into the pod"),
     ("config.database.password", "hunter2", "config.database.password: everybody who may read ConfigMaps"),
     ("config.database.url", "postgres://a:hunter2@db/x", "config.database.url: everybody who may read ConfigMaps"),

@@ -24,7 +24,7 @@
 {{- if hasPrefix "sqlite:" ($database.url | default "") -}}
 {{- $problems = append $problems "config.database.url: SQLite is for one process with a disk; pods need PostgreSQL" -}}
 {{- end -}}
-{{- range $name, $instead := dict "port" "container.port" "shutdown_seconds" "shutdownSeconds" -}}
+{{- range $name, $instead := dict "port" "container.port" "shutdown_seconds" "shutdownSeconds" "tls" "tls.secretName" -}}
 {{- if hasKey ($config.server | default dict) $name -}}
 {{- $problems = append $problems (printf "config.server.%s: set %s instead" $name $instead) -}}
 {{- end -}}

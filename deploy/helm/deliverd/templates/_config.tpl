@@ -2,7 +2,11 @@
 {{- define "deliverd.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $own := dict "port" (int .Values.container.port) "shutdown_seconds" (int .Values.shutdownSeconds) -}}
-{{- $_ := set $config "server" (merge $own ($config.server | default dict) (dict "host" "0.0.0.0" "insecure_http" true)) -}}
+{{- if .Values.tls.secretName -}}
+{{- $_ := set $own "tls" (dict "cert_file" "/run/secrets/deliverd-tls/tls.crt" "key_file" "/run/secrets/deliverd-tls/tls.key") -}}
+{{- end -}}
+{{- $usual := ternary (dict "host" "0.0.0.0") (dict "host" "0.0.0.0" "insecure_http" true) (hasKey $own "tls") -}}
+{{- $_ := set $config "server" (merge $own ($config.server | default dict) $usual) -}}
 {{- if .Values.kafka.enabled -}}
 {{- if .Values.kafka.brokers -}}
 {{- $_ := set $config "kafka" (merge (dict "brokers" .Values.kafka.brokers) ($config.kafka | default dict)) -}}

@@ -23,6 +23,10 @@ capabilities:
 {{- end }}
 {{- end -}}
 
+{{- define "deliverd.probe" -}}
+httpGet: {path: {{ .path }}, port: http{{ if .root.Values.tls.secretName }}, scheme: HTTPS{{ end }}}
+{{- end -}}
+
 {{- define "deliverd.mounts" -}}
 - name: config
   mountPath: /etc/deliverd
@@ -32,6 +36,11 @@ capabilities:
 {{- range $i, $secret := .Values.secrets }}
 - name: secret-{{ $i }}
   mountPath: {{ $secret.mountPath }}
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.secretName }}
+- name: tls
+  mountPath: /run/secrets/deliverd-tls
   readOnly: true
 {{- end }}
 {{- end -}}
@@ -44,6 +53,12 @@ capabilities:
 - name: secret-{{ $i }}
   secret:
     secretName: {{ $secret.name }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.tls.secretName }}
+- name: tls
+  secret:
+    secretName: {{ . }}
     defaultMode: 0440
 {{- end }}
 {{- end -}}
