@@ -36,7 +36,6 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     Aggregate* known = found == aggregates_.end() ? nullptr : &found->second;
     const bool follows = row.origin == EventOrigin::follow;
     const bool failed_before = row.message.failures > 0;
-    if (known != nullptr && known->aside) return held_.contains(row.row_id) ? Taken::known : Taken::ignored;
     if (follows) {
         if (known == nullptr || !known->followed || !known->gap || known->failing) return Taken::ignored;
         ++known->page_rows;
@@ -44,6 +43,11 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     }
     if (held_.contains(row.row_id)) return Taken::known;
     if (known != nullptr && known->failing) return Taken::ignored;
+    if (known != nullptr && known->aside) {
+        const bool goes_first = failed_before && known->first != nullptr && row.sequence < known->first->row.sequence;
+        if (!goes_first) return Taken::ignored;
+        drop_queue(*known);  // it is followed behind this one
+    }
     if (row.origin == EventOrigin::forward && !failed_before) {
         if (known != nullptr && known->gap) return Taken::ignored;
         if (!trusted && (known == nullptr || known->nothing_in_hand())) {

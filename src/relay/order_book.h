@@ -23,7 +23,8 @@
 //     one of them: it gets a gap instead of being trusted.
 //   - *Set aside.* An aggregate whose first row is bound for a paused topic (destinations.h) must not fill the hand, or
 //     nothing else would be read. It keeps that row at most; what lay behind it becomes a gap, which is followed when
-//     the row was sent. So many of them may keep their row; the others keep none until something has changed.
+//     the row was sent. So many of them may keep their row; the others keep none until something has changed. Only a row
+//     that failed before and comes before the kept one is taken, in its place: a dead event that was returned.
 #pragma once
 
 #include <cstddef>

@@ -251,6 +251,24 @@ TEST_F(OrderBookTest, WhatIsSetAsideKeepsAnEarlierRowThatCameMeanwhile) {
     EXPECT_THAT(send(), ElementsAre(4));
 }
 
+TEST_F(OrderBookTest, WhatIsSetAsideGivesWayToAnEarlierRowThatIsReturned) {
+    look({row(5, "a"), row(6, "a")});
+    EXPECT_THAT(send(), ElementsAre(5));
+    book_.set_aside(ended(5));
+    look({row(4, "a", EventOrigin::due, 1), row(6, "a")});
+    look({row(4, "a", EventOrigin::due, 1), row(7, "a", EventOrigin::due, 1)});
+    EXPECT_EQ(book_.rows(), 1U) << "still one row at most";
+    EXPECT_EQ(book_.bytes(), 4U);
+    book_.resume(false);
+    EXPECT_THAT(send(), ElementsAre(4)) << "a dead event that was returned";
+    deliver(4);
+    EXPECT_THAT(send(), IsEmpty());
+    record(4, Recorded::ended);
+    look({row(5, "a", EventOrigin::follow), row(6, "a", EventOrigin::follow)});
+    EXPECT_THAT(followed(), ElementsAre("a>4"));
+    EXPECT_THAT(send(), ElementsAre(5));
+}
+
 TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhile) {
     look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});  // one more than one may have: a gap
     EXPECT_THAT(send(), ElementsAre(1));

@@ -194,7 +194,22 @@ private:
             relays_[index]->drain();
             relays_[index]->pump();
         }
+        if (world_.happens(world_.faults.dead_returned)) return_a_dead_one();
         world_.after(kTick, [this] { tick(); });
+    }
+
+    void return_a_dead_one() {
+        std::vector<std::int64_t> dead;
+        for (const auto& [id, row] : world_.table->rows()) {
+            if (row.dead) dead.push_back(id);
+        }
+        if (dead.empty()) return;
+        const std::int64_t id = dead[static_cast<std::size_t>(world_.random.below(dead.size()))];
+        world_.note("return", static_cast<std::uint64_t>(id));
+        world_.table->return_dead(id);
+        world_.returned.insert(id);
+        world_.returned_untried.insert(id);
+        ++world_.report.returned;
     }
 
     /// Everything is written and has ended, or waits behind a dead one for good.
@@ -268,6 +283,7 @@ void Run::check_order() {
                 world_.violation("event " + std::to_string(id) + " arrived behind a dead one that blocks");
             }
             if (world_.table->rows().at(id).dead) continue;  // its order no longer matters
+            if (world_.returned.contains(id)) continue;      // checked as it is sent
             if (id < highest) {
                 world_.violation("event " + std::to_string(id) + " of " + aggregate + " arrived after " +
                                  std::to_string(highest));
@@ -344,6 +360,7 @@ RelayFaults RelayFaults::from_seed(std::uint64_t seed) {
     faults.send_not_tried = chance(0.05);
     faults.slow_send = chance(0.2);
     faults.topic_away = chance(0.1);
+    faults.dead_returned = chance(0.5);
     return faults;
 }
 

@@ -26,6 +26,7 @@ struct RelayFaults {
     double send_ambiguous = 0;  // no answer; the receiver may have it, or get it later
     double send_not_tried = 0;  // nothing can be sent for a while
     double topic_away = 0;      // nothing can be sent to that topic for a while, by any relay
+    double dead_returned = 0;   // a dead event is put back into its lane
     bool full_hands = false;    // relays may have little in hand, and transactions stay open for a while: always
     bool topic_gone = false;    // one topic takes nothing while there are faults, and the others must not notice
     double slow_send = 0;       // takes up to three leases
@@ -54,6 +55,7 @@ struct RelayReport {
     std::uint64_t released = 0;  // shards given back
     std::uint64_t put_off = 0;
     std::uint64_t topic_away = 0;  // sends to a topic that was away
+    std::uint64_t returned = 0;    // dead events
     std::uint64_t late_rows = 0;   // committed long after their id was given
     std::uint64_t overtaken = 0;   // committed after a higher id of the same aggregate
     bool strict_order = false;

@@ -40,6 +40,7 @@ RelayReport total(std::uint64_t first_seed, std::uint64_t schedules) {
         sum.released += report.released;
         sum.put_off += report.put_off;
         sum.topic_away += report.topic_away;
+        sum.returned += report.returned;
         sum.late_rows += report.late_rows;
         sum.overtaken += report.overtaken;
         if (::testing::Test::HasFailure()) break;
@@ -63,6 +64,7 @@ TEST(RelaySimulator, KeepsEveryPromiseUnderFaults) {
     EXPECT_GT(sum.released, 0U);
     EXPECT_GT(sum.put_off, 0U);
     EXPECT_GT(sum.topic_away, 0U);
+    EXPECT_GT(sum.returned, 0U);
     EXPECT_GT(sum.late_rows, 0U);
     EXPECT_GT(sum.overtaken, 0U);
     std::printf("%llu events, %llu sends, %llu repeated, %llu dead, %llu retried, %llu crashes, %llu fenced\n",

@@ -116,7 +116,35 @@ void SimulatedRelay::look() {
     if (!request) return;
     call<store::EventBatch>(
         "read", [&world = world_, request = std::move(*request)] { return world.table->read(request); },
-        [this, began](Result<store::EventBatch> answer) { core_->end_look(began, world_.now(), std::move(answer)); });
+        [this, began, asked = core_->shards().active()](Result<store::EventBatch> answer) {
+            if (answer) remember_returned(asked, *answer);
+            core_->end_look(began, world_.now(), std::move(answer));
+        });
+}
+
+/// Where more are due than a look may take, one of them may come too late.
+void SimulatedRelay::remember_returned(std::span<const store::ShardLease> asked, const store::EventBatch& batch) {
+    const auto due = [](const store::EventRow& row) { return row.origin == store::EventOrigin::due; };
+    if (std::ranges::count_if(batch.rows, due) > options_.batch_size) return;
+    for (const store::EventRow& row : batch.rows) {
+        if (!due(row) || !world_.returned_untried.contains(row.message.id)) continue;
+        const auto lease = std::ranges::find(asked, row.shard, &store::ShardLease::shard);
+        if (lease != asked.end()) returned_.insert_or_assign(row.message.id, *lease);
+    }
+}
+
+/// Nothing of an aggregate goes before a dead event of it that was returned, once a relay has seen that one.
+void SimulatedRelay::check_returned(const Message& message) {
+    returned_.erase(message.id);
+    world_.returned_untried.erase(message.id);
+    for (const auto& [id, lease] : returned_) {
+        const relay::FakeEvents::Row& row = world_.table->rows().at(id);
+        if (row.aggregate != message.key || id > message.id || !row.open()) continue;
+        if (!world_.returned_untried.contains(id)) continue;
+        if (core_->shards().active_token(row.shard) != lease.token) continue;
+        world_.violation("event " + std::to_string(message.id) + " was sent before " + std::to_string(id) +
+                         ", which was returned");
+    }
 }
 
 void SimulatedRelay::send() {
@@ -128,6 +156,7 @@ void SimulatedRelay::send() {
 void SimulatedRelay::start(const Message& message) {
     ++world_.report.sends;
     world_.note("send", static_cast<std::uint64_t>(message.id));
+    check_returned(message);
     if (world_.happens(world_.faults.send_not_tried)) not_tried_until_ = world_.elapsed + world_.up_to(options_.lease);
     Attempt attempt;
     attempt.id = message.id;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +76,8 @@ public:
     static constexpr std::string_view kGoneTopic = "b";
     Duration usual_send = std::chrono::milliseconds(20);
     std::map<std::string, Duration> away_until;   // topics
+    std::set<std::int64_t> returned;              // events that were dead once
+    std::set<std::int64_t> returned_untried;      // … and not tried since
     std::map<std::uint64_t, bool> faulty_relays;  // one that crashed, paused or had trouble with the database
 
     void arrive(std::int64_t id, const std::string& aggregate);
@@ -108,6 +112,8 @@ private:
     void later(Duration wait, Event event);
     void tend();
     void look();
+    void remember_returned(std::span<const store::ShardLease> asked, const store::EventBatch& batch);
+    void check_returned(const Message& message);
     void send();
     void start(const Message& message);
     void settle();
@@ -127,6 +133,7 @@ private:
     bool tending_ = false;
     bool gone_ = false;
     Duration not_tried_until_{};
+    std::map<std::int64_t, store::ShardLease> returned_;  // dead events that a look brought back
 
 public:
     ~SimulatedRelay() { *alive_ = false; }

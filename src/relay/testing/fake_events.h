@@ -114,6 +114,18 @@ public:
         return id;
     }
 
+    /// A dead event is returned to its lane.
+    void return_dead(std::int64_t id) {
+        const std::lock_guard lock(mutex_);
+        Row& row = rows_.at(id);
+        row.dead = false;
+        row.failures = 1;
+        row.due = {};
+        lines_.at(row.aggregate).dead.erase(id);
+        lines_.at(row.aggregate).failed.insert(id);
+        add_open(id, row);
+    }
+
     // --- the port --------------------------------------------------------------------------------------------------
 
     Result<store::EventBatch> read(const store::EventRead& request) override {
