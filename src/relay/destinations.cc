@@ -1,6 +1,7 @@
 #include "relay/destinations.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace deliverd::relay {
 
@@ -9,44 +10,62 @@ Destinations::May Destinations::ask(std::string_view topic, Instant now) {
     const auto found = paused_.find(topic);
     if (found == paused_.end()) return May::go;
     Pause& pause = found->second;
-    if (now < pause.until) return pause.alone ? May::fail : May::wait;
-    pause.until = now + kTrial;
+    if (now >= pause.until) {
+        pause.since = pause.refused_at;
+        pause.until = now + kTrial;
+        pause.trials_left = std::max<std::size_t>(trials_ / paused_.size(), 1);
+    }
+    if (pause.trials_left == 0) return pause.alone ? May::wait_or_fail : May::wait;
+    --pause.trials_left;
     return May::go;
 }
 
-bool Destinations::refused(std::string_view topic, Instant now, Duration pause, const Outcome& why) {
-    auto found = paused_.find(topic);
-    if (found == paused_.end()) {
-        if (paused_.size() >= kMostPaused) {
-            const auto first =
-                std::ranges::min_element(paused_, {}, [](const auto& entry) { return entry.second.until; });
-            if (!first->second.alone) --not_alone_;
-            paused_.erase(first);
-        }
-        found = paused_.emplace(topic, Pause{.since = now, .until = now, .alone = false, .why = {}}).first;
-        ++not_alone_;
+Destinations::Pause& Destinations::pause_of(std::string_view topic, Instant now) {
+    const auto found = paused_.find(topic);
+    if (found != paused_.end()) return found->second;
+    if (paused_.size() >= kMostPaused) {
+        paused_.erase(std::ranges::min_element(paused_, {}, [](const auto& entry) { return entry.second.until; }));
     }
-    found->second.until = now + pause;
-    found->second.why = why;
-    return found->second.alone;
+    return paused_.emplace(topic, Pause{.refused_at = now, .since = now, .until = now}).first->second;
+}
+
+Destinations::Refusal Destinations::refused(std::string_view topic, Instant first_began, Instant began, Instant now,
+                                            Duration pause, const Outcome& why) {
+    // A receiver that asks for less takes some and refuses others, and no part of it is away.
+    const auto delivered = delivered_.find(topic);
+    if (delivered != delivered_.end() && first_began <= delivered->second && why.code != kRateLimited) {
+        const auto on_trial = paused_.find(topic);
+        if (on_trial != paused_.end()) on_trial->second.until = now;  // this says nothing of the others: they are next
+        return Refusal::counts;
+    }
+    Pause& paused = pause_of(topic, now);
+    paused.refused_at = now;
+    paused.until = now + pause;
+    paused.trials_left = 0;
+    paused.why = why;
+    if (began <= paused.since) return Refusal::waits;  // sent before the topic was paused, or tried long ago
+    const bool was_alone = std::exchange(paused.alone, paused.since < last_delivered_);
+    if (!paused.alone) return Refusal::waits;
+    return was_alone ? Refusal::counts : Refusal::counts_alone;
 }
 
 bool Destinations::attempted(std::string_view topic, Instant began, bool delivered) {
+    if (delivered) was_delivered(topic, began);
     if (paused_.empty()) return false;
-    bool changed = false;
-    if (const auto found = paused_.find(topic); found != paused_.end()) {
-        if (!found->second.alone) --not_alone_;
-        paused_.erase(found);
-        changed = true;
+    const auto found = paused_.find(topic);
+    if (found == paused_.end()) return false;
+    paused_.erase(found);
+    return true;
+}
+
+void Destinations::was_delivered(std::string_view topic, Instant began) {
+    last_delivered_ = std::max(last_delivered_, began);
+    auto found = delivered_.find(topic);
+    if (found == delivered_.end()) {
+        if (delivered_.size() >= kMostDelivered) delivered_.clear();
+        found = delivered_.emplace(topic, began).first;
     }
-    if (!delivered || not_alone_ == 0) return changed;
-    for (auto& [name, pause] : paused_) {
-        if (pause.alone || began < pause.since) continue;
-        pause.alone = true;
-        --not_alone_;
-        changed = true;
-    }
-    return changed;
+    found->second = std::max(found->second, began);
 }
 
 Instant Destinations::first_end() const {

@@ -183,24 +183,26 @@ void OrderBook::set_aside(Held& held) {
     aggregate.aside = true;
     if (std::exchange(aggregate.followed, false))
         std::erase(following_, &aggregate);  // it asked behind what is dropped
-    const bool keep = aside_.size() < limits_.aside;
+    const bool keep = room_aside() && (!first->refused || emptied_.empty());
     (keep ? aside_ : emptied_).push_back(&aggregate);
     if (!keep) drop_queue(aggregate);
     open_gap(aggregate, keep && first->row.sequence > 0 ? std::optional(first->row.row_id) : std::nullopt);
 }
 
-void OrderBook::let_go(std::deque<Aggregate*>& waiting) {
-    for (Aggregate* aggregate : std::exchange(waiting, {})) {
-        aggregate->aside = false;
-        make_ready(*aggregate);
-        want_follow(*aggregate);
-        forget_if_idle(*aggregate);
+void OrderBook::let_go(std::deque<Aggregate*>& waiting, std::size_t most) {
+    for (; most > 0 && !waiting.empty(); --most) {
+        Aggregate& aggregate = *waiting.front();
+        waiting.pop_front();
+        aggregate.aside = false;
+        make_ready(aggregate);
+        want_follow(aggregate);
+        forget_if_idle(aggregate);
     }
 }
 
-void OrderBook::resume(bool all) {
-    let_go(aside_);
-    if (all) let_go(emptied_);
+void OrderBook::resume(std::size_t without_row) {
+    let_go(aside_, aside_.size());
+    let_go(emptied_, without_row);
 }
 
 // --- settlements ---------------------------------------------------------------------------------------------------

@@ -23,8 +23,9 @@
 //     one of them: it gets a gap instead of being trusted.
 //   - *Set aside.* An aggregate whose first row is bound for a paused topic (destinations.h) must not fill the hand, or
 //     nothing else would be read. It keeps that row at most; what lay behind it becomes a gap, which is followed when
-//     the row was sent. So many of them may keep their row; the others keep none until something has changed. Only a row
-//     that failed before and comes before the kept one is taken, in its place: a dead event that was returned.
+//     the row was sent. So many of them may keep their row; the others keep none. Those that were tried and refused
+//     make room for those that keep none. Only a row that failed before and comes before the kept one is taken, in its
+//     place: a dead event that was returned.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +58,7 @@ struct Held {
     State state = State::queued;
     bool failed = false;             // settling: not delivered
     Instant began{};                 // at the sink since
+    std::optional<Instant> refused;  // put off: when it was first sent
     std::size_t bytes = 0;           // that it counts for
     Aggregate* aggregate = nullptr;  // null once it no longer matters to its aggregate how this row ends
     Held* next = nullptr;            // behind it in the aggregate
@@ -141,9 +143,10 @@ public:
     void put_back(Held& held);
     /// It cannot be tried for now: the aggregate waits for resume(). The row may be gone with this call.
     void set_aside(Held& held);
-    /// What was set aside may be sent. `all` false: only the aggregates that kept their row.
-    void resume(bool all);
-    [[nodiscard]] bool anything_aside() const { return !aside_.empty(); }
+    [[nodiscard]] bool room_aside() const { return aside_.size() < limits_.aside; }
+    /// What was set aside may be sent: all that kept their row, and so many of those that did not.
+    void resume(std::size_t without_row);
+    [[nodiscard]] bool anything_aside() const { return !aside_.empty() || !emptied_.empty(); }
 
     // --- settlements -----------------------------------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ private:
     void want_follow(Aggregate& aggregate);
     void followed(Aggregate& aggregate);
     void make_ready(Aggregate& aggregate);
-    void let_go(std::deque<Aggregate*>& waiting);
+    void let_go(std::deque<Aggregate*>& waiting, std::size_t most);
     void queue_again(Aggregate& aggregate, Held& held);
     void drop_queue(Aggregate& aggregate);
     void resolve(Aggregate& aggregate, Recorded recorded);

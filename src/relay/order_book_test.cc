@@ -234,7 +234,7 @@ TEST_F(OrderBookTest, WhatIsSetAsideKeepsItsFirstRowAndFollowsTheRest) {
     EXPECT_THAT(send(), IsEmpty());
     look({row(2, "a"), row(4, "a")});
     EXPECT_EQ(book_.rows(), 2U) << "and ignored";
-    book_.resume(false);
+    book_.resume(0);
     EXPECT_THAT(send(), ElementsAre(1));
     deliver(1);
     look({row(2, "a", EventOrigin::follow), row(4, "a", EventOrigin::follow)});
@@ -247,7 +247,7 @@ TEST_F(OrderBookTest, WhatIsSetAsideKeepsAnEarlierRowThatCameMeanwhile) {
     EXPECT_THAT(send(), ElementsAre(5));
     look({row(4, "a", EventOrigin::due, 1)});
     book_.set_aside(ended(5));
-    book_.resume(false);
+    book_.resume(0);
     EXPECT_THAT(send(), ElementsAre(4));
 }
 
@@ -259,7 +259,7 @@ TEST_F(OrderBookTest, WhatIsSetAsideGivesWayToAnEarlierRowThatIsReturned) {
     look({row(4, "a", EventOrigin::due, 1), row(7, "a", EventOrigin::due, 1)});
     EXPECT_EQ(book_.rows(), 1U) << "still one row at most";
     EXPECT_EQ(book_.bytes(), 4U);
-    book_.resume(false);
+    book_.resume(0);
     EXPECT_THAT(send(), ElementsAre(4)) << "a dead event that was returned";
     deliver(4);
     EXPECT_THAT(send(), IsEmpty());
@@ -279,7 +279,7 @@ TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhil
     follows_ = book_.begin_look(10);
     EXPECT_THAT(followed(), ElementsAre("a>4"));
     book_.set_aside(ended(3));
-    book_.resume(true);
+    book_.resume(1);
     EXPECT_EQ(take(row(5, "a", EventOrigin::follow)), Taken::ignored) << "4 was dropped, and comes before it";
     book_.end_look(true);
     EXPECT_THAT(send(), ElementsAre(3));
@@ -293,14 +293,33 @@ TEST_F(OrderBookTest, OnlySoManyThatAreSetAsideKeepTheirRow) {
     look({row(1, "a"), row(2, "b"), row(3, "c")});
     for (const std::int64_t id : send()) book_.set_aside(ended(id));
     EXPECT_EQ(book_.rows(), 1U);
-    book_.resume(false);
+    EXPECT_FALSE(book_.room_aside());
+    book_.resume(0);
     EXPECT_THAT(send(), ElementsAre(1));
     look({row(2, "b"), row(3, "c")});
     EXPECT_THAT(followed(), ElementsAre("a>1"));
-    book_.resume(true);
+    EXPECT_TRUE(book_.anything_aside());
+    book_.resume(2);
     look({row(2, "b", EventOrigin::follow), row(3, "c", EventOrigin::follow)});
     EXPECT_THAT(followed(), ElementsAre("b>", "c>"));
     EXPECT_THAT(send(), ElementsAre(2, 3));
+    EXPECT_FALSE(book_.anything_aside());
+}
+
+TEST_F(OrderBookTest, OneThatWasRefusedMakesRoomForOneThatKeptNoRow) {
+    look({row(1, "a"), row(2, "b"), row(3, "c")});
+    for (const std::int64_t id : send()) book_.set_aside(ended(id));
+    book_.resume(1);
+    EXPECT_THAT(send(), ElementsAre(1));
+    Held& refused = ended(1);
+    refused.refused = Instant{};
+    book_.set_aside(refused);
+    EXPECT_EQ(book_.rows(), 0U) << "c still waits without a row";
+    look({row(2, "b", EventOrigin::follow)});
+    EXPECT_THAT(followed(), ElementsAre("b>"));
+    EXPECT_THAT(send(), ElementsAre(2));
+    book_.set_aside(ended(2));
+    EXPECT_EQ(book_.rows(), 1U);
 }
 
 TEST_F(OrderBookTest, WhatWasNotTriedGoesBehindAnEarlierOneThatCameMeanwhile) {

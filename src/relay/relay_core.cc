@@ -1,6 +1,7 @@
 #include "relay/relay_core.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "pipeline/decide.h"
@@ -22,6 +23,7 @@ constexpr std::size_t kPagesInABatch = 16;
 constexpr std::size_t kSettleBatches = 4;           // in one settle at most
 constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have so much of what may be in hand
 constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have so much of it
+constexpr std::size_t kTrialShare = 8;              // what is tried at them may have so much of what may be at the sink
 constexpr std::size_t kRowsAfterAFailure = 8;       // that a look asks for: the database may have failed at their size
 
 std::size_t rows_in_hand(const RelayOptions& options) {
@@ -50,6 +52,7 @@ RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::
       keeper_(options.lease),
       planner_(options.busy_poll, options.idle_poll),
       book_(book_limits(options)),
+      destinations_(std::max<std::size_t>(static_cast<std::size_t>(options.parallelism) / kTrialShare, 1)),
       settles_({.batch = static_cast<std::size_t>(options.batch_size),
                 .most = kSettleBatches * static_cast<std::size_t>(options.batch_size),
                 .linger = options.settle_linger,
@@ -303,7 +306,7 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
     batch.clear();
     const auto parallelism = static_cast<std::size_t>(options_.parallelism);
     if (draining_ || paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
-    if (book_.anything_aside() && now >= destinations_.first_end()) book_.resume(false);
+    if (book_.anything_aside() && now >= destinations_.first_end()) resume(now, destinations_.trials());
     std::size_t most = parallelism - book_.at_sink();
     if (throttle_) most = throttle_->permits(now, most);
     while (batch.size() < most) {
@@ -317,10 +320,10 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
             continue;
         }
         book_.at_sink(message);  // it did not go there
-        if (may == Destinations::May::wait) {
+        if (may == Destinations::May::wait || book_.room_aside()) {
             book_.set_aside(*held);
         } else {
-            fail(now, *held, not_tried_at(message.topic));
+            fail_untried(now, *held);
         }
     }
     if (batch.empty()) return;
@@ -352,12 +355,6 @@ void RelayCore::outcomes(Instant now, std::span<Answer> answers) {
     tell();
 }
 
-Outcome RelayCore::not_tried_at(const std::string& topic) const {
-    Outcome outcome = destinations_.why(topic);
-    outcome.detail = "not tried: topic " + topic + " just took nothing, others did: " + outcome.detail;
-    return outcome;
-}
-
 void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     const Outcome& outcome = answer.outcome;
     const Message& message = held.row.message;
@@ -367,26 +364,35 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     adjust_rate(now, outcome, held.began);
     if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
     if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return put_back(held);
-    if (destinations_.attempted(message.topic, held.began, delivered)) book_.resume(true);
+    if (destinations_.attempted(message.topic, held.began, delivered)) resume(now, book_.aggregates());
     if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
         ++totals_.abandoned;
         book_.failed(held);
         return book_.settled(held, Recorded::unknown);
     }
-    if (!delivered) return fail(now, held, outcome);
-    settle(now, held, outcome);
+    if (!delivered) return fail(now, held, outcome, options_.retry);
+    settle(now, held, outcome, options_.retry);
     book_.delivered(held);
 }
 
-void RelayCore::fail(Instant now, Held& held, const Outcome& outcome) {
-    log_failure(now, held.row.message, outcome, settle(now, held, outcome));
+void RelayCore::fail(Instant now, Held& held, const Outcome& outcome, const RetryPolicy& retry) {
+    log_failure(now, held.row.message, outcome, settle(now, held, outcome, retry));
     book_.failed(held);
 }
 
-store::Settlement RelayCore::settle(Instant now, const Held& held, const Outcome& outcome) {
+/// Never dead of it: what was not tried may be on its way to a part of the topic that is not away.
+void RelayCore::fail_untried(Instant now, Held& held) {
+    const std::string& topic = held.row.message.topic;
+    Outcome outcome = destinations_.why(topic);
+    outcome.detail = "not tried: topic " + topic + " just took nothing, others did: " + outcome.detail;
+    RetryPolicy retry = options_.retry;
+    retry.dead_at_failures = std::numeric_limits<std::int32_t>::max();
+    fail(now, held, outcome, retry);
+}
+
+store::Settlement RelayCore::settle(Instant now, const Held& held, const Outcome& outcome, const RetryPolicy& retry) {
     const Message& message = held.row.message;
-    store::Settlement settlement =
-        pipeline::decide(message, outcome, options_.retry, options_.retry_after_cap, random_);
+    store::Settlement settlement = pipeline::decide(message, outcome, retry, options_.retry_after_cap, random_);
     settles_.add({held.row.row_id, message.key, held.lease, settlement}, now);
     return settlement;
 }
@@ -398,13 +404,23 @@ void RelayCore::put_back(Held& held) {
     if (!keeper_.active_token(shard)) book_.drop_queued(shard);
 }
 
-/// Without a broker nothing is sent at all for a while. Otherwise only the topic is paused, and the row costs an
+void RelayCore::resume(Instant now, std::size_t without_row) {
+    book_.resume(without_row);
+    if (book_.follow_wanted()) planner_.wake(now);
+}
+
+/// Without a broker nothing is sent at all for a while. Otherwise at most the topic is paused, and the row costs an
 /// attempt if others are delivered meanwhile (destinations.h).
 void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
     const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
     const std::string topic = held.row.message.topic;
     const bool unreachable = outcome.code == sink::kBrokerUnreachable;
-    if (!unreachable && destinations_.refused(topic, now, pause, outcome)) return fail(now, held, outcome);
+    if (!unreachable) {
+        if (!held.refused) held.refused = held.began;
+        const auto refusal = destinations_.refused(topic, *held.refused, held.began, now, pause, outcome);
+        if (refusal == Destinations::Refusal::counts_alone) resume(now, book_.aggregates());
+        if (refusal != Destinations::Refusal::waits) return fail(now, held, outcome, options_.retry);
+    }
     ++totals_.put_off;
     if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
         log_.error(unreachable ? "nothing can be sent: waiting" : "nothing can be sent to this topic: waiting",

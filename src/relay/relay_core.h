@@ -138,9 +138,10 @@ private:
     void finish(Instant now, Held& held, Answer& answer);
     void put_back(Held& held);
     void put_off(Instant now, Held& held, const Outcome& outcome);
-    void fail(Instant now, Held& held, const Outcome& outcome);
-    store::Settlement settle(Instant now, const Held& held, const Outcome& outcome);
-    [[nodiscard]] Outcome not_tried_at(const std::string& topic) const;
+    void fail(Instant now, Held& held, const Outcome& outcome, const RetryPolicy& retry);
+    void fail_untried(Instant now, Held& held);
+    store::Settlement settle(Instant now, const Held& held, const Outcome& outcome, const RetryPolicy& retry);
+    void resume(Instant now, std::size_t without_row);
     void adjust_rate(Instant now, const Outcome& outcome, Instant began);
     void log_failure(Instant now, const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void record(Instant now, const SettleItem& item, store::EventSettled answer);
@@ -156,8 +157,8 @@ private:
     LookPlanner planner_;
     std::optional<Horizon> horizon_;  // with strict_order
     OrderBook book_;
-    SettleQueue settles_;
     Destinations destinations_;
+    SettleQueue settles_;
     std::optional<pipeline::Throttle> throttle_;
     pipeline::LogLimiter failure_lines_;
     pipeline::LogLimiter database_lines_;

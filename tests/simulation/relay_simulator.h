@@ -29,6 +29,8 @@ struct RelayFaults {
     double dead_returned = 0;   // a dead event is put back into its lane
     bool full_hands = false;    // relays may have little in hand, and transactions stay open for a while: always
     bool topic_gone = false;    // one topic takes nothing while there are faults, and the others must not notice
+    bool part_gone = false;     // some aggregates of one topic do, as if a partition had no leader
+    bool one_topic = false;     // all events are of the topic of which a part is gone
     double slow_send = 0;       // takes up to three leases
 
     [[nodiscard]] static RelayFaults from_seed(std::uint64_t seed);
@@ -38,6 +40,8 @@ struct RelayFaults {
     [[nodiscard]] static RelayFaults of_full_hands();
     /// Nothing but one topic that is gone.
     [[nodiscard]] static RelayFaults of_a_topic();
+    /// Nothing but a part of a topic that is gone, beside others or alone.
+    [[nodiscard]] static RelayFaults of_a_part(bool one_topic);
 };
 
 struct RelayReport {

@@ -95,6 +95,10 @@ TEST(RelaySimulator, ATopicThatIsGoneHoldsUpNoOther) {
     expect_promises_kept_under(RelayFaults::of_a_topic(), 300);
 }
 
+TEST(RelaySimulator, APartOfATopicThatIsGoneHoldsUpNothingElse) {
+    for (const bool one_topic : {false, true}) expect_promises_kept_under(RelayFaults::of_a_part(one_topic), 300);
+}
+
 TEST(RelaySimulator, AnEventThatIsVisibleLateIsNotOvertakenWhileHandsAreFull) {
     expect_promises_kept_under(RelayFaults::of_full_hands(), 300);
 }

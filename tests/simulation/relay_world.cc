@@ -166,8 +166,7 @@ void SimulatedRelay::start(const Message& message) {
     Outcome outcome{.kind = OutcomeKind::delivered};
     Duration& away_until = world_.away_until[message.topic];
     if (world_.happens(world_.faults.topic_away)) away_until = world_.elapsed + world_.up_to(options_.lease * 3);
-    const bool gone = world_.faults_on && world_.faults.topic_gone && message.topic == RelayWorld::kGoneTopic;
-    if (gone || world_.elapsed < away_until) {
+    if (world_.is_gone(message.key) || world_.elapsed < away_until) {
         ++world_.report.topic_away;
         outcome.kind = OutcomeKind::retryable;
         outcome.not_attempted = true;

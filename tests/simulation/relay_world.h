@@ -74,6 +74,11 @@ public:
     std::map<std::string, std::vector<std::int64_t>> first_arrivals;  // by aggregate, in order
     std::map<std::int64_t, std::uint64_t> arrived;                    // times
     static constexpr std::string_view kGoneTopic = "b";
+    /// Nothing of this aggregate can be delivered while there are faults.
+    [[nodiscard]] bool is_gone(const std::string& aggregate) const {
+        if (!faults_on || !aggregate.starts_with(kGoneTopic)) return false;
+        return faults.topic_gone || (faults.part_gone && (std::stoi(aggregate.substr(1)) / 4) % 2 == 0);
+    }
     Duration usual_send = std::chrono::milliseconds(20);
     std::map<std::string, Duration> away_until;   // topics
     std::set<std::int64_t> returned;              // events that were dead once
