@@ -1,6 +1,7 @@
 // What travels through a lane, and how a delivery attempt can end. Plain values, no I/O.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,13 @@ struct Message {
     std::string dedup_key;         // equal keys carry equal content to one place; empty: never compared
     std::int32_t failures = 0;     // failed attempts recorded before this one
 };
+
+/// What its body and headers take in memory. A header of a few bytes takes many times as much as in a text.
+[[nodiscard]] inline std::size_t bytes_in_memory(const Message& message) {
+    std::size_t bytes = message.body.size() + message.headers.capacity() * sizeof(message.headers[0]);
+    for (const auto& [name, value] : message.headers) bytes += name.size() + value.size();
+    return bytes;
+}
 
 enum class OutcomeKind {
     delivered,  // the receiver has it and said so

@@ -63,7 +63,7 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     Held& held = held_.try_emplace(row.row_id).first->second;
     held.row = std::move(row);
     held.lease = lease;
-    held.bytes = held.row.message.body.size();
+    held.bytes = bytes_in_memory(held.row.message);
     held.aggregate = &aggregate;
     bytes_ += held.bytes;
     insert(aggregate, held);
@@ -141,6 +141,7 @@ void OrderBook::delivered(Held& held) {
     if (held.row.message.failures == 0) held.aggregate = nullptr;
     bytes_ -= std::exchange(held.bytes, 0);
     held.row.message.body = std::string();
+    held.row.message.headers = decltype(held.row.message.headers)();
     make_ready(aggregate);
     want_follow(aggregate);
     forget_if_idle(aggregate);

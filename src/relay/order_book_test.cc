@@ -77,6 +77,17 @@ TEST_F(OrderBookTest, OneOfAnAggregateGoesAtATimeInOrder) {
     EXPECT_THAT(send(), ElementsAre(5));
 }
 
+TEST_F(OrderBookTest, HeadersCountAmongTheBytesInHand) {
+    EventRow event = row(1, "a");
+    for (int i = 0; i < 1000; ++i) event.message.headers.emplace_back(std::to_string(i), "1");
+    look({std::move(event)});
+    EXPECT_GE(book_.bytes(), 1000 * 2 * sizeof(std::string));
+    send();
+    deliver(1);
+    EXPECT_EQ(book_.bytes(), 0U);
+    EXPECT_EQ(book_.settling("1", {0, 7})->row.message.headers.capacity(), 0U) << "counted no more, kept no more";
+}
+
 TEST_F(OrderBookTest, RowsInHandAreRecognised) {
     look({row(1, "a"), row(2, "a")});
     EXPECT_THAT(send(), ElementsAre(1));

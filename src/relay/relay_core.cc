@@ -291,7 +291,7 @@ OrderBook::Taken RelayCore::take_row(EventRow& row, bool trusted) {
         return OrderBook::Taken::ignored;
     }
     const double age_seconds = row.age_seconds;
-    const std::size_t bytes = row.message.body.size();
+    const std::size_t bytes = bytes_in_memory(row.message);
     const OrderBook::Taken taken = book_.take(row, *asked, trusted);
     if (taken != OrderBook::Taken::taken) return taken;
     ++taken_;

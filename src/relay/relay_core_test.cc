@@ -516,6 +516,27 @@ TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {
     EXPECT_FALSE(core_->begin_look(now_).has_value());
 }
 
+/// Metadata of many tiny entries takes many times its text in memory.
+TEST_F(RelayCoreTest, NoMoreHeadersAreReadThanMayBeInHand) {
+    RelayOptions options;
+    options.lease = std::chrono::hours(1);
+    options.batch_size = 10;
+    options.parallelism = 5;
+    options.held_bytes = 1'000'000;
+    make(options);
+    for (int i = 0; i < 1000; ++i) table_.headers.emplace_back("k" + std::to_string(i), "1");
+    table_.headers.shrink_to_fit();
+    for (int i = 0; i < 100; ++i) table_.add("a" + std::to_string(i));
+    core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
+    for (int i = 0; i < 10; ++i) {
+        now_ += std::chrono::seconds(1);
+        if (auto request = core_->begin_look(now_)) core_->end_look(now_, now_, table_.read(*request));
+    }
+    const std::size_t one = 1000 * 2 * sizeof(std::string);
+    EXPECT_GE(core_->book().rows(), 1U);
+    EXPECT_LE(core_->book().rows(), options.held_bytes / one + 1);
+}
+
 /// What a look left out because of its size comes with the next ones, in order, and nothing is passed over.
 TEST_F(RelayCoreTest, WhatWasCutBecauseOfItsSizeComesLater) {
     RelayOptions options;

@@ -99,8 +99,8 @@ struct EventRead {
     std::int32_t due_limit = 0;          // due rows
     std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
     std::int32_t follow_limit = 0;       // rows of each
-    /// Payloads and metadata of the due rows, of the followed ones and of the forward ones, each: no further row is
-    /// read once they have so many bytes together. One row of each always comes.
+    /// Of the due rows, of the followed ones and of the forward ones, each: no further row is read once payloads and
+    /// metadata have so many bytes together, as text or as messages in memory. One row of each always comes.
     std::int64_t byte_limit = std::numeric_limits<std::int64_t>::max();
     /// The highest id there is, if it is above this one, is to be told as well, and the writers even without a limit.
     std::optional<std::int64_t> end_above{};

@@ -252,6 +252,7 @@ public:
     [[nodiscard]] const std::map<std::int64_t, Row>& rows() const { return rows_; }
 
     std::string body;  // of every message
+    std::vector<std::pair<std::string, std::string>> headers;
     std::vector<Applied> applied;
     bool keep_applied = true;
     std::uint64_t fenced = 0;
@@ -323,7 +324,7 @@ private:
     static bool cut(const store::EventRead& request, std::size_t first, store::EventBatch& batch) {
         std::int64_t bytes = 0;
         for (std::size_t i = first; i < batch.rows.size(); ++i) {
-            bytes += static_cast<std::int64_t>(batch.rows[i].message.body.size());
+            bytes += static_cast<std::int64_t>(bytes_in_memory(batch.rows[i].message));
             if (bytes < request.byte_limit) continue;
             batch.rows.resize(i + 1);
             return true;
@@ -374,6 +375,7 @@ private:
         event.message.type =
             options_.typed ? row.aggregate.substr(0, row.aggregate.find_first_of("0123456789")) : "Happened";
         event.message.body = body;
+        event.message.headers = headers;
         event.message.failures = row.failures;
         return event;
     }

@@ -206,9 +206,11 @@ Result<EventBatch> PostgresEventOutbox::read(const EventRead& request) {
     const std::size_t first = watched ? 1 : 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
         const PgResult answer = std::move((*results)[first + i]);  // its rows are in memory twice only meanwhile
-        append_event_rows(batch.rows, answer.get(), parts[i].origin, parts[i].origin == EventOrigin::forward);
+        const bool short_of_all = append_event_rows(batch.rows, answer.get(), parts[i].origin,
+                                                    parts[i].origin == EventOrigin::forward, byte_limit(request));
         const int rows = PQntuples(answer.get());
-        const bool cut = rows > 0 && int64_at(answer.get(), rows - 1, kEventBytes) >= byte_limit(request);
+        const bool cut =
+            short_of_all || (rows > 0 && int64_at(answer.get(), rows - 1, kEventBytes) >= byte_limit(request));
         (parts[i].origin == EventOrigin::due      ? batch.due_cut
          : parts[i].origin == EventOrigin::follow ? batch.follow_cut
                                                   : batch.forward_cut) = cut;

@@ -110,13 +110,19 @@ EventRow row_at(const PGresult* result, int row, const ColumnTexts& texts, Event
 
 }  // namespace
 
-void append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin, bool sorted) {
+bool append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin, bool sorted,
+                       std::int64_t byte_limit) {
     const ColumnTexts texts(result);
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     const int count = PQntuples(result);
     out.reserve(out.size() + static_cast<std::size_t>(count));
-    for (int row = 0; row < count; ++row) out.push_back(row_at(result, row, texts, origin));
+    std::int64_t bytes = 0;
+    for (int row = 0; row < count && bytes < byte_limit; ++row) {
+        out.push_back(row_at(result, row, texts, origin));
+        bytes += static_cast<std::int64_t>(bytes_in_memory(out.back().message));
+    }
     if (!sorted) std::ranges::stable_sort(out.begin() + before, out.end(), {}, &EventRow::sequence);
+    return bytes >= byte_limit;
 }
 
 }  // namespace deliverd::store::postgres

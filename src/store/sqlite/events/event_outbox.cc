@@ -44,10 +44,6 @@ EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
     return out;
 }
 
-std::int64_t bytes_at(const SqliteStatement& row) {
-    return static_cast<std::int64_t>(row.text(3).size() + row.text(5).size());
-}
-
 void sort_by_id(std::vector<EventRow>& rows) {
     std::sort(rows.begin(), rows.end(),
               [](const EventRow& a, const EventRow& b) { return before(a.row_id, b.row_id); });
@@ -107,7 +103,7 @@ Result<std::vector<EventRow>> SqliteEventOutbox::read_part(Handle& handle, const
         if (!more) return Failure(std::move(more.error()));
         if (!*more) break;
         rows.push_back(event_at(**statement, origin));
-        bytes_left -= bytes_at(**statement);
+        bytes_left -= static_cast<std::int64_t>(bytes_in_memory(rows.back().message));
     }
     (*statement)->reset();
     return rows;
