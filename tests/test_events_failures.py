@@ -6,7 +6,7 @@ import pytest
 
 from harness.event_lanes import (add_stream, always_ok, delete_stream, events_config, kcat, quick, rabbit_channel, row,
                                  start_relay, state, stream_messages, take_from_queue, wait_for_all_published,
-                                 wait_for_state, write)
+                                 wait_for_state, with_jetstream, write)
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
 from harness.ports import free_port
@@ -166,6 +166,30 @@ def test_an_unroutable_message_waits_for_its_queue(store, rabbit, relay):
         channel.queue_bind("paid", "shop", "order.paid")
         assert take_from_queue(channel, "paid")[1].message_id == row(store, event)["event_id"]
         wait_for_state(store, event, "published")
+
+
+def test_a_stream_that_is_away_holds_up_no_other(store, relay, tmp_path):
+    """The server's memory is full, its disk is not. More aggregates wait for the one stream than may be at the sink."""
+    room = {"store_dir": str(tmp_path / "streams"), "max_memory_store": 50_000, "max_file_store": 1 << 30}
+    with NatsServer({"jetstream": room}) as server:
+        add_stream(server.url(), "MEMORY", "order.lost", storage="memory")
+        add_stream(server.url(), "DISK", "order.paid")
+        with_jetstream(server.url(), lambda streams, _client: streams.publish("order.lost", b"x" * 60_000))
+        away = [write(store, f"away-{number}", "OrderLost") for number in range(20)]
+        others = [write(store, f"other-{number}") for number in range(20)]
+        relay({"type": "nats", "url": server.url()}, parallelism=4, retry={"max": 1000})
+        for event in others:
+            wait_for_state(store, event, "published")
+
+        def one_is_counted():
+            write(store, "other-0")  # is delivered meanwhile
+            return [event for event in away if row(store, event)["retry_count"]]
+
+        wait_for(one_is_counted, 60, "an attempt to be counted")
+        assert "NO_RESOURCES" in row(store, one_is_counted()[0])["last_error"]
+        assert not {state(store, event) for event in away} & {"published", "dead"}
+        with_jetstream(server.url(), lambda streams, _client: streams.purge_stream("MEMORY"))
+        wait_for_all_published(store)
 
 
 # --- retries ---------------------------------------------------------------------------------------------------------
