@@ -31,13 +31,17 @@ TEST(KafkaReport, IsAmbiguousExactlyWhenTheBrokerMayHaveIt) {
     const Case cases[] = {
         {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, OutcomeKind::retryable, "KAFKA_TIMEOUT"},
         {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, OutcomeKind::retryable, "UNKNOWN_TOPIC"},
+        {RD_KAFKA_RESP_ERR__TIMED_OUT, OutcomeKind::retryable, "KAFKA_TIMEOUT"},
         {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, OutcomeKind::retryable, "UNKNOWN_TOPIC"},
         {RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, OutcomeKind::retryable, "UNKNOWN_TOPIC"},
         {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, OutcomeKind::permanent, "BAD_TOPIC"},
         {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, OutcomeKind::permanent, "MESSAGE_TOO_LARGE"},
+        {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, OutcomeKind::permanent, "MESSAGE_TOO_LARGE"},
         {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, OutcomeKind::retryable, "NOT_AUTHORIZED"},
         {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, OutcomeKind::retryable, "NOT_AUTHORIZED"},
         {RD_KAFKA_RESP_ERR_INVALID_RECORD, OutcomeKind::permanent, "BROKER_REFUSED"},
+        {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, OutcomeKind::permanent, "BROKER_REFUSED"},
+        {RD_KAFKA_RESP_ERR__FATAL, OutcomeKind::retryable, "KAFKA_FATAL"},
         {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, OutcomeKind::retryable, "BROKER_DEGRADED"},
         {RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, OutcomeKind::retryable, "BROKER_REFUSED"},
         {RD_KAFKA_RESP_ERR__TRANSPORT, OutcomeKind::retryable, "KAFKA_ERROR"},
@@ -53,7 +57,9 @@ TEST(KafkaReport, IsAmbiguousExactlyWhenTheBrokerMayHaveIt) {
         EXPECT_EQ(sent.kind, OutcomeKind::ambiguous) << rd_kafka_err2name(tested.error);
         EXPECT_FALSE(sent.not_attempted);
     }
-    EXPECT_EQ(outcome_of(report(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, kNot)).kind, OutcomeKind::ambiguous);
+    const auto in_flight = outcome_of(report(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, kNot));
+    EXPECT_EQ(in_flight.kind, OutcomeKind::ambiguous);
+    EXPECT_EQ(in_flight.code, kStopped);
 }
 
 TEST(KafkaReport, OnlyAKnownAbsenceByTheBrokersOwnStateCostsNoAttempt) {
@@ -61,7 +67,11 @@ TEST(KafkaReport, OnlyAKnownAbsenceByTheBrokersOwnStateCostsNoAttempt) {
          {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
           RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,
           RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
-          RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS}) {
+          RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+          RD_KAFKA_RESP_ERR_NOT_COORDINATOR, RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE,
+          RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+          RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION, RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH,
+          RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH, RD_KAFKA_RESP_ERR__QUEUE_FULL, RD_KAFKA_RESP_ERR__FATAL}) {
         EXPECT_TRUE(outcome_of(report(error, kNot)).not_attempted) << rd_kafka_err2name(error);
         EXPECT_EQ(outcome_of(report(error, kMaybe)).kind, OutcomeKind::ambiguous) << rd_kafka_err2name(error);
         EXPECT_FALSE(outcome_of(report(error, kMaybe)).not_attempted) << rd_kafka_err2name(error);
@@ -69,7 +79,7 @@ TEST(KafkaReport, OnlyAKnownAbsenceByTheBrokersOwnStateCostsNoAttempt) {
     for (const auto about_it :
          {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
           RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT,
-          RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_INVALID_RECORD}) {
+          RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_INVALID_RECORD, RD_KAFKA_RESP_ERR__PURGE_QUEUE}) {
         EXPECT_FALSE(outcome_of(report(about_it, kNot)).not_attempted) << rd_kafka_err2name(about_it);
     }
 }
@@ -99,7 +109,20 @@ TEST(KafkaReport, WhatAProducerClearedAwayWhenItGaveUpWasNotTried) {
 }
 
 TEST(KafkaReport, AReceiptSaysWhereItLies) {
-    EXPECT_EQ(delivered("order.created", 3, 9'000'000'000).receipt, "order.created[3]@9000000000");
+    const auto outcome = delivered("order.created", 3, 9'000'000'000);
+    EXPECT_EQ(outcome.kind, OutcomeKind::delivered);
+    EXPECT_EQ(outcome.receipt, "order.created[3]@9000000000");
+}
+
+TEST(KafkaReport, ATopicsNameIsWhatKafkaTakes) {
+    for (const auto* name : {"a", "z", "A", "Z", "0", "9", "order.created", "a_b-c", "...", "-", "_"}) {
+        EXPECT_TRUE(is_topic_name(name)) << name;
+    }
+    for (const auto* name : {"", ".", "..", "a b", "a/b", "a`b", "a{b", "a@b", "a[b", "a:b", "a,b", "\xc3\xa4"}) {
+        EXPECT_FALSE(is_topic_name(name)) << name;
+    }
+    EXPECT_TRUE(is_topic_name(std::string(249, 'x')));
+    EXPECT_FALSE(is_topic_name(std::string(250, 'x')));
 }
 
 }  // namespace

@@ -107,6 +107,105 @@ TEST_F(FlightsTest, ALostConnectionEndsAllAndItsRefusals) {
     EXPECT_THAT(refuse("s.a"), IsEmpty());
 }
 
+TEST_F(FlightsTest, OnlyWhatIsDueExpires) {
+    EXPECT_EQ(flights_.next_deadline(), std::nullopt);
+    publish(1, "s.a");
+    now_ += 1s;
+    publish(2, "s.a");
+    EXPECT_EQ(flights_.next_deadline(), Instant{} + 5s);
+    now_ += 4s;
+    EXPECT_THAT(expire(), ElementsAre(1));
+    EXPECT_EQ(flights_.next_deadline(), Instant{} + 6s);
+    now_ += 1s;
+    EXPECT_THAT(expire(), ElementsAre(2));
+    EXPECT_TRUE(flights_.empty());
+    EXPECT_THAT(expire(), IsEmpty());
+}
+
+TEST_F(FlightsTest, WhatIsNotUnderWayIsNotFound) {
+    const auto id = publish(1, "s.a");
+    EXPECT_EQ(flights_.find(id + 1), nullptr);
+    EXPECT_FALSE(flights_.take(id + 1));
+    EXPECT_TRUE(flights_.take(id));
+    EXPECT_EQ(flights_.find(id), nullptr);
+}
+
+TEST_F(FlightsTest, TheBytesUnderWayAreCountedUntilTheyAreOut) {
+    const auto publish_large = [&] {
+        const auto id = publish(1, "s.a");
+        flights_.take(id);
+        messages_.back().body = std::string(Flights::kMaxBytes, 'x');
+        return flights_.add({&messages_.back(), nullptr}, now_ + 5s);
+    };
+    const auto large = publish_large();
+    EXPECT_FALSE(flights_.has_room());
+    flights_.take(large);
+    EXPECT_TRUE(flights_.has_room());
+    publish_large();
+    flights_.take_all();
+    EXPECT_TRUE(flights_.has_room());
+    EXPECT_TRUE(flights_.empty());
+    for (std::size_t i = 0; i < 3; ++i) {
+        messages_.emplace_back().body = std::string(Flights::kMaxBytes / 2 - (i == 0 ? 1 : 0), 'x');
+        EXPECT_TRUE(flights_.has_room()) << i;
+        if (i < 2) flights_.add({&messages_.back(), nullptr}, now_ + 5s);
+    }
+}
+
+TEST_F(FlightsTest, NoRefusalIsWaitedForOfOneThatFoundNobody) {
+    flights_.find(publish(1, "s.a"))->unclaimed = true;
+    now_ += 5s;
+    EXPECT_THAT(expire(), ElementsAre(1));
+    publish(2, "s.a");
+    EXPECT_THAT(refuse("s.a"), ElementsAre(2));
+}
+
+TEST_F(FlightsTest, OneThatExpiredIsForgottenInTime) {
+    publish(1, "s.a");
+    now_ += 5s;
+    EXPECT_THAT(expire(), ElementsAre(1));
+    now_ += Flights::kRefusalComesWithin;
+    publish(2, "s.a");
+    EXPECT_THAT(refuse("s.a"), ElementsAre(2));
+}
+
+TEST_F(FlightsTest, ExpiredOnesMakeRoomForOthersInTime) {
+    for (std::size_t i = 0; i < Flights::kMaxUnanswered; ++i) publish(0, "s.other");
+    now_ += 5s;
+    EXPECT_EQ(expire().size(), Flights::kMaxUnanswered);
+    now_ += Flights::kRefusalComesWithin;
+    EXPECT_THAT(expire(), IsEmpty());
+    publish(1, "s.other");
+    now_ += 5s;
+    EXPECT_THAT(expire(), ElementsAre(1));
+    publish(2, "s.a");
+    EXPECT_THAT(refuse("s.a"), ElementsAre(2)) << "the one that expired is kept: nothing is uncertain";
+}
+
+TEST_F(FlightsTest, RefusalsAreCountedAnewOnceTheyWereUsedUp) {
+    publish(1, "s.a");
+    now_ += 5s;
+    EXPECT_THAT(expire(), ElementsAre(1));
+    publish(2, "s.a");
+    EXPECT_THAT(refuse("s.a"), IsEmpty());
+    EXPECT_THAT(refuse("s.a"), ElementsAre(2));
+    publish(3, "s.a");
+    EXPECT_THAT(refuse("s.a"), ElementsAre(3)) << "1 had its refusal";
+    publish(4, "s.a");
+    publish(5, "s.a");
+    EXPECT_THAT(refuse("s.a"), IsEmpty());
+}
+
+TEST_F(FlightsTest, AfterALostConnectionNothingOfItIsWaitedFor) {
+    for (std::size_t i = 0; i < Flights::kMaxUnanswered; ++i) publish(0, "s.a");
+    publish(0, "s.a");
+    now_ += 5s;
+    expire();
+    flights_.take_all();
+    publish(1, "s.a");
+    EXPECT_THAT(refuse("s.a"), ElementsAre(1));
+}
+
 TEST(RefusedSubject, IsReadFromTheServersWords) {
     EXPECT_EQ(refused_subject(R"(Permissions Violation for Publish to "s.a")"), "s.a");
     EXPECT_EQ(refused_subject(R"(nats: 'Permissions Violation for Publish to "s.a"b"')"), "s.a\"b");

@@ -15,6 +15,10 @@ TEST(PublishAnswer, AnAcknowledgementIsDelivered) {
     const auto again = outcome_of_publish(R"({"stream":"ORDERS","seq":42,"duplicate": true})", "orders.a");
     EXPECT_EQ(again.kind, OutcomeKind::delivered);
     EXPECT_EQ(again.receipt, "ORDERS@42");
+    const auto unnumbered = outcome_of_publish(R"({"stream":"ORDERS","seq":0,"duplicate":true})", "orders.a");
+    EXPECT_EQ(unnumbered.kind, OutcomeKind::delivered) << "an earlier copy is stored, wherever";
+    const auto first = outcome_of_publish(R"({"stream":"ORDERS","seq":1})", "orders.a");
+    EXPECT_EQ(first.kind, OutcomeKind::delivered);
     const auto domain = outcome_of_publish(R"({"stream":"S","domain":"hub","seq":7})", "orders.a");
     EXPECT_EQ(domain.receipt, "S@7");
 }
@@ -63,6 +67,16 @@ TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
                   "JETSTREAM_UNAVAILABLE", true},
              Case{R"({"code":503,"err_code":10039,"description":"JetStream not enabled for account"})",
                   OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":503,"err_code":10076,"description":"JetStream not enabled"})", OutcomeKind::retryable,
+                  "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":500,"err_code":10007,"description":"JetStream cluster not assigned to this server"})",
+                  OutcomeKind::retryable, "JETSTREAM_UNAVAILABLE", true},
+             Case{R"({"code":400,"err_code":10097,"description":"header size exceeds maximum allowed of 64k"})",
+                  OutcomeKind::permanent, "MESSAGE_TOO_LARGE", false},
+             Case{R"({"code":500,"err_code":1,"description":"no space left on device"})", OutcomeKind::retryable,
+                  "STORE_FAILED", false},
+             Case{R"({"code":499,"err_code":1,"description":"maximum messages exceeded"})", OutcomeKind::permanent,
+                  "REJECTED", false},
          }) {
         const auto outcome =
             outcome_of_publish(std::string(R"({"stream":"S","seq":0,"error":)") + c.error + "}", "orders.a");
@@ -74,7 +88,8 @@ TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
 
 TEST(PublishAnswer, WhatIsNotJetStreamsIsAmbiguous) {
     for (const auto* answer : {"", "ok", "[]", "{}", R"({"stream":"","seq":1})", R"({"stream":"S"})", R"({"seq":1})",
-                               R"({"stream":"S","seq":"1"})", "{\"stream\":\"S\",\"seq\":1"}) {
+                               R"({"stream":"S","seq":"1"})", R"({"stream":"S","seq":0})", R"({"stream":7,"seq":1})",
+                               R"({"error":7})", "{\"stream\":\"S\",\"seq\":1"}) {
         const auto outcome = outcome_of_publish(answer, "orders.a");
         EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << answer;
         EXPECT_EQ(outcome.code, "UNKNOWN") << answer;
@@ -83,7 +98,7 @@ TEST(PublishAnswer, WhatIsNotJetStreamsIsAmbiguous) {
 
 TEST(StreamNames, OnlyJetStreamItselfMakesAMissingStreamPermanent) {
     for (const auto* none : {R"({"type":"io.nats.jetstream.api.v1.stream_names_response","total":0,"streams":null})",
-                             R"({"total":0,"streams":[]})"}) {
+                             R"({"total":0,"streams":[]})", R"({"total":0})"}) {
         const auto outcome = outcome_of_stream_names(none, "orders.a");
         EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << none;
         EXPECT_EQ(outcome.code, "NO_STREAM");
@@ -103,6 +118,17 @@ TEST(StreamNames, OnlyJetStreamItselfMakesAMissingStreamPermanent) {
         EXPECT_EQ(outcome.code, "JETSTREAM_UNAVAILABLE") << off;
         EXPECT_TRUE(outcome.not_attempted);
     }
+}
+
+TEST(StreamNames, WhatIsNoListOfNamesNamesNone) {
+    EXPECT_EQ(outcome_of_stream_names(R"({"streams":"ORDERS"})", "orders.a").code, "NO_STREAM");
+    EXPECT_EQ(outcome_of_stream_names(R"({"streams":[7]})", "orders.a").code, "STREAM_NOT_READY");
+}
+
+TEST(PublishAnswer, JetStreamsProblemIsWhatItSays) {
+    EXPECT_EQ(jetstream_problem(R"({"error":{"err_code":10076,"description":"not\nenabled"}})"), "not enabled (10076)");
+    EXPECT_EQ(jetstream_problem(R"({"memory":0})"), "");
+    EXPECT_THAT(jetstream_problem("HTTP/1.1 400"), HasSubstr("not JetStream's"));
 }
 
 TEST(PublishAnswer, DetailsAreOneShortLine) {

@@ -40,6 +40,7 @@ TEST_F(Closing, TheOnlyOneUnderWayIsTheOne) {
     EXPECT_THAT(verdicts_[0].detail, HasSubstr("create the exchange"));
     EXPECT_THAT(kinds({403, "ACCESS_REFUSED"}, 1), ElementsAre(kRetryable));
     EXPECT_EQ(verdicts_[0].code, "ACCESS_REFUSED");
+    EXPECT_THAT(verdicts_[0].detail, HasSubstr("allow the user to write"));
     EXPECT_THAT(kinds({406, "PRECONDITION_FAILED - odd"}, 1), ElementsAre(kPermanent));
     EXPECT_EQ(verdicts_[0].code, "PRECONDITION_FAILED");
 }
@@ -47,8 +48,29 @@ TEST_F(Closing, TheOnlyOneUnderWayIsTheOne) {
 TEST_F(Closing, ASizeTellsWhichOneItWas) {
     const ChannelClosed closed{406, "PRECONDITION_FAILED - message size 30 is larger than configured max size 25"};
     EXPECT_THAT(kinds(closed, 5), ElementsAre(kAmbiguous, kAmbiguous, kPermanent, kRetryable, kRetryable));
-    EXPECT_FALSE(verdicts_[0].is_suspect);
+    for (const auto& verdict : verdicts_) EXPECT_FALSE(verdict.is_suspect);
     EXPECT_THAT(verdicts_[2].detail, HasSubstr("size 25"));
+    EXPECT_EQ(verdicts_[1].code, "CHANNEL_CLOSED");
+    EXPECT_EQ(verdicts_[2].code, "PRECONDITION_FAILED");
+    EXPECT_EQ(verdicts_[3].code, "CHANNEL_CLOSED");
+}
+
+TEST_F(Closing, TheFirstMayBeTheOne) {
+    EXPECT_THAT(kinds({406, "message size 10 is larger than 5"}, 2), ElementsAre(kPermanent, kRetryable));
+}
+
+TEST_F(Closing, ASizeThatIsNoneBlamesNone) {
+    for (const auto* reason : {"PRECONDITION_FAILED - message size 30 is odd", "message size x is larger than 25"}) {
+        EXPECT_THAT(kinds({406, reason}, 3), ElementsAre(kAmbiguous, kAmbiguous, kAmbiguous)) << reason;
+        EXPECT_TRUE(verdicts_[2].is_suspect);
+        EXPECT_EQ(verdicts_[2].code, "PRECONDITION_FAILED");
+    }
+    EXPECT_THAT(kinds({541, "message size 30 is larger than 25"}, 3), ElementsAre(kAmbiguous, kAmbiguous, kAmbiguous))
+        << "the closing is not about a message";
+    EXPECT_FALSE(verdicts_[2].is_suspect);
+    const std::array<RabbitmqJob, 2> empty_ones = {{{&messages_[3], nullptr, {}}, {&messages_[4], nullptr, {}}}};
+    verdicts_ = judge_closing({406, "message size x is larger than 5"}, {empty_ones});
+    EXPECT_EQ(verdicts_[0].kind, kAmbiguous) << "no size is not a size of 0";
 }
 
 TEST_F(Closing, OtherwiseAllAreSuspectAndMayHaveArrived) {
@@ -77,6 +99,8 @@ TEST_F(Closing, WhatWasNotSentWholeWasNotTakenAndIsNotTheOne) {
 
 TEST_F(Closing, NothingUnderWayIsNothingToSay) {
     EXPECT_TRUE(kinds({541, "INTERNAL_ERROR"}, 0).empty());
+    EXPECT_TRUE(kinds({541, "INTERNAL_ERROR"}, 0, true).empty());
+    EXPECT_EQ(code_of_closing(541), "CHANNEL_CLOSED");
 }
 
 }  // namespace

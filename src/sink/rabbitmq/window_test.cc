@@ -52,6 +52,11 @@ TEST_F(Window, AConfirmIsForItsTagOrForAllUpToIt) {
     EXPECT_TRUE(in_step_);
 }
 
+TEST_F(Window, AConfirmForTag0IsForAllThereAre) {
+    add(3);
+    EXPECT_THAT(settle(0, true), ElementsAre("m1", "m2", "m3"));
+}
+
 TEST_F(Window, ASecondConfirmForATagChangesNothing) {
     add(3);
     settle(2, false);
@@ -80,6 +85,14 @@ TEST_F(Window, AReturnIsRememberedUntilTheConfirm) {
     EXPECT_THAT(settle(4, true), ElementsAre("m1", "m2 returned", "m3 returned", "m4"));
 }
 
+TEST_F(Window, AReturnIsLookedForBehindWhatIsSettled) {
+    add(3);
+    settle(2, false);
+    EXPECT_TRUE(window_.mark_returned("m3"));
+    EXPECT_FALSE(window_.mark_returned("m2"));
+    EXPECT_THAT(settle(0, true), ElementsAre("m1", "m3 returned"));
+}
+
 TEST_F(Window, OneIdSentTwiceIsReturnedInOrder) {
     messages_[2].message_id = "m1";
     add(3);
@@ -94,6 +107,7 @@ TEST_F(Window, ALateConfirmIsNobodyElses) {
     EXPECT_EQ(window_.tags(), 3U);
     add(2, 4);
     EXPECT_THAT(settle(1, false), IsEmpty());  // m1's, too late
+    EXPECT_EQ(window_.tags(), 4U) << "m2's is still to come";
     EXPECT_THAT(settle(4, false), ElementsAre("m4"));
     EXPECT_THAT(settle(3, true), ElementsAre("m3"));  // m2's among them
     EXPECT_THAT(settle(5, false), ElementsAre("m5"));
@@ -112,6 +126,13 @@ TEST_F(Window, EachExpiresOnceAndTheNextDeadlineIsTheOldestThatWaits) {
     EXPECT_EQ(window_.next_deadline(), std::nullopt);
 }
 
+TEST_F(Window, OneThatIsSettledBehindAnExpiredOneHasNoDeadline) {
+    add(3);
+    EXPECT_THAT(expire(1), ElementsAre("m1"));
+    settle(2, false);
+    EXPECT_EQ(window_.next_deadline(), at(3));
+}
+
 TEST_F(Window, AllThatIsLeftComesOutInOrderOnce) {
     add(5);
     settle(2, false);
@@ -122,6 +143,18 @@ TEST_F(Window, AllThatIsLeftComesOutInOrderOnce) {
     window_.take_all(take);
     EXPECT_THAT(out, ElementsAre("m3", "m4", "m5"));
     EXPECT_EQ(window_.live(), 0U);
+    EXPECT_EQ(window_.tags(), 0U);
+}
+
+TEST_F(Window, TheServerGoesOnCountingAfterAllWereTakenOut) {
+    add(3);
+    window_.take_all([](const RabbitmqJob&) {});
+    add(2, 4);
+    EXPECT_THAT(settle(2, false), IsEmpty()) << "a late one";
+    EXPECT_TRUE(in_step_);
+    EXPECT_THAT(expire(4), ElementsAre("m4"));
+    EXPECT_THAT(settle(5, false), ElementsAre("m5"));
+    EXPECT_TRUE(in_step_);
 }
 
 }  // namespace
