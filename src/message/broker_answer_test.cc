@@ -84,7 +84,9 @@ TEST(BrokerAnswer, ASuccessThatIsNotSurelyOursIsAmbiguous) {
         EXPECT_FALSE(outcome.answer) << body;
     }
     EXPECT_THAT(broker_answer(200, R"({"idempotency_key":"order-0002"})").detail, HasSubstr("another idempotency_key"));
-    EXPECT_THAT(broker_answer(200, "{}").detail, HasSubstr("without our idempotency_key"));
+    for (const auto* without : {"{}", R"({"idempotency_key":null})"}) {
+        EXPECT_THAT(broker_answer(200, without).detail, HasSubstr("without our idempotency_key")) << without;
+    }
     EXPECT_THAT(broker_answer(200, "<html>").detail, HasSubstr("not a JSON object: <html>"));
 }
 

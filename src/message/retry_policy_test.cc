@@ -53,6 +53,7 @@ TEST(RetryPolicy, OrdersWaitTwoTo256SecondsAndDieAtTheNinthFailure) {
     EXPECT_FALSE(policy.gives_up_at(8));
     EXPECT_TRUE(policy.gives_up_at(9));
     EXPECT_TRUE(RetryPolicy::orders(0).gives_up_at(1));
+    expect_within(RetryPolicy::orders(20), 9, {256 * 0.9, 256 * 1.1});
 }
 
 TEST(RetryPolicy, EventsWaitUpToFiveMinutesAndDieAtTheTenthFailure) {
@@ -108,6 +109,30 @@ TEST(RetryPolicy, JitterReachesBothEnds) {
     Fixed highest(~std::uint64_t{0});
     EXPECT_EQ(policy.wait_after(1, lowest), milliseconds(1800));
     EXPECT_LT(policy.longest_wait(1) - policy.wait_after(1, highest), milliseconds(1));
+}
+
+TEST(RetryPolicy, AbsoluteJitterReachesBothEnds) {
+    RetryPolicy policy = RetryPolicy::spool();
+    Fixed lowest(0);
+    Fixed highest(~std::uint64_t{0});
+    EXPECT_EQ(policy.wait_after(1, lowest), seconds(30));
+    EXPECT_LT(seconds(90) - policy.wait_after(1, highest), milliseconds(1));
+    policy.jitter_seconds = 1;
+    EXPECT_EQ(policy.wait_after(1, lowest), seconds(59));
+    policy.jitter_seconds = 0;
+    policy.jitter = 1;
+    EXPECT_EQ(policy.wait_after(1, lowest), seconds(0));
+}
+
+TEST(RetryPolicy, NoneWaitsLongerThanAYearAndABaseOfZeroNotAtAll) {
+    RetryPolicy policy;
+    policy.base_seconds = 1e300;
+    for (const double cap : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+        policy.cap_seconds = cap;
+        EXPECT_EQ(policy.longest_wait(1), std::chrono::hours(366 * 24)) << cap;
+    }
+    policy.base_seconds = 0;
+    EXPECT_EQ(policy.longest_wait(5'000), Duration::zero()) << "though the power of the factor is infinite";
 }
 
 TEST(RetryPolicy, HugeAndSenselessCountsStayInBounds) {
