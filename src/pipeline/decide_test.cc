@@ -26,9 +26,14 @@ protected:
 };
 
 TEST_F(Decide, DeliveredIsSentWithItsReceipt) {
-    const Settlement settlement = decide_after(2, {.kind = OutcomeKind::delivered, .receipt = "m-1"});
+    const ReceiverAnswer answer{"{}", "sha256:0"};
+    const Settlement settlement = decide_after(
+        2, {.kind = OutcomeKind::delivered, .code = "CONFLICT_PROCESSED", .receipt = "m-1", .answer = answer});
     EXPECT_EQ(settlement.kind, SettleKind::sent);
     EXPECT_EQ(settlement.receipt, "m-1");
+    EXPECT_EQ(settlement.code, "CONFLICT_PROCESSED");
+    ASSERT_TRUE(settlement.answer);
+    EXPECT_EQ(settlement.answer->digest, "sha256:0");
     EXPECT_EQ(settlement.id, 7);
     EXPECT_EQ(settlement.failures_before, 2);
 }
@@ -58,6 +63,11 @@ TEST_F(Decide, AnAmbiguousEndIsCalledAmbiguous) {
         decide_after(0, {.kind = OutcomeKind::ambiguous, .code = "NETWORK_TIMEOUT", .detail = "no answer in 5 s"});
     EXPECT_EQ(settlement.kind, SettleKind::retry);
     EXPECT_EQ(settlement.error, "NETWORK_TIMEOUT (ambiguous: the receiver may have it): no answer in 5 s");
+}
+
+TEST_F(Decide, AFailureWithoutACodeIsCalledFailed) {
+    EXPECT_EQ(decide_after(0, {.kind = OutcomeKind::retryable}).error, "FAILED");
+    EXPECT_EQ(decide_after(0, {.kind = OutcomeKind::permanent, .detail = "gone"}).error, "FAILED: gone");
 }
 
 TEST_F(Decide, OnlyAnAmbiguousEndIsInDoubt) {
@@ -100,6 +110,36 @@ TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
     EXPECT_TRUE(took_effect_earlier(dead, RowState{.phase = RowPhase::dead, .failures = 2, .last_error = "E"}));
     EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::dead, .failures = 2, .last_error = "other"}));
     EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::sent, .failures = 1, .last_error = "E"}));
+}
+
+TEST(TookEffectEarlier, NeitherAnOpenRowIsDeadNorADeadOneOpen) {
+    const Settlement retry{.id = 1, .kind = SettleKind::retry, .failures_before = 1, .error = "E"};
+    const Settlement dead{.id = 1, .kind = SettleKind::dead, .failures_before = 1, .error = "E"};
+    const Settlement duplicate{.id = 1, .kind = SettleKind::duplicate};
+    EXPECT_FALSE(took_effect_earlier(retry, RowState{.phase = RowPhase::dead, .failures = 2, .last_error = "E"}));
+    EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::open, .failures = 2, .last_error = "E"}));
+    EXPECT_TRUE(took_effect_earlier(duplicate, RowState{.phase = RowPhase::sent}));
+    EXPECT_FALSE(took_effect_earlier(duplicate, RowState{.phase = RowPhase::dead}));
+}
+
+TEST(SettleAsDuplicate, KeepsTheRowAndTheFirstOnesReceipt) {
+    Message message;
+    message.id = 7;
+    message.failures = 2;
+    const Settlement settlement = settle_as_duplicate(message, "m-1");
+    EXPECT_EQ(settlement.id, 7);
+    EXPECT_EQ(settlement.kind, SettleKind::duplicate);
+    EXPECT_EQ(settlement.failures_before, 2);
+    EXPECT_EQ(settlement.receipt, "m-1");
+}
+
+TEST(StillOurs, OnlyAnOpenRowThatIsLockedByUsAsItWas) {
+    const Settlement settlement{.id = 1, .kind = SettleKind::retry, .failures_before = 1};
+    const RowState ours{.failures = 1, .locked_by = "w1"};
+    EXPECT_TRUE(still_ours(settlement, ours, "w1"));
+    EXPECT_FALSE(still_ours(settlement, ours, "w2"));
+    EXPECT_FALSE(still_ours(settlement, RowState{.failures = 2, .locked_by = "w1"}, "w1"));
+    EXPECT_FALSE(still_ours(settlement, RowState{.phase = RowPhase::dead, .failures = 1, .locked_by = "w1"}, "w1"));
 }
 
 }  // namespace
