@@ -108,11 +108,12 @@ TEST_F(ApiTest, NamesTheMethodsAPathTakes) {
 TEST_F(ApiTest, TakesOverAUsableRequestIdAndMakesOneOtherwise) {
     const auto handle = handler({answering("GET", "/a")});
     const std::string longest(128, 'x');
-    for (const auto& id : {std::string("req-1"), longest}) {
+    for (const auto& id : {std::string("req-1"), longest, std::string("!~")}) {
         EXPECT_EQ(header(handle(request("GET", "/a", {{"x-request-id", id}})), "X-Request-Id"), id);
         EXPECT_EQ(text(error_of(handle(request("GET", "/none", {{"x-request-id", id}}))).at("request_id")), id);
     }
-    for (const auto& id : {std::string(""), longest + "x", std::string("two words"), std::string("\xC3\xA9")}) {
+    for (const auto& id :
+         {std::string(""), longest + "x", std::string("two words"), std::string("\xC3\xA9"), std::string("x\x7f")}) {
         const auto made = header(handle(request("GET", "/a", {{"X-Request-Id", id}})), "X-Request-Id");
         EXPECT_NE(made, id);
         EXPECT_EQ(made.size(), 36U);
@@ -135,6 +136,7 @@ TEST_F(ApiTest, LetsEachRoleDoWhatTheOnesBeforeItMay) {
     };
     const std::vector<std::pair<std::string, std::string>> calls = {
         {"GET", "/view"}, {"POST", "/do"}, {"DELETE", "/purge"}};
+    const std::vector<std::string> roles = {"viewer", "operator", "admin"};
     for (std::size_t person = 0; person < people.size(); ++person) {
         const auto& name = people[person].first;
         for (std::size_t call = 0; call < calls.size(); ++call) {
@@ -143,12 +145,15 @@ TEST_F(ApiTest, LetsEachRoleDoWhatTheOnesBeforeItMay) {
                 EXPECT_EQ(response.body, "[" + name + "]");
             } else {
                 expect_error(response, 403, "FORBIDDEN");
+                EXPECT_EQ(text(error_of(response).at("message")),
+                          "token '" + name + "' has role " + roles[person] + "; this needs " + roles[call]);
             }
         }
         EXPECT_EQ(as("bearer   token-of-" + name, "GET", "/open").body, "[" + name + "]");
+        EXPECT_EQ(as("BEARER  token-of-" + name, "GET", "/open").body, "[" + name + "]");
     }
-    for (const auto* wrong :
-         {"", "Bearer", "Bearer ", "Bearer wrong", "Basic token-of-ada", "token-of-ada", "Bearer token-of-ada "}) {
+    for (const auto* wrong : {"", "Bearer", "Bearer ", "Bearer wrong", "Basic token-of-ada", "Digest token-of-ada",
+                              "token-of-ada", "Bearer token-of-ada "}) {
         const auto response = as(wrong, "GET", "/view");
         expect_error(response, 401, "UNAUTHORIZED");
         EXPECT_EQ(header(response, "WWW-Authenticate"), "Bearer");
@@ -173,6 +178,9 @@ TEST_F(ApiTest, DoorsComeBeforeEverything) {
     const http::Headers form{{"Host", "localhost"}, {"Content-Length", "3"}, {"Content-Type", "text/plain"}};
     expect_error(handle(request("POST", "/a", form)), 415, "UNSUPPORTED_MEDIA_TYPE");
     EXPECT_EQ(handle(request("GET", "/a", form)).status, 200) << "changes nothing";
+    auth.doors.check_origin = false;
+    const http::Headers foreign{{"Host", "localhost"}, {"Origin", "http://evil.example"}};
+    EXPECT_EQ(handler({answering("GET", "/a", Role::none)}, auth)(request("GET", "/a", foreign)).status, 200);
 }
 
 TEST_F(ApiTest, RefusesByTheHeaderAloneAndNotesItOnce) {
@@ -233,6 +241,7 @@ TEST_F(ApiTest, LogsExceptionsAndAnswers500) {
     EXPECT_THAT(log_.text(), HasSubstr("disk on fire"));
     EXPECT_THAT(log_.text(), HasSubstr("req-7"));
     expect_error(handle(request("GET", "/b")), 500, "INTERNAL_ERROR");
+    EXPECT_THAT(log_.text(), HasSubstr("not a std::exception"));
 }
 
 TEST_F(ApiTest, AnAnswerMayComeLater) {
@@ -350,6 +359,29 @@ TEST(CachedCheck, AsksOnceASecondAndNeverTwiceAtOnce) {
     EXPECT_EQ(meanwhile, "3") << "whoever asks during the check gets the last answer";
 }
 
+TEST(CachedCheck, WhoAsksDuringTheFirstCheckIsNotToldThatAllIsWell) {
+    HandClock clock;
+    int asked = 0;
+    std::function<std::string()> again;
+    std::string meanwhile;
+    const auto check = cached_check({"slow",
+                                     [&] {
+                                         const std::string problem = "problem " + std::to_string(++asked);
+                                         if (asked == 1) meanwhile = again();
+                                         return problem;
+                                     }},
+                                    clock);
+    again = check.problem;
+    EXPECT_EQ(check.problem(), "problem 1");
+    EXPECT_EQ(meanwhile, "problem 2");
+}
+
+TEST(CachedCheck, OneThatThrowsIsAProblem) {
+    HandClock clock;
+    const auto check = cached_check({"database", []() -> std::string { throw std::runtime_error("boom"); }}, clock);
+    EXPECT_EQ(check.problem(), "boom");
+}
+
 TEST(ErrorResponse, NamesSomeDetailsAndCountsTheOthers) {
     const std::vector<Detail> details(7900, Detail{"x", "is wrong"});
     const auto response = error_response(400, "BAD_REQUEST", "wrong", "id", details);
@@ -366,12 +398,12 @@ TEST(ErrorBody, LooksLikeEveryOtherError) {
 
 TEST(Loopback, IsOnlyWhatOnlyThisMachineCanReach) {
     for (const auto* host : {"127.0.0.1", "127.255.255.254", "127.0.0.0", "::1", "[::1]", "0:0:0:0:0:0:0:1",
-                             "localhost", "LocalHost", "::ffff:127.0.0.1"}) {
+                             "localhost", "LocalHost", "LOCALHOST", "::ffff:127.0.0.1"}) {
         EXPECT_TRUE(is_loopback(host)) << host;
     }
     for (const auto* host :
          {"0.0.0.0", "::", "[::]", "", "128.0.0.1", "126.255.255.255", "192.168.0.1", "localhost.example",
-          "127.0.0.1.example", "127.1", "::2", "::ffff:10.0.0.1", "*", "fe80::1"}) {
+          "127.0.0.1.example", "127.1", "::2", "::ffff:10.0.0.1", "*", "fe80::1", "[::1x", "x::1]"}) {
         EXPECT_FALSE(is_loopback(host)) << host;
     }
 }

@@ -42,6 +42,17 @@ TEST(Doors, LoopbackAndAllowedNamesAreOurs) {
                              "deliverd.internal."}) {
         EXPECT_FALSE(is_own_host(host, doors)) << host;
     }
+    EXPECT_FALSE(is_own_host("evil.example", {true, true, {"not a name"}}));
+}
+
+TEST(Doors, AHostsNameHasLettersDigitsAndThreeSigns) {
+    for (const auto* name : {"a", "z", "A", "Z", "0", "9", "a.b-c_d", "h:0", "h:99999", "[::1]:9"}) {
+        EXPECT_TRUE(is_host_name(name)) << name;
+    }
+    for (const auto* name : {"a`", "a{", "a@", "a[", "a/", "a,", "a b", "h:/1", "h:1:", "h:a", "[::1]:", "[::1]:x",
+                             "[::1]x80", "[::1", "", ":80"}) {
+        EXPECT_FALSE(is_host_name(name)) << name;
+    }
 }
 
 TEST(Doors, APageOfAnotherOriginIsForeign) {
@@ -63,6 +74,8 @@ TEST(Doors, APageOfAnotherOriginIsForeign) {
         EXPECT_TRUE(foreign(origin)) << origin;
     }
     EXPECT_TRUE(foreign("http://localhost", "localhost:443"));
+    EXPECT_TRUE(foreign("http://localhost", "local host"));
+    EXPECT_TRUE(foreign("http", "tp"));
     EXPECT_TRUE(is_cross_origin(with({{"Host", "a"}, {"Origin", "http://a"}, {"Origin", "http://b"}}), doors));
     EXPECT_TRUE(is_cross_origin(with({{"Sec-Fetch-Site", "Cross-Site"}}), doors));
     for (const auto* site : {"same-origin", "same-site", "none"}) {
@@ -86,13 +99,16 @@ TEST(Doors, ABodyIsCalledJson) {
     const auto other = [](http::Headers headers) { return has_other_body(with(std::move(headers))); };
     EXPECT_FALSE(other({}));
     EXPECT_FALSE(other({{"Content-Length", "0"}}));
+    EXPECT_FALSE(other({{"Content-Length", "00"}}));
     EXPECT_FALSE(other({{"Content-Type", "text/plain"}}));
-    for (const auto* type : {"application/json", "Application/JSON", "application/json;charset=utf-8",
-                             " application/json ; x", "application/vnd.a+json"}) {
+    for (const auto* type :
+         {"application/json", "Application/JSON", "application/json;charset=utf-8", " application/json ; x",
+          "\tapplication/json\t", "application/x+json", "application/vnd.a+json"}) {
         EXPECT_FALSE(other({{"content-length", "7"}, {"content-type", type}})) << type;
     }
-    for (const auto* type : {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "text/json",
-                             "text/plain; application/json", "application/+json", "multipart/form-data;+json"}) {
+    for (const auto* type :
+         {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "text/json",
+          "text/plain; application/json", "application/+json", "multipart/form-data;+json", "multipart/mixed+json"}) {
         EXPECT_TRUE(other({{"content-length", "10"}, {"content-type", type}})) << type;
         EXPECT_TRUE(other({{"transfer-encoding", "chunked"}, {"content-type", type}})) << type;
     }

@@ -69,6 +69,19 @@ TEST_F(IngestTest, AnOutageKeepsWhatWasReadAhead) {
     EXPECT_EQ(counts.repeated, 0U) << "nothing was read again";
 }
 
+TEST_F(IngestTest, WhatComesInTheMomentOfPausingIsStoredBeforeItIsCommitted) {
+    options.max_records = 10;
+    restarted();
+    fill(25);
+    source.late = 5;
+    letters.fault = [&](int number, std::string_view) { return number < 4 ? Fault::retryable : Fault::none; };
+    ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    while (source.paused()) ASSERT_TRUE(ingest->step());
+    EXPECT_EQ(source.committed(), 25U);
+    all_stored_once();
+}
+
 TEST_F(IngestTest, ARefusedRecordIsFoundWithABatchReadAhead) {
     options.max_records = 10;
     restarted();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <optional>
 #include <string>
 
@@ -55,7 +56,7 @@ TEST_F(IngestTest, BatchesAreBoundedByRecordsAndBytes) {
 TEST_F(IngestTest, ALongValueIsCutAndMarked) {
     options.max_value_bytes = 5;
     restarted();
-    source.topic = {record(0, "12345"), record(1, "[1,2,3]")};
+    source.topic = {record(0, "12345"), record(1, "[1,2,3]"), record(2, "1")};
     ASSERT_TRUE(drained());
     const auto stored = letters.stored();
     EXPECT_FALSE(stored[0].truncated);
@@ -73,17 +74,31 @@ TEST_F(IngestTest, CommitsNowAndThenAndWhenNothingComes) {
     fill(5);
     for (int i = 0; i < 5; ++i) ingest->step();
     EXPECT_EQ(source.commits(), 0) << "no time has passed";
-    clock.move(std::chrono::seconds(2));
+    clock.move(std::chrono::seconds(1));
     source.topic.push_back(record(5));
     ingest->step();
     EXPECT_EQ(source.commits(), 1);
     source.topic.push_back(record(6));
     ingest->step();
+    EXPECT_EQ(source.commits(), 1) << "not due again";
     ingest->step();
     EXPECT_EQ(source.commits(), 2);
     EXPECT_EQ(source.committed(), 7U);
     ingest->step();
     EXPECT_EQ(source.commits(), 2) << "there is nothing new to commit";
+    EXPECT_EQ(counts.commits, 2);
+}
+
+TEST_F(IngestTest, ACommitThatFailedIsRepeated) {
+    fill(1);
+    source.commit_fails = true;
+    ingest->step();
+    ingest->step();
+    EXPECT_EQ(counts.failed_commits, 1);
+    source.commit_fails = false;
+    ingest->step();
+    EXPECT_EQ(source.committed(), 1U);
+    EXPECT_EQ(counts.commits, 1);
 }
 
 TEST_F(IngestTest, ACrashBetweenStoringAndCommittingStoresOnce) {
@@ -125,11 +140,34 @@ TEST_F(IngestTest, WhileTheStoreIsAwayItPausesStaysAMemberAndLosesNothing) {
     EXPECT_GT(counts.failed, 10U);
     EXPECT_LT(counts.failed, 40U) << "ten seconds between tries, once it lasts";
     EXPECT_LE(log.count(LogLevel::warn), 6) << "told at first, and every half minute";
+    EXPECT_GE(log.count(LogLevel::warn), 4);
     away = false;
     ASSERT_TRUE(drained());
     all_stored_once();
     EXPECT_EQ(counts.repeated, 0U) << "nothing was read again";
     EXPECT_EQ(counts.resumes, 1);
+}
+
+TEST_F(IngestTest, ASecondOutageIsOneOfItsOwn) {
+    options.max_records = 1;
+    restarted();
+    fill(1);
+    bool away = true;
+    letters.fault = [&](int, std::string_view) { return away ? Fault::retryable : Fault::none; };
+    while (clock.elapsed() < std::chrono::minutes(2)) ASSERT_TRUE(ingest->step());
+    away = false;
+    ASSERT_TRUE(drained());
+    const auto told = log.count(LogLevel::warn);
+    away = true;
+    source.topic.push_back(record(1));
+    const Duration since = clock.elapsed();
+    const auto calls = letters.calls_of("store");
+    ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    EXPECT_EQ(counts.pauses, 2);
+    EXPECT_EQ(log.count(LogLevel::warn), told + 1);
+    while (letters.calls_of("store") < calls + 2) ASSERT_TRUE(ingest->step());
+    EXPECT_LT(clock.elapsed() - since, std::chrono::seconds(1)) << "the first wait is short again";
 }
 
 TEST_F(IngestTest, AnAnswerThatWasLostIsRepeatedAndStoredOnce) {
@@ -173,6 +211,39 @@ TEST_F(IngestTest, SeveralThatAreRefusedForDifferentReasons) {
         EXPECT_NE(letter.provenance.error_message.find("orders.dlq.v1[0]@31"), std::string::npos);
         EXPECT_EQ(letter.provenance.original_topic, "orders");
     }
+}
+
+TEST_F(IngestTest, OfWhatIsRefusedNoMoreIsLeftOutThanMustBe) {
+    const std::string words(400, 'x');
+    for (int i = 0; i < 3; ++i) {
+        source.topic.push_back(record(i));
+        source.topic.back().headers = {{"error", words}};
+    }
+    letters.refuses = [&](const store::NewLetter& letter) {
+        if (letter.record.offset == 0) return letter.provenance.error_message == words;
+        return letter.record.offset == 1 && letter.payload.has_value();
+    };
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.reduced, 2);
+    for (const store::NewLetter& letter : letters.stored()) {
+        EXPECT_TRUE(letter.record.value) << letter.record.offset;
+        EXPECT_EQ(letter.provenance.error_message == words, letter.record.offset > 0) << letter.record.offset;
+        EXPECT_EQ(letter.payload.has_value(), letter.record.offset == 2) << letter.record.offset;
+    }
+}
+
+TEST_F(IngestTest, AnOutageWhileOneIsStoredWithoutSomethingPausesToo) {
+    fill(1);
+    letters.refuses = [](const store::NewLetter& letter) { return letter.payload.has_value(); };
+    letters.fault = [](int number, std::string_view) { return number == 3 ? Fault::retryable : Fault::none; };
+    ASSERT_TRUE(ingest->step());
+    EXPECT_TRUE(source.paused());
+    EXPECT_EQ(letters.calls_of("store"), 3);
+    EXPECT_EQ(counts.failed, 3U);
+    ASSERT_TRUE(drained());
+    all_stored_once();
+    EXPECT_EQ(counts.reduced, 1);
 }
 
 TEST_F(IngestTest, WhenEvenTheBarestIsRefusedItIsNotTheRecordsFault) {
@@ -271,6 +342,9 @@ TEST_F(IngestTest, TellsTheLag) {
     fill(5);
     ingest->step();
     EXPECT_EQ(counts.lag, 5);
+    ingest->step();
+    EXPECT_EQ(source.committed(), 5U);
+    EXPECT_EQ(counts.lag, 5) << "not asked for again so soon";
     clock.move(std::chrono::seconds(6));
     ASSERT_TRUE(drained());
     ingest->step();
@@ -280,6 +354,8 @@ TEST_F(IngestTest, TellsTheLag) {
 }
 
 TEST_F(IngestTest, TellsWhetherABrokerAnswers) {
+    options.commit_every = std::chrono::hours(1);
+    restarted();
     ingest->step();
     EXPECT_EQ(counts.reachable, true);
     fill(5);
@@ -288,6 +364,12 @@ TEST_F(IngestTest, TellsWhetherABrokerAnswers) {
     ingest->step();
     EXPECT_EQ(counts.reachable, false);
     EXPECT_EQ(counts.lag, 0) << "what is not known is not told";
+    source.is_reachable = true;
+    source.knows_lag = false;
+    clock.move(std::chrono::seconds(6));
+    ingest->step();
+    EXPECT_EQ(counts.reachable, true);
+    EXPECT_EQ(counts.lag, 0);
 }
 
 TEST_F(IngestTest, TheThreadStopsWhileItWaitsForRecordsAndCommitsWhatIsStored) {
@@ -331,6 +413,32 @@ TEST_F(IngestTest, TheThreadStopsWhileTheStoreIsAwayAndCommitsNothingThoughSomeI
     restarted();
     ASSERT_TRUE(drained());
     all_stored_once();
+}
+
+TEST_F(IngestTest, AStopThatDoesNotEndInTimeSaysSo) {
+    fill(1);
+    std::promise<void> storing;
+    std::promise<void> goes_on;
+    letters.fault = [&](int number, std::string_view) {
+        if (number == 1) {
+            storing.set_value();
+            goes_on.get_future().wait();
+        }
+        return Fault::none;
+    };
+    ingest->start();
+    storing.get_future().wait();
+    EXPECT_FALSE(ingest->stop(std::chrono::milliseconds(1)));
+    goes_on.set_value();
+    EXPECT_TRUE(ingest->stop(std::chrono::seconds(20)));
+    EXPECT_EQ(source.committed(), 1U);
+}
+
+TEST_F(IngestTest, ItsEndStopsTheThread) {
+    source.waits = true;
+    ingest->start();
+    ingest.reset();
+    EXPECT_TRUE(source.woken());
 }
 
 TEST(NewLetterTest, JsonOfAnyKindIsAPayload) {

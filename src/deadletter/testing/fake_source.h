@@ -35,8 +35,10 @@ public:
     std::function<void()> on_poll = [] {};
     bool commit_fails = false;
     bool is_reachable = true;
+    bool knows_lag = true;
     bool cannot_work = false;
-    bool waits = false;  // poll() really waits, until wake(): for a thread
+    std::size_t late = 0;  // so many come while it is paused: they were under way
+    bool waits = false;    // poll() really waits, until wake(): for a thread
 
     /// The partitions go away and come back, as in a rebalance: reading goes on where the group has committed.
     void rebalance() { given_ = committed_; }
@@ -60,7 +62,8 @@ public:
         if (paused_) ++polls_while_paused_;
         std::vector<Record> records;
         std::size_t bytes = 0;
-        while (!paused_ && given_ < topic.size() && records.size() < limit && bytes < max_bytes) {
+        while ((!paused_ || late > 0) && given_ < topic.size() && records.size() < limit && bytes < max_bytes) {
+            if (paused_) --late;
             records.push_back(topic[given_++]);
             bytes += records.back().value ? records.back().value->size() : 0;
         }
@@ -89,7 +92,9 @@ public:
         woken_.notify_all();
     }
     [[nodiscard]] bool reachable() override { return is_reachable; }
-    [[nodiscard]] std::int64_t lag() override { return static_cast<std::int64_t>(topic.size() - committed_); }
+    [[nodiscard]] std::int64_t lag() override {
+        return knows_lag ? static_cast<std::int64_t>(topic.size() - committed_) : -1;
+    }
 
 private:
     HandClock& clock_;

@@ -28,6 +28,7 @@ public:
     void on_lag(std::int64_t records) override { lag = records; }
     void on_reachable(bool yes) override { reachable = yes; }
     void on_failed() override { ++failures; }
+    void on_committed(bool yes) override { yes ? ++commits : ++failed_commits; }
 
     std::size_t batches = 0;
     std::size_t ingested = 0;
@@ -38,6 +39,8 @@ public:
     int pauses = 0;
     int resumes = 0;
     int failures = 0;
+    int commits = 0;
+    int failed_commits = 0;
     std::int64_t lag = -1;
     std::optional<bool> reachable;
 };
