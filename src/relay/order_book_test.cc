@@ -125,6 +125,37 @@ TEST_F(OrderBookTest, NothingFollowsAFailureUntilItIsRecordedAndTheLookHasEnded)
     EXPECT_EQ(book_.aggregates(), 0U) << "the database keeps it back";
 }
 
+TEST_F(OrderBookTest, ALookFollowsNoMoreThanItIsAsked) {
+    (void)book_.begin_look(10);
+    take(row(1, "a"), false);
+    take(row(2, "b"), false);
+    book_.end_look(true);
+    for (const auto* name : {"a>", "b>"}) {
+        follows_ = book_.begin_look(1);
+        EXPECT_THAT(followed(), ElementsAre(name));
+        book_.end_look(true);
+    }
+}
+
+TEST_F(OrderBookTest, AShardIsAtRestOnceWhatWasNotTriedIsPutBack) {
+    look({row(1, "a")});
+    EXPECT_THAT(send(), ElementsAre(1));
+    EXPECT_FALSE(book_.at_rest(0));
+    book_.put_back(ended(1));
+    EXPECT_TRUE(book_.at_rest(0));
+    EXPECT_THAT(send(), ElementsAre(1));
+}
+
+TEST_F(OrderBookTest, AShardThatIsGivenBackAndRegainedHasNothingSetAside) {
+    look({row(1, "a")});
+    EXPECT_THAT(send(), ElementsAre(1));
+    book_.set_aside(ended(1));
+    book_.drop_queued(0);
+    EXPECT_EQ(book_.aggregates(), 0U);
+    look({row(1, "a")});
+    EXPECT_THAT(send(), ElementsAre(1));
+}
+
 TEST_F(OrderBookTest, WhatWaitedBehindARetryIsFollowedPageByPage) {
     look({row(1, "a", EventOrigin::due, 1), row(9, "a")});
     EXPECT_THAT(send(), ElementsAre(1));
