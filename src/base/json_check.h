@@ -15,7 +15,7 @@ enum class JsonKind { any, object };
 
 /// Why `text` is not JSON (of that kind), with the offset; nothing when it is. Stricter than RFC 8259 in three things:
 /// the text is UTF-8, no string holds U+0000 (PostgreSQL's jsonb refuses it), and the nesting is bounded. Numbers may
-/// be of any size.
+/// be of any size, but for exponents beyond 2^31.
 [[nodiscard]] std::optional<std::string> json_problem(std::string_view text, JsonKind kind);
 
 /// By so much numbers may make a text longer where they are written without exponents, as PostgreSQL's jsonb does:

@@ -164,7 +164,8 @@ std::optional<std::string_view> nearest(std::string_view word, std::span<const s
     std::optional<std::string_view> best;
     std::size_t best_distance = kMaxDistance + 1;
     for (const std::string_view candidate : candidates) {
-        const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+        // In braces: of two temporaries it would answer references.
+        const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
         if (longer - shorter >= best_distance) continue;  // also keeps a very long word from costing anything
         const std::size_t distance = edit_distance(word, candidate);
         if (distance < best_distance && 2 * distance < candidate.size()) {
