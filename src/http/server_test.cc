@@ -45,6 +45,19 @@ TEST(Server, ReadsChunkedBodies) {
     EXPECT_THAT(client.response(), HasSubstr("POST /p  one two"));
 }
 
+TEST(Server, DropsTheTrailerOfAChunkedBody) {
+    const auto server = serve({}, [](const Request& request) {
+        std::string seen;
+        for (const auto& [name, value] : request.headers) seen += name + "=" + value + ";";
+        return Response{200, {}, "text/plain", seen + request.body};
+    });
+    RawClient client(server->port());
+    ASSERT_TRUE(
+        client.send("POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "3\r\none\r\n0\r\nHost: y\r\nAuthorization: Bearer t\r\n\r\n"));
+    EXPECT_THAT(client.response(), HasSubstr("\r\n\r\nHost=x;Transfer-Encoding=chunked;one"));
+}
+
 TEST(Server, SaysContinueBeforeTheBodyIsSent) {
     const auto server = serve({});
     RawClient client(server->port());

@@ -229,8 +229,10 @@ private:
         head_only_ = request.method() == beast::http::verb::head;
         if (const auto refusal = refusal_of(*parser_)) return fail(*refusal);
         if (parser_->is_done()) return dispatch();
+        // The parser adds the trailer of a chunked body to these headers, where nobody would have checked it.
+        request_ = request_of(request);
         if (core_.options.refuse) {
-            if (auto refusal = core_.options.refuse(request_of(parser_->get()))) return refuse(std::move(*refusal));
+            if (auto refusal = core_.options.refuse(*request_)) return refuse(std::move(*refusal));
         }
         enter(core_.reading);
         stream_.expires_after(core_.options.body_timeout);
@@ -279,6 +281,7 @@ private:
     /// Gives back the memory of what was read so far.
     void forget_request() {
         parser_.reset();
+        request_.reset();
         share_.clear();
     }
 
@@ -305,7 +308,7 @@ private:
         exchange->mailbox = core_.mailbox;
         exchange->session = this;
         Request& request = exchange->request;
-        request = request_of(message);
+        request = request_ ? *std::exchange(request_, std::nullopt) : request_of(message);
         request.body = std::move(message.body());
         stream_.expires_never();
         waiting_ = shared_from_this();
@@ -399,6 +402,7 @@ private:
     std::list<Session*>::iterator place_;
     beast::flat_buffer buffer_;
     std::optional<Parser> parser_;
+    std::optional<Request> request_;  // by its header, while its body is read
     std::string remote_address_;
     std::shared_ptr<Session> waiting_;  // itself, while nothing but a reply will go on with it
     Response response_;
