@@ -15,6 +15,7 @@
 #include "api/refusals.h"
 #include "api/router.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "base/uuid.h"
 
 namespace deliverd::api {
@@ -293,13 +294,17 @@ http::Response error_response(int status, std::string_view code, std::string_vie
     boost::json::array entries;
     const std::size_t shown = std::min(details.size(), kMaxDetails);
     for (const auto& detail : std::span(details).first(shown)) {
-        entries.push_back({{"field", detail.field}, {"message", detail.message}});
+        entries.push_back({{"field", valid_utf8(detail.field)}, {"message", valid_utf8(detail.message)}});
     }
     if (shown < details.size()) {
         entries.push_back({{"field", ""}, {"message", fmt::format("and {} more", details.size() - shown)}});
     }
-    const boost::json::value body = {
-        {"error", {{"code", code}, {"message", message}, {"request_id", request_id}, {"details", std::move(entries)}}}};
+    // A message may repeat bytes of the request.
+    const boost::json::value body = {{"error",
+                                      {{"code", code},
+                                       {"message", valid_utf8(message)},
+                                       {"request_id", request_id},
+                                       {"details", std::move(entries)}}}};
     http::Response response;
     response.status = status;
     response.headers.emplace_back(kRequestId, request_id);

@@ -285,6 +285,14 @@ TEST_F(ApiTest, EscapesWhatItRepeats) {
     EXPECT_THAT(text(error_of(response).at("message")), HasSubstr("/\"quoted\""));
 }
 
+TEST_F(ApiTest, RepeatsWhatIsNotUtf8AsText) {
+    const auto response = handler({})(request("GET", "/\xFFx"));
+    expect_error(response, 404, "NOT_FOUND");
+    EXPECT_THAT(text(error_of(response).at("message")), HasSubstr("/\uFFFDx"));
+    const auto detailed = error_response(400, "BAD_REQUEST", "wrong", "id", {{"\xFE", "is \xFF"}});
+    EXPECT_THAT(detailed.body, HasSubstr("{\"field\":\"\uFFFD\",\"message\":\"is \uFFFD\"}"));
+}
+
 TEST_F(ApiTest, ServesHealthReadinessAndMetrics) {
     metrics::Metrics metrics;
     metrics.counter("things_total", "things", {{"lane", "a"}}).add(3);
