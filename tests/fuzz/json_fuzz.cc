@@ -1,0 +1,115 @@
+// Any text to the three readers of JSON (orders and digests, databases, spools) and to the reader of orders: they agree
+// on what JSON is, the canonical form is a fixed point, and what an order says is kept as it was written.
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include "base/canonical_json.h"
+#include "base/json_check.h"
+#include "orders/order_request.h"
+#include "require.h"
+#include "spool/json_members.h"
+
+namespace deliverd::fuzz {
+namespace {
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> words) {
+    return std::ranges::any_of(words, [text](auto word) { return text.find(word) != std::string_view::npos; });
+}
+
+double number_of(std::string_view text) {
+    double number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+}
+
+bool is_number(std::string_view value) {
+    return value.starts_with('-') || (value.front() >= '0' && value.front() <= '9');
+}
+
+void check_canonical(std::string_view text, const Result<std::string>& canonical) {
+    if (!canonical) return require(!canonical.error().message.empty(), "a refusal says why");
+    const auto again = canonical_json(*canonical);
+    require(again && *again == *canonical, "the canonical form of a canonical form is itself");
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    if (is_number(text.substr(begin))) {
+        require(number_of(text.substr(begin)) == number_of(*canonical), "a number keeps its value");
+    }
+}
+
+void check_members(std::string_view text, const Result<std::string>& canonical) {
+    const auto members = json_members(text);
+    if (!members) return require(!canonical || !canonical->starts_with('{'), "an object has members");
+    bool every = true;
+    for (const JsonMember& member : *members) {
+        require(member.value.data() >= text.data() &&
+                    member.value.data() + member.value.size() <= text.data() + text.size(),
+                "a member's value is a part of the text");
+        const auto alone = canonical_json(member.value);
+        if (member.canonical.empty()) {
+            every = false;
+            require(!alone && is_number(member.value), "only a number that no double holds has no canonical form");
+        } else {
+            require(alone && *alone == member.canonical, "a member is read as it would be by itself");
+        }
+    }
+    require(canonical.has_value() == every, "an object is read as its members are");
+    if (every) require(canonical_object(*members) == *canonical, "members make up their object");
+}
+
+void check_readers_agree(std::string_view text, const Result<std::string>& canonical) {
+    const auto problem = json_problem(text, JsonKind::any);
+    const auto fault = spool::json_fault(text);
+    if (canonical) {
+        require(!fault, "a spool takes what has a canonical form");
+        require(!problem || has_any(*problem, {"U+0000", "exponent"}),
+                "databases take what has a canonical form, but for NUL and endless exponents");
+    }
+    if (problem) {
+        require(fault || has_any(*problem, {"U+0000", "nested", "exponent"}) || has_any(text, {"\\ud", "\\uD"}),
+                "databases refuse only JSON that they cannot hold: NUL, depth, numbers, halves of a surrogate pair");
+        return;
+    }
+    require(!fault, "a spool takes what databases take");
+    require(canonical || canonical.error().code == "json_duplicate_key" ||
+                has_any(canonical.error().message, {"range of a double", "nesting"}),
+            "what has no canonical form is ambiguous, too large or too deep");
+    require(!json_problem(text, JsonKind::object) == (text[text.find_first_not_of(" \t\r\n")] == '{'),
+            "an object is one");
+}
+
+/// The key that the seeds have in their bodies.
+constexpr std::string_view kKey = "fuzz-key-0001";
+
+void check_order(std::string_view text) {
+    SeededRandom random(1);
+    const auto reading = orders::read_order(kKey, text, {}, random);
+    if (!reading.order) {
+        return require(reading.refusal.status >= 400 && !reading.refusal.message.empty(), "a refusal says why");
+    }
+    const orders::OrderRequest& order = *reading.order;
+    require(order.idempotency_key == kKey, "an order has the header's key");
+    require(!json_problem(order.json, JsonKind::object), "databases take every accepted order");
+    const std::size_t begin = text.find('{');
+    const std::string_view members = text.substr(begin, text.rfind('}') - begin);
+    require(order.json.starts_with(members), "an order is stored as it was written");
+    const auto again = orders::read_order(kKey, order.json, {}, random);
+    require(again.order && again.order->json == order.json && again.order->digest == order.digest &&
+                again.order->trace_id == order.trace_id,
+            "a stored order reads as the posted one");
+}
+
+}  // namespace
+}  // namespace deliverd::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace deliverd;
+    const std::string_view text = fuzz::text_of(data, size);
+    const auto canonical = canonical_json(text);
+    fuzz::check_canonical(text, canonical);
+    fuzz::check_members(text, canonical);
+    fuzz::check_readers_agree(text, canonical);
+    fuzz::check_order(text);
+    return 0;
+}
