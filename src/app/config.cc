@@ -14,6 +14,7 @@
 #include "app/config_dead_letters.h"
 #include "app/config_lane.h"
 #include "app/config_spools.h"
+#include "base/text.h"
 
 namespace deliverd::app {
 
@@ -206,8 +207,8 @@ LoadedConfig load_config_text(const std::string& yaml, const std::string& file, 
     loaded.config.spools = make_spools(loaded.values, environment, problems);
     std::ranges::sort(problems, {}, [](const Problem& problem) { return std::pair(problem.line, problem.message); });
     for (const Problem& problem : problems) {
-        loaded.problems.push_back(problem.line > 0 ? fmt::format("{}:{}: {}", file, problem.line, problem.message)
-                                                   : problem.message);
+        const std::string message = one_line(problem.message);  // it may repeat what the file says
+        loaded.problems.push_back(problem.line > 0 ? fmt::format("{}:{}: {}", file, problem.line, message) : message);
     }
     return loaded;
 }

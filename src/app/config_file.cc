@@ -1,11 +1,13 @@
 #include "app/config_file.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 namespace deliverd::app {
@@ -65,6 +67,34 @@ private:
     bool complained_ = false;
 };
 
+/// Notes where a document starts, and nothing else.
+class DocumentStart final : public YAML::EventHandler {
+public:
+    void OnDocumentStart(const YAML::Mark& mark) override { line = mark.line + 1; }
+    void OnDocumentEnd() override {}
+    void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+    void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+    void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+    void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+    void OnSequenceEnd() override {}
+    void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+    void OnMapEnd() override {}
+
+    int line = 0;
+};
+
+/// Where it starts, if there is one. YAML::LoadAll() does not end where yaml-cpp reads a document without taking
+/// anything from the text, as it does at a stray comma.
+std::optional<int> second_document(const std::string& text) {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    DocumentStart start;
+    for (int documents = 0; documents < 2; ++documents) {
+        if (!parser.HandleNextDocument(start)) return std::nullopt;
+    }
+    return start.line;
+}
+
 struct Variable {
     int line = 0;
     std::string text;  // "${NAME}"
@@ -120,12 +150,10 @@ Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
         return {};
     }
     try {
-        const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-        if (documents.size() > 1) {
-            problems.push_back({documents[1].Mark().line + 1, "a second document starts here; only one is read"});
+        if (const auto line = second_document(text)) {
+            problems.push_back({*line, "a second document starts here; only one is read"});
         }
-        if (documents.empty()) return {};
-        return Converter(problems).convert(documents.front(), 0);
+        return Converter(problems).convert(YAML::Load(text), 0);
     } catch (const YAML::Exception& error) {
         problems.push_back(syntax_problem(error, text));
         return {};

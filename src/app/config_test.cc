@@ -11,6 +11,7 @@
 namespace deliverd::app {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -54,6 +55,20 @@ protected:
     }
     std::filesystem::path folder_;
 };
+
+TEST_F(ConfigTest, ReadsOneDocument) {
+    EXPECT_THAT(problems("# nothing\n"), IsEmpty());
+    EXPECT_THAT(problems("---\napp: { name: a }\n"), IsEmpty());
+    for (const char* yaml : {"app: { name: a }\n---\n- b\n", "---\n,\n", "--- ,\n---\n- b.\n"}) {
+        EXPECT_THAT(problems(yaml), Contains(HasSubstr("a second document starts here"))) << yaml;
+    }
+}
+
+TEST_F(ConfigTest, AProblemIsOneLineOfText) {
+    EXPECT_THAT(problems("\"a\\nb\": 1\napp: { name: \"\\e[2J${X\\n}\" }\n"),
+                ElementsAre(HasSubstr("deliverd.yaml:1: unknown key \"a b\""),
+                            HasSubstr("deliverd.yaml:2: app.name: environment variable \"X \" is not set")));
+}
 
 TEST_F(ConfigTest, DefaultsWithoutAFile) {
     const LoadedConfig loaded = load("");
