@@ -77,7 +77,7 @@ def test_the_sql_for_operators_runs(postgres, page):
             postgres.query(statement)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md", "docs/orders.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md", "docs/configuration.md", "docs/orders.md"])
 def test_every_configuration_shown_is_right(programs, tmp_path, page):
     for config in blocks(page, "yaml"):
         for secret in re.findall(r"/run/secrets/([\w-]+)", config):

@@ -23,6 +23,7 @@ namespace deliverd::api {
 namespace {
 
 constexpr std::size_t kMaxRequestIdBytes = 128;
+constexpr std::size_t kMaxShownTopicBytes = 256;
 constexpr std::size_t kMaxDetails = 32;  // named in one answer; of the others it only has the number
 constexpr Duration kReadyCacheTime = std::chrono::seconds(1);
 constexpr std::string_view kRequestId = "X-Request-Id";
@@ -71,7 +72,8 @@ std::optional<Caller> caller_of(const http::Request& request, const AuthOptions&
     const auto look_at = [&](const std::vector<Token>& tokens) {
         for (const auto& known : tokens) {
             const bool is_it = equal_in_constant_time(known.sha256, digest);
-            if (is_it && (!known.expires_at || now < *known.expires_at)) caller = Caller{known.name, known.role};
+            if (is_it && (!known.expires_at || now < *known.expires_at))
+                caller = Caller{known.name, known.role, known.scope};
         }
     };
     look_at(auth.tokens);
@@ -91,6 +93,26 @@ std::string_view role_name(Role role) {
             return "admin";
     }
     return "unknown";
+}
+
+/// Why a caller who is limited to topics gets no further; empty when it does. The token and the path decide alone, so
+/// that the answer is the same for a topic that exists and one that does not. An empty list would tell as little, but
+/// reads as if the topic had no dead letters.
+std::string out_of_scope(const Route& route, const Caller& caller, const std::vector<std::string>& path_values) {
+    if (!caller.scope.is_limited() || route.needs == Role::none) return {};
+    switch (route.limited) {
+        case Limited::open:
+        case Limited::by_handler:
+            return {};
+        case Limited::by_topic:
+            if (path_values.empty()) break;
+            if (caller.scope.allows(path_values.front())) return {};
+            return fmt::format("token '{}' may not use topic '{}'", caller.name,
+                               shorten(one_line(path_values.front()), kMaxShownTopicBytes));
+        case Limited::refused:
+            break;
+    }
+    return fmt::format("token '{}' is limited to topics; this is not about one of them", caller.name);
 }
 
 class Dispatcher {
@@ -142,6 +164,9 @@ private:
         if (!caller) caller = Caller{"anonymous", Role::none};
         if (caller->role < match.route->needs) {
             return turned_away(request, "role", forbidden(*caller, match.route->needs, id));
+        }
+        if (const std::string why = out_of_scope(*match.route, *caller, match.path_values); !why.empty()) {
+            return turned_away(request, "scope", error_response(403, "FORBIDDEN", why, id));
         }
         if (match.route->method != "GET" && has_other_body(request)) return {not_json(id)};
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};

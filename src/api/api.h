@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/doors.h"
+#include "api/scope.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -26,6 +27,7 @@ struct Token {
     Role role = Role::viewer;
     std::string sha256;                    // lower-case hex of the token's bytes
     std::optional<WallTime> expires_at{};  // from then on it is unknown
+    Scope scope{};
 };
 
 /// Tokens that may change while requests are served. Thread-safe.
@@ -60,6 +62,7 @@ struct AuthOptions {
 struct Caller {
     std::string name;  // the token's name; "anonymous" without auth
     Role role = Role::admin;
+    Scope scope{};
 };
 
 struct Call {
@@ -67,6 +70,14 @@ struct Call {
     std::string request_id;
     Caller caller;
     std::vector<std::string> path_values;  // what stood for {…} in the route, percent-decoded
+};
+
+/// What a route is for callers who are limited to topics (Caller::scope).
+enum class Limited {
+    refused,     // 403: it is about all topics, or about none
+    open,        // as for everyone: nothing in it belongs to a topic
+    by_topic,    // the first {…} of its path is a topic; 403 where that is not in scope
+    by_handler,  // its handler shows and changes only what is in scope
 };
 
 struct Route {
@@ -77,6 +88,7 @@ struct Route {
     /// In place of `handler`, for an answer that comes later. The Call is gone once this returns; copies of it, and the
     /// request it refers to, may be used until the answer is given.
     std::function<void(const Call&, http::Reply)> deferred{};
+    Limited limited = Limited::refused;  // without effect where `needs` is none
 };
 
 /// One check of /readyz: empty when fine, else what is wrong. Runs on a handler thread, bounded by its own deadline.
@@ -110,10 +122,10 @@ struct Handler {
     void operator()(const http::Request& request, const http::Reply& reply) const { handle(request, reply); }
 };
 
-/// 421 and 403 as the doors say, 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as the roles say,
-/// 415 for a body that is not called JSON and would change something, 500 (logged) for an exception; X-Request-Id taken
-/// over (when it is 1–128 visible ASCII characters) or made, and on every answer. HEAD is answered by GET's route.
-/// Where two routes match, a literal segment beats a {parameter}. Thread-safe; `log` outlives the handler.
+/// 421 and 403 as the doors say, 404 for unknown paths, 405 with Allow for wrong methods, 401/403 as roles and scopes
+/// say, 415 for a body that is not called JSON and would change something, 500 (logged) for an exception; X-Request-Id
+/// taken over (when it is 1–128 visible ASCII characters) or made, and on every answer. HEAD is answered by GET's
+/// route. Where two routes match, a literal segment beats a {parameter}. Thread-safe; `log` outlives the handler.
 [[nodiscard]] Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log,
                                    metrics::Metrics* metrics = nullptr);
 

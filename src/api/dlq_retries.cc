@@ -95,6 +95,14 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
     return {200, {}, "application/json", object.done()};
 }
 
+/// A letter's original topic comes from a header, so that whoever may see the letter may not therefore write there.
+deadletter::SendRule send_rule(const Scope& scope) {
+    if (!scope.is_limited()) return {};
+    return [scope](const store::Letter& letter) -> std::string {
+        return scope.allows(letter.provenance.original_topic) ? "" : "the token may not use its original topic";
+    };
+}
+
 }  // namespace
 
 /// One request that waits for its turn. Dropped unanswered (at a stop), it says so.
@@ -149,14 +157,14 @@ void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::R
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
-    submit(retries_, call, reply, "retries", [this, id](const Asked& asked) {
-        return answer_to(actions_.retry(id, asked.actor), id, asked.request_id, log_);
+    submit(retries_, call, reply, "retries", [this, id, rule = send_rule(call.caller.scope)](const Asked& asked) {
+        return answer_to(actions_.retry(id, asked.actor, rule), id, asked.request_id, log_);
     });
 }
 
 void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
-    submit(redrives_, call, reply, "retries", [this, topic](const Asked& asked) {
-        const auto report = actions_.retry_all(topic, asked.actor);
+    submit(redrives_, call, reply, "retries", [this, topic, rule = send_rule(call.caller.scope)](const Asked& asked) {
+        const auto report = actions_.retry_all(topic, asked.actor, rule);
         if (report) return answer_to(*report, topic, asked.request_id);
         if (report.error().code == deadletter::kStopping) {
             return dlq_try_later(shown_report(report.error().message), asked.request_id);

@@ -19,8 +19,11 @@ namespace deliverd::api {
 
 /// What deadletter::Manager does. Thread-safe; both may block.
 struct DlqActions {
-    std::function<deadletter::RetryReport(std::string_view id, std::string_view actor)> retry;
-    std::function<Result<deadletter::RedriveReport>(std::string_view topic, std::string_view actor)> retry_all;
+    std::function<deadletter::RetryReport(std::string_view id, std::string_view actor, const deadletter::SendRule&)>
+        retry;
+    std::function<Result<deadletter::RedriveReport>(std::string_view topic, std::string_view actor,
+                                                    const deadletter::SendRule&)>
+        retry_all;
 };
 
 struct DlqRetriesOptions {
@@ -40,7 +43,8 @@ public:
     DlqRetries(const DlqRetries&) = delete;
     DlqRetries& operator=(const DlqRetries&) = delete;
 
-    /// Return at once; the reply comes from a thread of this object. Thread-safe.
+    /// Return at once; the reply comes from a thread of this object. A caller who is limited to topics sends to no
+    /// other. Thread-safe.
     void retry(const std::string& id, const Call& call, const http::Reply& reply);
     void retry_all(const std::string& topic, const Call& call, const http::Reply& reply);
     void list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing);

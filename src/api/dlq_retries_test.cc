@@ -25,12 +25,14 @@ struct Gate {
     std::atomic<int> inside = 0;
 
     DlqActions actions() {
-        return {[this](std::string_view, std::string_view) {
+        return {[this](std::string_view, std::string_view, const deadletter::SendRule&) {
                     ++inside;
                     open.wait();
                     return deadletter::RetryReport{deadletter::RetryAnswer::resolved, "", {}};
                 },
-                [](std::string_view, std::string_view) { return deadletter::RedriveReport{}; }};
+                [](std::string_view, std::string_view, const deadletter::SendRule&) {
+                    return deadletter::RedriveReport{};
+                }};
     }
     void wait_for(int count) const {
         const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -98,7 +100,7 @@ TEST_F(DlqRetriesTest, WhatWaitsAtAStopIsToldSo) {
 TEST_F(DlqRetriesTest, AStoreThatIsAwayIsAnsweredAsElsewhere) {
     const auto answered = [this](std::optional<Error> error) {
         DlqRetries retries({},
-                           {[error](std::string_view, std::string_view) {
+                           {[error](std::string_view, std::string_view, const deadletter::SendRule&) {
                                 return deadletter::RetryReport{.answer = deadletter::RetryAnswer::unavailable,
                                                                .message = "nothing was published: host 10.1.2.3 …",
                                                                .store_error = error};
@@ -121,7 +123,7 @@ TEST_F(DlqRetriesTest, AStoreThatIsAwayIsAnsweredAsElsewhere) {
 
 TEST_F(DlqRetriesTest, AnExceptionIsA500AndInTheLog) {
     DlqRetries retries({},
-                       {[](std::string_view, std::string_view) -> deadletter::RetryReport {
+                       {[](std::string_view, std::string_view, const deadletter::SendRule&) -> deadletter::RetryReport {
                             throw std::runtime_error("broken inside");
                         },
                         {}},

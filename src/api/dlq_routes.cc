@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +39,19 @@ public:
         : letters_(&letters), log_(&log), pattern_(std::move(pattern)) {}
 
     [[nodiscard]] http::Response topics(const Call& call) const {
-        const auto found = letters_->topics();
-        return found ? json(deadletter::topics_json(*found)) : failure(found.error(), call);
+        auto found = letters_->topics();
+        if (!found) return failure(found.error(), call);
+        std::erase_if(*found, [&](const auto& counts) { return !call.caller.scope.allows(counts.topic); });
+        return json(deadletter::topics_json(*found));
+    }
+
+    /// What a caller is answered who may not see the letter: the same as if there were none. None when it may.
+    [[nodiscard]] std::optional<http::Response> out_of_scope(const Call& call, const std::string& id) const {
+        if (!call.caller.scope.is_limited()) return std::nullopt;
+        const auto letter = letters_->find(id);
+        if (!letter) return failure(letter.error(), call);
+        if (*letter && call.caller.scope.allows((*letter)->letter)) return std::nullopt;
+        return dlq_not_found(id, call.request_id);
     }
 
     [[nodiscard]] http::Response list(const Call& call) const {
@@ -163,27 +176,36 @@ private:
     std::string pattern_;
 };
 
-using ById = http::Response (Desk::*)(const Call&, const std::string&) const;
-
 http::Response bad_id(const Call& call) {
     return dlq_validation_error(
         fmt::format("invalid message id: {}", shorten(one_line(call.path_values.front()), kMaxShownIdBytes)),
         call.request_id);
 }
 
-/// A route of one letter; what is no uuid gets no further.
+using ById = std::function<void(const Call&, const std::string& id, const http::Reply&)>;
+
+/// A route of one letter. What is no uuid gets no further, nor does a caller who may not see the letter. Looking first
+/// and acting then is safe: a letter keeps its topics.
 Route by_id(std::string method, std::string_view rest, Role needs, const Desk& desk, ById handler) {
-    return {std::move(method), fmt::format("{}/messages/{{id}}{}", kDlqPath, rest), needs,
-            [desk, handler](const Call& call) {
+    return {std::move(method),
+            fmt::format("{}/messages/{{id}}{}", kDlqPath, rest),
+            needs,
+            {},
+            [desk, handler = std::move(handler)](const Call& call, const http::Reply& reply) {
                 const std::string id = canonical_uuid(call.path_values.front());
-                return id.empty() ? bad_id(call) : (desk.*handler)(call, id);
-            }};
+                if (id.empty()) return reply(bad_id(call));
+                if (auto refusal = desk.out_of_scope(call, id)) return reply(std::move(*refusal));
+                handler(call, id, reply);
+            },
+            Limited::by_handler};
 }
 
-void retry(DlqRetries& retries, const Call& call, const http::Reply& reply) {
-    const std::string id = canonical_uuid(call.path_values.front());
-    if (id.empty()) return reply(bad_id(call));
-    retries.retry(id, call, reply);
+Route by_id(std::string method, std::string_view rest, Role needs, const Desk& desk,
+            http::Response (Desk::*answer)(const Call&, const std::string&) const) {
+    return by_id(std::move(method), rest, needs, desk,
+                 [desk, answer](const Call& call, const std::string& id, const http::Reply& reply) {
+                     reply((desk.*answer)(call, id));
+                 });
 }
 
 void retry_all(DlqRetries& retries, const Call& call, const http::Reply& reply) {
@@ -202,16 +224,21 @@ void retry_all(DlqRetries& retries, const Call& call, const http::Reply& reply) 
 std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log, std::string pattern) {
     const Desk desk(letters, log, std::move(pattern));
     std::vector<Route> routes;
-    routes.push_back(
-        {"GET", std::string(kDlqPath), Role::viewer, [desk](const Call& call) { return desk.topics(call); }});
+    routes.push_back({"GET",
+                      std::string(kDlqPath),
+                      Role::viewer,
+                      [desk](const Call& call) { return desk.topics(call); },
+                      {},
+                      Limited::by_handler});
     routes.push_back({"GET",
                       fmt::format("{}/{{topic}}", kDlqPath),
                       Role::viewer,
                       {},
                       [&retries, desk](const Call& call, const http::Reply& reply) {
                           retries.list(call, reply, [desk](const Call& asked) { return desk.list(asked); });
-                      }});
-    routes.push_back(
+                      },
+                      Limited::by_topic});
+    routes.push_back(  // of all topics
         {"DELETE", std::string(kDlqPath), Role::admin, [desk](const Call& call) { return desk.purge(call); }});
     routes.push_back(by_id("GET", "", Role::viewer, desk, &Desk::show));
     routes.push_back(by_id("GET", "/raw", Role::viewer, desk, &Desk::raw));
@@ -219,16 +246,16 @@ std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, 
     routes.push_back(by_id("POST", "/dead", Role::operator_, desk, &Desk::mark_dead));
     routes.push_back(by_id("POST", "/revive", Role::operator_, desk, &Desk::revive));
     routes.push_back(by_id("DELETE", "", Role::admin, desk, &Desk::remove));
-    routes.push_back({"POST",
-                      fmt::format("{}/messages/{{id}}/retry", kDlqPath),
-                      Role::operator_,
-                      {},
-                      [&retries](const Call& call, const http::Reply& reply) { retry(retries, call, reply); }});
+    routes.push_back(by_id("POST", "/retry", Role::operator_, desk,
+                           [&retries](const Call& call, const std::string& id, const http::Reply& reply) {
+                               retries.retry(id, call, reply);
+                           }));
     routes.push_back({"POST",
                       fmt::format("{}/{{topic}}/retry-all", kDlqPath),
                       Role::operator_,
                       {},
-                      [&retries](const Call& call, const http::Reply& reply) { retry_all(retries, call, reply); }});
+                      [&retries](const Call& call, const http::Reply& reply) { retry_all(retries, call, reply); },
+                      Limited::by_topic});
     return routes;
 }
 

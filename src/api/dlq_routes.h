@@ -23,7 +23,8 @@
 
 namespace deliverd::api {
 
-/// Looking needs viewer, retrying and marking as dead operator, deleting admin. Retries are answered by a thread of
+/// Looking needs viewer, retrying and marking as dead operator, deleting admin. A caller who is limited to topics meets
+/// only the letters of its scope; all others are answered as if there were none. Retries are answered by a thread of
 /// `retries`, all others block for one or two calls of the store, a purge for some more. All three outlive the handler
 /// made of the routes. `pattern`: of the topics that are for dead letters, where nothing is sent back to.
 [[nodiscard]] std::vector<Route> dlq_routes(DlqRetries& retries, store::DeadLetters& letters, Log& log,

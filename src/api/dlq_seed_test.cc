@@ -40,10 +40,11 @@ protected:
     }
 
     metrics::Metrics metrics_;
-    DlqRetries seed_{{},
-                     {[this](std::string_view id, std::string_view) { return retry(id); },
-                      [this](std::string_view topic, std::string_view) { return retry_all(topic); }},
-                     log_};
+    DlqRetries seed_{
+        {},
+        {[this](std::string_view id, std::string_view, const deadletter::SendRule&) { return retry(id); },
+         [this](std::string_view topic, std::string_view, const deadletter::SendRule&) { return retry_all(topic); }},
+        log_};
 };
 
 TEST_F(DlqSeed, test_healthz_returns_ok) {

@@ -3,8 +3,10 @@
 namespace deliverd::api {
 
 std::vector<Route> openapi_routes() {
-    return {{"GET", "/openapi.json", Role::viewer,
-             [](const Call&) { return http::Response{200, {}, "application/json", std::string(openapi_document())}; }}};
+    const auto handler = [](const Call&) {
+        return http::Response{200, {}, "application/json", std::string(openapi_document())};
+    };
+    return {{"GET", "/openapi.json", Role::viewer, handler, {}, Limited::open}};
 }
 
 }  // namespace deliverd::api

@@ -17,6 +17,8 @@
 namespace deliverd::api {
 namespace {
 
+using Topics = std::vector<std::string>;
+
 /// Everything the service serves.
 std::vector<Route> all_routes(orders::Intake& intake, store::Orders& orders, DlqRetries& retries,
                               store::DeadLetters& letters, metrics::Metrics& metrics, Log& log) {
@@ -74,28 +76,43 @@ TEST_F(OpenApiTest, OpenRoutesAreDescribedAsOpenAndTheOthersNameTheirRole) {
     }
 }
 
-/// Who may use which route. A route that is added needs a line here.
-TEST_F(OpenApiTest, EachRoleMayUseTheseRoutesAndNoOthers) {
-    const std::map<std::string, Role> needed{
-        {"GET /healthz", Role::none},
-        {"GET /readyz", Role::none},
-        {"GET /metrics", Role::viewer},
-        {"GET /openapi.json", Role::viewer},
-        {"POST /api/v1/orders", Role::operator_},
-        {"GET /api/v1/orders/{key}", Role::viewer},
-        {"GET /api/v1/dlq", Role::viewer},
-        {"DELETE /api/v1/dlq", Role::admin},
-        {"GET /api/v1/dlq/{topic}", Role::viewer},
-        {"POST /api/v1/dlq/{topic}/retry-all", Role::operator_},
-        {"GET /api/v1/dlq/messages/{id}", Role::viewer},
-        {"DELETE /api/v1/dlq/messages/{id}", Role::admin},
-        {"GET /api/v1/dlq/messages/{id}/raw", Role::viewer},
-        {"GET /api/v1/dlq/messages/{id}/audit", Role::viewer},
-        {"POST /api/v1/dlq/messages/{id}/retry", Role::operator_},
-        {"POST /api/v1/dlq/messages/{id}/dead", Role::operator_},
-        {"POST /api/v1/dlq/messages/{id}/revive", Role::operator_},
+struct Access {
+    Role needs;
+    Limited limited = Limited::refused;
+};
+
+/// Who may use which route, and what it is for tokens limited to topics. A route that is added needs a line here.
+const std::map<std::string, Access>& access_table() {
+    static const std::map<std::string, Access> table{
+        {"GET /healthz", {Role::none}},
+        {"GET /readyz", {Role::none}},
+        {"GET /metrics", {Role::viewer, Limited::refused}},
+        {"GET /openapi.json", {Role::viewer, Limited::open}},
+        {"POST /api/v1/orders", {Role::operator_, Limited::refused}},
+        {"GET /api/v1/orders/{key}", {Role::viewer, Limited::refused}},
+        {"GET /api/v1/dlq", {Role::viewer, Limited::by_handler}},
+        {"DELETE /api/v1/dlq", {Role::admin, Limited::refused}},
+        {"GET /api/v1/dlq/{topic}", {Role::viewer, Limited::by_topic}},
+        {"POST /api/v1/dlq/{topic}/retry-all", {Role::operator_, Limited::by_topic}},
+        {"GET /api/v1/dlq/messages/{id}", {Role::viewer, Limited::by_handler}},
+        {"DELETE /api/v1/dlq/messages/{id}", {Role::admin, Limited::by_handler}},
+        {"GET /api/v1/dlq/messages/{id}/raw", {Role::viewer, Limited::by_handler}},
+        {"GET /api/v1/dlq/messages/{id}/audit", {Role::viewer, Limited::by_handler}},
+        {"POST /api/v1/dlq/messages/{id}/retry", {Role::operator_, Limited::by_handler}},
+        {"POST /api/v1/dlq/messages/{id}/dead", {Role::operator_, Limited::by_handler}},
+        {"POST /api/v1/dlq/messages/{id}/revive", {Role::operator_, Limited::by_handler}},
     };
-    EXPECT_EQ(needed.size(), routes_.size()) << "a line for each route, and none without";
+    return table;
+}
+
+/// The status with which a request of `name` is turned away by its header; 0: it is let in.
+int refusal(const Handler& api, const Route& route, const std::string& path, const std::string& name) {
+    const auto refused = api.refuse({route.method, path, "", {{"Authorization", "Bearer " + name}}, "", ""});
+    return refused ? refused->status : 0;
+}
+
+TEST_F(OpenApiTest, EachRoleMayUseTheseRoutesAndNoOthers) {
+    EXPECT_EQ(access_table().size(), routes_.size()) << "a line for each route, and none without";
     AuthOptions auth;
     auth.enabled = true;
     const std::vector<std::pair<std::string, Role>> callers{
@@ -105,14 +122,36 @@ TEST_F(OpenApiTest, EachRoleMayUseTheseRoutesAndNoOthers) {
     }
     const auto api = make_handler(routes_, auth, log_);
     for (const Route& route : routes_) {
-        const auto line = needed.find(route.method + " " + route.path);
-        ASSERT_NE(line, needed.end()) << route.method << " " << route.path << " has no line in this table";
+        const auto line = access_table().find(route.method + " " + route.path);
+        ASSERT_NE(line, access_table().end()) << route.method << " " << route.path << " has no line in this table";
         for (const auto& [name, role] : callers) {
-            const auto refused =
-                api.refuse({route.method, route.path, "", {{"Authorization", "Bearer " + name}}, "", ""});
-            const int expected = role >= line->second ? 0 : role == Role::none ? 401 : 403;
-            EXPECT_EQ(refused ? refused->status : 0, expected) << name << ": " << line->first;
+            const int expected = role >= line->second.needs ? 0 : role == Role::none ? 401 : 403;
+            EXPECT_EQ(refusal(api, route, route.path, name), expected) << name << ": " << line->first;
         }
+    }
+}
+
+TEST_F(OpenApiTest, ATokenLimitedToTopicsMayUseTheseRoutesAndNoOthers) {
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"olga", Role::admin, sha256_hex("olga"), {}, Scope{Topics{"orders"}}},
+                   {"vera", Role::viewer, sha256_hex("vera"), {}, Scope{Topics{"*"}}}};
+    const auto api = make_handler(routes_, auth, log_);
+    for (const Route& route : routes_) {
+        const auto line = access_table().find(route.method + " " + route.path);
+        ASSERT_NE(line, access_table().end()) << route.method << " " << route.path << " has no line in this table";
+        const Access& access = line->second;
+        std::string in_scope = route.path;
+        if (const auto at = in_scope.find("{topic}"); at != std::string::npos) in_scope.replace(at, 7, "orders");
+        const bool refused = access.needs != Role::none && access.limited == Limited::refused;
+        EXPECT_EQ(refusal(api, route, in_scope, "olga"), refused ? 403 : 0) << line->first;
+        const bool by_topic = access.limited == Limited::by_topic;
+        EXPECT_EQ(by_topic, in_scope != route.path) << line->first;
+        if (by_topic) {
+            EXPECT_EQ(refusal(api, route, route.path, "olga"), 403) << line->first;
+        }
+        const bool too_small = Role::viewer < access.needs;
+        EXPECT_EQ(refusal(api, route, in_scope, "vera"), refused || too_small ? 403 : 0) << line->first;
     }
 }
 

@@ -265,14 +265,21 @@ private:
         token->footer("Examples:\n  deliverd token new --name ops --role operator");
         App* fresh = command(token, Action::token_new, "new", "Make a random token and its line for the configuration",
                              "  deliverd token new --name ops --role operator\n"
+                             "  deliverd token new --name orders-team --role operator --topic 'orders.*'\n"
                              "The token is shown this once; the configuration has only its SHA-256.");
-        with_json(fresh, "an object: token, name, role, sha256");
+        with_json(fresh, "an object: token, name, role, sha256, with --topic also topics");
         fresh->add_option("--name", arguments_.token.name, "who it is for: stands in logs and in the audit")
             ->required();
         fresh->add_option("--role", arguments_.token.role, "viewer, operator or admin")
             ->required()
             ->check(CLI::IsMember({"viewer", "operator", "admin"}))
             ->type_name("ROLE");
+        fresh
+            ->add_option("--topic", arguments_.token.topics,
+                         "a topic it may see and act on, a name or a pattern with * and ?; may be repeated")
+            ->type_name("PATTERN")
+            ->expected(1)
+            ->take_all();
 
         App* doctor = command(&root_, Action::doctor, "doctor",
                               "Check configuration, database, schema, sinks and the brokers of dead letters",

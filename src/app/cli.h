@@ -141,6 +141,7 @@ struct SpoolArguments {
 struct TokenArguments {
     std::string name;
     std::string role;
+    std::vector<std::string> topics;
 };
 
 struct DemoArguments {

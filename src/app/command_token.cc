@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "app/command.h"
 #include "base/sha256.h"
+#include "deadletter/topic_pattern.h"
 
 namespace deliverd::app {
 
@@ -34,6 +36,11 @@ int run_token_new(const Context& context, const Arguments& arguments) {
         return complain(context, kWrongUsage,
                         fmt::format("--name must be 1 to {} letters, digits, '-', '_' and '.'", kMaxTokenNameBytes));
     }
+    for (const std::string& pattern : asked.topics) {
+        if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
+            return complain(context, kWrongUsage, fmt::format("--topic: {}", ok.error().message));
+        }
+    }
     std::array<unsigned char, kTokenBytes> bytes{};
     if (getentropy(bytes.data(), bytes.size()) != 0) {
         return complain(context, kFailed, fmt::format("the system gives no random bytes: {}", std::strerror(errno)));
@@ -42,15 +49,17 @@ int run_token_new(const Context& context, const Arguments& arguments) {
     for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
     const std::string sha256 = sha256_hex(token);
     if (arguments.json) {
-        context.out << boost::json::serialize(boost::json::object{
-                           {"token", token}, {"name", asked.name}, {"role", asked.role}, {"sha256", sha256}})
-                    << "\n";
+        boost::json::object object{{"token", token}, {"name", asked.name}, {"role", asked.role}, {"sha256", sha256}};
+        if (!asked.topics.empty()) object["topics"] = boost::json::value_from(asked.topics);
+        context.out << boost::json::serialize(object) << "\n";
         return kDone;
     }
+    const std::string topics =
+        asked.topics.empty() ? "" : fmt::format(", topics: [\"{}\"]", fmt::join(asked.topics, "\", \""));
     context.out << fmt::format(
         "# The token, shown this once; callers send it as 'Authorization: Bearer …':\n{}\n"
-        "# Its line for auth.tokens or auth.tokens_file:\n- {{ name: \"{}\", role: {}, sha256: \"{}\" }}\n",
-        token, asked.name, asked.role, sha256);
+        "# Its line for auth.tokens or auth.tokens_file:\n- {{ name: \"{}\", role: {}, sha256: \"{}\"{} }}\n",
+        token, asked.name, asked.role, sha256, topics);
     return kDone;
 }
 

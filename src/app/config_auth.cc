@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "base/text.h"
+#include "deadletter/topic_pattern.h"
 #include "http/tls.h"
 
 namespace deliverd::app {
@@ -67,7 +68,20 @@ private:
                         fmt::format("must be a time such as 2027-01-31T00:00:00Z, not \"{}\"", expires));
             }
         }
+        if (values_.has(path + ".topics")) token.scope.topics = topics(path);
         return token;
+    }
+
+    /// An empty list is a mistake, and must not be taken for a token that is not limited.
+    std::vector<std::string> topics(const std::string& path) {
+        auto patterns = values_.text_list(path + ".topics");
+        if (patterns.empty()) problem(path, "topics", "is empty; name topics, or leave it out for all of them");
+        for (const std::string& pattern : patterns) {
+            if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
+                problem(path, "topics", fmt::format("has a wrong pattern: {}", ok.error().message));
+            }
+        }
+        return patterns;
     }
 
     std::string sha256(const std::string& path) {

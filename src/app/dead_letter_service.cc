@@ -147,9 +147,13 @@ void DeadLetterService::RetryMetrics::count(std::string_view result, std::int64_
 }
 
 api::DlqActions DeadLetterService::actions() {
-    return {
-        [this](std::string_view id, std::string_view actor) { return unit_->manager().retry(id, actor); },
-        [this](std::string_view topic, std::string_view actor) { return unit_->manager().retry_all(topic, actor); }};
+    using Rule = deadletter::SendRule;
+    return {[this](std::string_view id, std::string_view actor, const Rule& rule) {
+                return unit_->manager().retry(id, actor, rule);
+            },
+            [this](std::string_view topic, std::string_view actor, const Rule& rule) {
+                return unit_->manager().retry_all(topic, actor, rule);
+            }};
 }
 
 std::vector<api::Route> DeadLetterService::routes() {

@@ -101,6 +101,9 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      .choices = "viewer|operator|admin"},
     {"auth.tokens[].sha256", text, "", "Hex SHA-256 of the token. `deliverd token new` makes a token and prints this."},
     {"auth.tokens[].expires_at", text, "", "From then on it is refused: `2027-01-31T00:00:00Z`."},
+    {"auth.tokens[].topics", text_list, "",
+     "Topics it may see and act on: names or patterns with `*` and `?`. It may then use dead letters only. Without it: "
+     "everything its role may."},
     {"auth.tokens_file", text, "",
      "A YAML list of such tokens, beside `auth.tokens`, in a file of at most 64 KiB. It is read again when it changes, "
      "so "

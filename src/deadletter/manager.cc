@@ -79,13 +79,13 @@ bool Manager::stop(Duration patience) {
     return false;
 }
 
-RetryReport Manager::retry(std::string_view id, std::string_view actor) {
-    RetryReport report = begin(id, actor);
+RetryReport Manager::retry(std::string_view id, std::string_view actor, const SendRule& rule) {
+    RetryReport report = begin(id, actor, rule);
     if (observer_ != nullptr) observer_->on_retry(report.answer);
     return report;
 }
 
-RetryReport Manager::begin(std::string_view id, std::string_view actor) {
+RetryReport Manager::begin(std::string_view id, std::string_view actor, const SendRule& rule) {
     const StopGate::Pass pass(gate_);
     if (!pass) {
         return {.answer = RetryAnswer::unavailable, .message = "nothing was published: the program is about to end"};
@@ -95,6 +95,7 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor) {
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
     std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern);
+    if (reason.empty() && rule) reason = rule(detail.letter);
     if (reason.empty()) reason = refusal_here(detail);
     if (!reason.empty()) {
         return {
@@ -232,13 +233,14 @@ Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic) {
     return planned;
 }
 
-Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor) {
+Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor, const SendRule& rule) {
     const StopGate::Pass pass(gate_);
     if (!pass) return retryable(std::string(kStopping), "nothing was published: the program is about to end");
-    return redrive(topic, actor, false);
+    return redrive(topic, actor, rule, false);
 }
 
-Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor, bool resumed) {
+Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor, const SendRule& rule,
+                                       bool resumed) {
     const std::string owner = new_id_();
     auto opened = letters_.open_redrive(topic, owner, actor, options_.retry_lease);
     if (!opened) return Failure(std::move(opened.error()));
@@ -247,8 +249,9 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
         elsewhere.redrive.topic = std::string(topic);
         return elsewhere;
     }
-    const auto refused = [this](const store::LetterDetail& letter) {
-        const std::string refusal = replay_refusal(letter, options_.dead_letter_pattern);
+    const auto refused = [this, &rule](const store::LetterDetail& letter) {
+        std::string refusal = replay_refusal(letter, options_.dead_letter_pattern);
+        if (refusal.empty() && rule) refusal = rule(letter.letter);
         return refusal.empty() ? refusal_here(letter) : refusal;
     };
     RedriveRun run({.options = options_,
@@ -259,6 +262,7 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
                     .gate = gate_,
                     .new_id = new_id_,
                     .refused = refused,
+                    .ends_when_stopped = options_.close_ends_redrives || rule,
                     .resumed = resumed},
                    std::string(topic), owner, std::string(actor));
     const store::Redrive before = **opened;
@@ -303,7 +307,7 @@ Result<std::int64_t> Manager::resume_abandoned() {
         // Else it could only be ended: it is left to a process that has Kafka, or the spool.
         if (!can_resume(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
-        auto report = redrive(left.topic, left.actor, true);
+        auto report = redrive(left.topic, left.actor, {}, true);
         if (!report) {
             failure = std::move(report.error());
         } else if (!report->under_way_elsewhere) {

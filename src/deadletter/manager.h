@@ -91,6 +91,9 @@ struct ManagerOptions {
     [[nodiscard]] bool stand_alone() const { return dead_letter_pattern.empty(); }
 };
 
+/// Why a caller may not send a letter back; empty: it may. Called from any thread. No rule: every letter may be sent.
+using SendRule = std::function<std::string(const store::Letter&)>;
+
 /// The code of retry_all()'s error once stop() was called.
 inline constexpr std::string_view kStopping = "stopping";
 /// So often a step is tried in the store, where a failure says that it may help.
@@ -123,7 +126,7 @@ public:
     void observe(RetryObserver& observer) { observer_ = &observer; }
 
     /// Blocks for a few calls of the store and one of the replayer.
-    RetryReport retry(std::string_view id, std::string_view actor);
+    RetryReport retry(std::string_view id, std::string_view actor, const SendRule& rule = {});
 
     /// Where retry_all() would send the topic's letters, most first. A letter may be refused for other reasons than its
     /// destination. A header of the record names the destination: whoever can write to a dead-letter topic chooses it,
@@ -134,8 +137,9 @@ public:
     /// of the letters, oldest first, as many at once as there are at hand; reading, publishing and recording overlap.
     /// Ends early, with a `problem`, when the broker confirmed nothing of a whole batch, or the store fails for good. A
     /// topic that takes nothing of a batch gets no more; the others go on.
-    /// Failure: the redrive could not be begun.
-    Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor);
+    /// With a `rule`, letters that it refuses are not tried, and a close() ends the redrive for good: whoever resumes
+    /// one (after a crash) does not know the rule. Failure: the redrive could not be begun.
+    Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor, const SendRule& rule = {});
 
     /// Takes up what processes that died left unfinished; answers how many redrives that were. One that cannot go on
     /// now, because the broker is away, say, stays unfinished, for the next call. For a chore.
@@ -151,7 +155,7 @@ public:
     void stop() { stop(options_.retry_lease); }
 
 private:
-    RetryReport begin(std::string_view id, std::string_view actor);
+    RetryReport begin(std::string_view id, std::string_view actor, const SendRule& rule);
     RetryReport send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
     RetryReport publish(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
     RetryReport give_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor);
@@ -160,7 +164,7 @@ private:
     [[nodiscard]] std::string refusal_here(const store::LetterDetail& detail) const;
     RetryReport record(const store::RetryClaim& claim, const std::string& owner, std::string_view actor,
                        const store::RetryEnd& given);
-    Result<RedriveReport> redrive(std::string_view topic, std::string_view actor, bool resumed);
+    Result<RedriveReport> redrive(std::string_view topic, std::string_view actor, const SendRule& rule, bool resumed);
     /// Whether this process can send any of its letters.
     [[nodiscard]] bool can_resume(const std::string& topic) const;
 

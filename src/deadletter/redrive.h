@@ -39,6 +39,7 @@ struct RedriveParts {
     StopGate& gate;
     const std::function<std::string()>& new_id;
     std::function<std::string(const store::LetterDetail&)> refused;  // why it is not sent; empty: it is
+    bool ends_when_stopped = false;                                  // for good: nobody is to resume it
     bool resumed = false;                                            // another process began it
 };
 

@@ -122,8 +122,8 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     // that had to end for another reason is closed, so that the next begins at the beginning, with what was given back.
     const bool complete = complete_ && !ends_early_;  // the last page may be read before an earlier one fails
     const bool interrupted = !complete && (report.problem.empty() || parts_.gate.closed());
-    if (interrupted && parts_.options.close_ends_redrives) report.problem = "it was stopped";
-    const bool stopped = interrupted && !parts_.options.close_ends_redrives;
+    if (interrupted && parts_.ends_when_stopped) report.problem = "it was stopped";
+    const bool stopped = interrupted && !parts_.ends_when_stopped;
     const bool later = !stopped && !complete && parts_.resumed && !gives_up_ && !lost_;
     if (stopped) report.problem = "the program is about to end; the rest follows when it runs again";
     if (later) report.problem += "; it goes on by itself";

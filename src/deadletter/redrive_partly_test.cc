@@ -181,5 +181,46 @@ TEST(ReplayTopicsTest, WithoutPatternsEveryTopicIsAllowedThatIsNotForDeadLetters
     EXPECT_NE(planned->at(1).refused, "");
 }
 
+/// As of a caller who may send to `topic` only.
+SendRule only_to(const std::string& topic) {
+    return [topic](const store::Letter& letter) -> std::string {
+        return letter.provenance.original_topic == topic ? "" : "not for this caller";
+    };
+}
+
+TEST_F(RedriveTest, ACallersRuleDecidesWhatItSends) {
+    const std::string own = letters.add("orders");
+    const std::string foreign = letters.add("orders");
+    letters.change(foreign, [](auto& row) { row.detail.letter.provenance.original_topic = "payments"; });
+    const RetryReport alone = manager.retry(foreign, "olga", only_to("orders"));
+    EXPECT_EQ(alone.answer, RetryAnswer::conflict);
+    EXPECT_EQ(alone.message, "message is not retryable: not for this caller");
+    const RedriveReport all = manager.retry_all("orders.dlq.v1", "olga", only_to("orders")).value();
+    EXPECT_EQ(all.redrive.published, 1);
+    EXPECT_EQ(all.not_tried, 1);
+    EXPECT_EQ(all.not_tried_reason, "not for this caller");
+    const auto arrived = replayer.arrived();
+    ASSERT_EQ(arrived.size(), 1U);
+    EXPECT_EQ(arrived[0].topic, "orders");
+    EXPECT_EQ(letters.at(own).detail.letter.status, LetterStatus::resolved);
+    const auto kept = letters.at(foreign).detail.letter;
+    EXPECT_EQ(kept.status, LetterStatus::pending);
+    EXPECT_EQ(kept.retry_count, 0);
+    EXPECT_EQ(manager.retry(foreign, "ada").answer, RetryAnswer::resolved);
+}
+
+TEST_F(RedriveTest, WithARuleItIsNotResumed) {
+    add(2'500);
+    Manager ending(quick(), letters, &replayer, log);
+    std::atomic<int> batches{0};
+    replayer.before = [&] {
+        if (++batches == 2) ending.close();
+    };
+    const RedriveReport report = ending.retry_all("orders", "olga", only_to("orders")).value();
+    EXPECT_EQ(report.problem, "it was stopped");
+    EXPECT_LT(report.redrive.published, 2'500);
+    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "who resumes it does not know the rule";
+}
+
 }  // namespace
 }  // namespace deliverd::deadletter

@@ -77,14 +77,17 @@ protected:
     FakeDeadLetters letters_;
     deadletter::RetryReport retry_report_;
     Result<deadletter::RedriveReport> redrive_report_;
-    std::string retried_;  // "what by whom"
+    std::string retried_;        // "what by whom"
+    deadletter::SendRule rule_;  // and by which rule
     DlqRetries retries_{{},
-                        {[this](std::string_view id, std::string_view actor) {
+                        {[this](std::string_view id, std::string_view actor, const deadletter::SendRule& rule) {
                              retried_ = std::string(id) + " by " + std::string(actor);
+                             rule_ = rule;
                              return retry_report_;
                          },
-                         [this](std::string_view topic, std::string_view actor) {
+                         [this](std::string_view topic, std::string_view actor, const deadletter::SendRule& rule) {
                              retried_ = std::string(topic) + " by " + std::string(actor);
+                             rule_ = rule;
                              return redrive_report_;
                          }},
                         log_};
