@@ -1,4 +1,4 @@
-"""Tokens limited to topics: what their holders see of others' dead letters, and can do to them."""
+"""Tokens limited to topics: what their holders see of others' dead letters, and can do to them. And the audit of reads."""
 
 import hashlib
 import json
@@ -193,3 +193,40 @@ def test_a_scope_is_changed_without_a_restart(programs, sqlite, tmp_path):
     service.process.wait_for_stderr("topics is empty")
     assert not sees(), "a mistake opens nothing"
     assert service.get(f"{DLQ}/orders", token("olga")).status == 200
+
+
+def audit_lines(service):
+    lines = [json.loads(line) for line in service.process.stderr.splitlines()]
+    return [line for line in lines if line["event"] == "audit"]
+
+
+def test_reads_are_audited_in_the_log_if_asked_for(programs, store, tmp_path):
+    letter_id = add_letter(store, "orders", payload='{"card": "4111"}')
+    service = start(programs, tmp_path, store, {"audit_reads": True})
+    path = f"{DLQ}/messages/{letter_id}"
+    reads = [("vera", path), ("olga", path + "/raw"), ("ada", f"{DLQ}/orders")]
+    for who, read in reads:
+        page = get(service.base + read + ("?text=4111" if read.endswith("orders") else ""),
+                   headers={"Authorization": f"Bearer {token(who)}", "X-Request-Id": f"read-by-{who}"})
+        assert page.status == 200 and "4111" in page.text or read.endswith("/raw")
+    order = {"idempotency_key": "order-0001", "symbol": "AAPL", "intent": "BUY", "qty": 10}
+    posted = get(service.base + "/api/v1/orders", method="POST", body=json.dumps(order).encode(),
+                 headers={"Authorization": f"Bearer {token('otto')}", "Idempotency-Key": "order-0001"})
+    assert posted.status == 201
+    assert service.get("/api/v1/orders/order-0001", token("vera")).status == 200
+    for refused in (f"{DLQ}/messages/{UNKNOWN}", "/api/v1/orders/none"):
+        assert service.get(refused, token("vera")).status == 404
+    assert service.get(path).status == 401 and service.get("/metrics", token("vera")).status == 200
+    lines = audit_lines(service)
+    assert [(line["actor"], line["path"]) for line in lines] == [*reads, ("vera", "/api/v1/orders/order-0001")]
+    assert [line["request_id"] for line in lines[:3]] == ["read-by-vera", "read-by-olga", "read-by-ada"]
+    for line in lines:
+        assert (line["level"], line["action"], line["method"], line["address"]) == ("info", "read", "GET", "127.0.0.1")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["ts"]) and line["request_id"]
+    assert "4111" not in service.process.stderr and "token-of-" not in service.process.stderr
+
+
+def test_reads_are_not_audited_otherwise(programs, sqlite, tmp_path):
+    service = start(programs, tmp_path, sqlite)
+    assert service.get(DLQ, token("vera")).status == 200
+    assert audit_lines(service) == []

@@ -115,6 +115,27 @@ std::string out_of_scope(const Route& route, const Caller& caller, const std::ve
     return fmt::format("token '{}' is limited to topics; this is not about one of them", caller.name);
 }
 
+/// All of the API that shows what others wrote, and a little more, so that no route can be forgotten.
+bool is_audited_read(const Route& route) {
+    return route.method == "GET" && route.path.starts_with("/api/");
+}
+
+/// `reply`, with a line in `log` before a successful answer. Without the query: `text` and `key` may be from a payload.
+http::Reply audited(const http::Reply& reply, const Call& call, Log& log) {
+    return http::Reply([reply, &log, actor = call.caller.name, method = call.request.method, path = call.request.path,
+                        address = call.request.remote_address, id = call.request_id](http::Response response) {
+        if (response.status < 300) {
+            log.info("audit", {{"action", "read"},
+                               {"actor", actor},
+                               {"method", method},
+                               {"path", path},
+                               {"address", address},
+                               {"request_id", id}});
+        }
+        reply(std::move(response));
+    });
+}
+
 class Dispatcher {
 public:
     Dispatcher(std::vector<Route> routes, AuthOptions auth, Log& log, metrics::Metrics* metrics)
@@ -181,7 +202,9 @@ private:
     void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
         auto admission = admit(request, id);
         if (admission.refusal) return reply(std::move(*admission.refusal));
-        run(*admission.route, Call{request, id, std::move(admission.caller), std::move(admission.path_values)}, reply);
+        const Call call{request, id, std::move(admission.caller), std::move(admission.path_values)};
+        const bool audits = auth_.audit_reads && is_audited_read(*admission.route);
+        run(*admission.route, call, audits ? audited(reply, call, log_) : reply);
     }
 
     void run(const Route& route, const Call& call, const http::Reply& reply) {

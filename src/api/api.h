@@ -56,6 +56,7 @@ struct AuthOptions {
     std::vector<Token> tokens;
     std::shared_ptr<TokenList> file_tokens{};  // beside `tokens`; null: none
     bool open_metrics = false;
+    bool audit_reads = false;  // a line in the log for each successful GET below /api/
     DoorOptions doors;
 };
 

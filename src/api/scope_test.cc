@@ -91,5 +91,47 @@ TEST(LimitedTokens, ARouteThatSaysNothingOfTopicsIsRefused) {
     EXPECT_THAT(log.text(), HasSubstr("/silent/orders scope"));
 }
 
+TEST(ReadAudit, HasALineForEachSuccessfulReadWhereThatIsAskedFor) {
+    RecordingLog log;
+    AuthOptions auth;
+    auth.enabled = true;
+    auth.tokens = {{"vera", Role::operator_, sha256_hex("t")}};
+    const auto fails = [](const Call& call) { return error_response(404, "NOT_FOUND", "none", call.request_id); };
+    const std::vector<Route> routes = {answering_route("GET", "/api/a/{x}"),
+                                       answering_route("POST", "/api/a/{x}"),
+                                       answering_route("GET", "/metrics"),
+                                       {"GET", "/api/none", Role::viewer, fails}};
+    EXPECT_EQ(status_of(make_handler(routes, auth, log), "GET", "/api/a/1"), 200);
+    EXPECT_EQ(log.text(), "") << "nobody asked for it";
+    auth.audit_reads = true;
+    const auto api = make_handler(routes, auth, log);
+    EXPECT_EQ(status_of(api, "GET", "/metrics"), 200);
+    EXPECT_EQ(status_of(api, "POST", "/api/a/1"), 200);
+    EXPECT_EQ(status_of(api, "GET", "/api/none"), 404);
+    EXPECT_EQ(status_of(api, "GET", "/api/unknown"), 404);
+    EXPECT_EQ(log.text(), "");
+    EXPECT_EQ(status_of(api, "GET", "/api/a/%C3%A9"), 200);
+    EXPECT_EQ(status_of(api, "HEAD", "/api/a/1"), 200);
+    EXPECT_EQ(log.text(),
+              "audit read vera GET /api/a/%C3%A9 10.0.0.7 req-9\n"
+              "audit read vera HEAD /api/a/1 10.0.0.7 req-9\n");
+}
+
+TEST(ReadAudit, WaitsForALateAnswer) {
+    RecordingLog log;
+    AuthOptions auth;
+    auth.audit_reads = true;
+    std::optional<http::Reply> waiting;
+    const auto api = make_handler(
+        {{"GET", "/api/later", Role::viewer, {}, [&](const Call&, http::Reply reply) { waiting = std::move(reply); }}},
+        auth, log);
+    http::Response answer;
+    api({"GET", "/api/later", "", {}, "", ""}, http::Reply([&](http::Response it) { answer = std::move(it); }));
+    EXPECT_TRUE(log.events().empty());
+    (*waiting)(http::Response{200, {}, "application/json", "late"});
+    EXPECT_EQ(answer.body, "late");
+    EXPECT_EQ(log.events(), std::vector<std::string>{"audit"});
+}
+
 }  // namespace
 }  // namespace deliverd::api

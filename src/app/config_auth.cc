@@ -117,7 +117,9 @@ public:
         auth.tokens = TokenReader(values_, problems_).all();
         auth.file_tokens = file_tokens();
         auth.enabled = !auth.tokens.empty() || auth.file_tokens;
+        auth.audit_reads = values_.boolean("auth.audit_reads");
         check_mode(auth);
+        check_audit(auth);
         auth.doors = doors(auth.enabled);
         return auth;
     }
@@ -155,6 +157,14 @@ private:
                             "true, or bind 127.0.0.1",
                             host));
         }
+    }
+
+    /// An audit that is asked for must not get lost for another setting.
+    void check_audit(const api::AuthOptions& auth) {
+        const std::string level = values_.text("log.level");
+        if (!auth.audit_reads || level == "info" || level == "debug") return;
+        problem("auth.audit_reads",
+                fmt::format("auth.audit_reads writes lines of level info, but log.level is {}; make it info", level));
     }
 
     std::shared_ptr<api::TokenList> file_tokens() {

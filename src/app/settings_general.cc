@@ -108,6 +108,8 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      "A YAML list of such tokens, beside `auth.tokens`, in a file of at most 64 KiB. It is read again when it changes, "
      "so "
      "that a token can be revoked without a restart."},
+    {"auth.audit_reads", boolean, "false",
+     "Write a line into the log for each order, dead letter and listing that was read: who, what, from where."},
 
     {.path = "log.level",
      .type = choice,

@@ -1,4 +1,4 @@
-// Tokens limited to topics, as the configuration and `deliverd token new` have them.
+// Tokens limited to topics, and the audit of reads, as the configuration and `deliverd token new` have them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -102,6 +102,17 @@ TEST(TokenTopics, TokenNewWritesThemIntoItsLine) {
         EXPECT_EQ(refused.status, 2) << wrong;
         EXPECT_THAT(refused.err, HasSubstr("--topic"));
         EXPECT_EQ(refused.out, "");
+    }
+}
+
+TEST(AuditReads, NeedsALogThatHasItsLines) {
+    EXPECT_FALSE(load_auth("").config.auth.audit_reads);
+    EXPECT_TRUE(load_auth("auth: { audit_reads: true }").config.auth.audit_reads);
+    EXPECT_THAT(load_auth("auth: { audit_reads: true }\nlog: { level: debug }").problems, IsEmpty());
+    for (const std::string level : {"warn", "error"}) {
+        EXPECT_THAT(load_auth("auth: { audit_reads: true }\nlog: { level: " + level + " }").problems,
+                    ElementsAre(HasSubstr("but log.level is " + level)));
+        EXPECT_THAT(load_auth("log: { level: " + level + " }").problems, IsEmpty());
     }
 }
 
