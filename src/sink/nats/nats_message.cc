@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -75,8 +76,9 @@ Attributes nats_headers(const Message& message, const EventAttributesOptions& op
         return out;
     }
     for (auto& [name, value] : plain_attributes(message)) {
-        if (name == "message_id" || is_reserved(name)) continue;
-        out.emplace_back(header_name(name), plain_header_value(value));
+        if (name == "message_id") continue;
+        std::string sent = header_name(name);
+        if (!is_reserved(sent)) out.emplace_back(std::move(sent), plain_header_value(value));
     }
     return out;
 }

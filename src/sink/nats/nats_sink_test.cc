@@ -96,6 +96,21 @@ TEST_F(NatsSinkTest, ARepeatIsDeliveredAndStoredOnce) {
     EXPECT_EQ(streams_.count(name_), 1U);
 }
 
+/// The stream obeys `Nats-Rollup: all` by deleting all else, and drops a `Nats-Msg-Id` that it has seen.
+TEST_F(NatsSinkTest, MetadataNeitherPurgesAStreamNorPassesForAnotherMessage) {
+    add_stream([](jsStreamConfig& config) { config.AllowRollup = true; });
+    const auto nats = sink();
+    auto purging = event(2, name_ + ".a");
+    purging.headers = {{"Nats Rollup", "all"}};
+    auto posing = event(3, name_ + ".a");
+    posing.headers = {{"Nats:Msg-Id", "memory-1"}};
+    for (const Message& message : {event(1, name_ + ".a"), purging, posing}) {
+        EXPECT_EQ(send_one(*nats, message).kind, OutcomeKind::delivered);
+    }
+    EXPECT_EQ(streams_.count(name_), 3U);
+    EXPECT_THAT(streams_.get(name_, 3).headers, Contains(Pair("Nats-Msg-Id", "memory-3")));
+}
+
 TEST_F(NatsSinkTest, ASubjectWithoutAStreamIsPermanentAndSaysWhatToDo) {
     const auto nats = sink();
     const auto outcome = send_one(*nats, event(1, name_ + ".nowhere"));
