@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -79,16 +80,19 @@ TEST_F(SqliteFaults, ANewFileIsOnlyItsOwners) {
     EXPECT_THAT(permissions().message, ::testing::HasSubstr("chmod o= " + path("new.db-wal")));
 }
 
-/// A search for text reads every letter: nobody else waits for it.
-TEST_F(SqliteFaults, ATextSearchHoldsUpNoOtherRead) {
+/// A search for text or for a key reads every letter: nobody else waits for it.
+TEST_F(SqliteFaults, ASearchHoldsUpNoOtherRead) {
     must(must(open_sqlite({.path = path("db")}, log_))->migrate(false));
-    LetterQuery search;
-    search.text = "x";
+    std::array<LetterQuery, 2> searches;
+    searches[0].text = "x";
+    searches[1].key = "x";
     {
         const auto file = must(File::open(path("db"), milliseconds(200)));
         SqliteDeadLetters letters(*file);
         const auto reading = must(file->reader());
-        EXPECT_TRUE(letters.list(search)) << "it has a connection of its own";
+        for (const LetterQuery& search : searches) {
+            EXPECT_TRUE(letters.list(search)) << "it has a connection of its own";
+        }
         EXPECT_EQ(letters.list({}).error().code, "db_timeout");
     }
     const auto file = must(File::open(path("db"), milliseconds(200)));
@@ -96,7 +100,9 @@ TEST_F(SqliteFaults, ATextSearchHoldsUpNoOtherRead) {
     const auto searching = must(file->searcher());
     EXPECT_TRUE(letters.list({}));
     EXPECT_TRUE(letters.topics());
-    EXPECT_EQ(letters.list(search).error().code, "db_timeout") << "of searches there is one at a time";
+    for (const LetterQuery& search : searches) {
+        EXPECT_EQ(letters.list(search).error().code, "db_timeout") << "of searches there is one at a time";
+    }
 }
 
 TEST_F(SqliteFaults, AMemoryDatabaseIsRefused) {

@@ -170,7 +170,7 @@ Result<std::int64_t> SqliteDeadLetters::store(std::span<const NewLetter> letters
 
 Result<LetterPage> SqliteDeadLetters::list(const LetterQuery& query) {
     if (auto ok = check_letter_query(query); !ok) return Failure(std::move(ok.error()));
-    auto handle = query.text ? file_.searcher() : file_.reader();
+    auto handle = query.text || query.key ? file_.searcher() : file_.reader();  // no index has either
     if (!handle) return Failure(std::move(handle.error()));
     auto moment = Transaction::begin_reading(**handle);
     if (!moment) return Failure(std::move(moment.error()));
