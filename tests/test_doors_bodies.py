@@ -43,10 +43,10 @@ def resident_bytes(service):
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
 
-def send_almost_everything(service):
-    """A post that lacks its last byte, as far as the server takes it."""
+def send_almost_everything(service, request):
+    """A request that lacks the last byte of its body, as far as the server takes it."""
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS)
-    head = (f"POST {ORDERS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = (f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {BODY_BYTES}\r\n\r\n")
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.sendall(head.encode() + b"x" * (BODY_BYTES - 1))
@@ -61,14 +61,14 @@ def answer_so_far(connection):
         return b""
 
 
-def flood(service, status):
+def flood(service, status, request=f"POST {ORDERS}"):
     """What the service takes at most while the bodies are there, and the answers with that status, one at least."""
     most = 0
     answers = []
     with contextlib.ExitStack() as connections:
         held = []
         for _ in range(CONNECTIONS):
-            held.append(connections.enter_context(send_almost_everything(service)))
+            held.append(connections.enter_context(send_almost_everything(service, request)))
             most = max(most, resident_bytes(service))
 
         def look():
@@ -79,11 +79,13 @@ def flood(service, status):
         return max(most, resident_bytes(service)), look()
 
 
-def test_strangers_cost_no_memory(start):
+@pytest.mark.parametrize("request_line, status", [(f"POST {ORDERS}", 401), ("GET /healthz", 400), ("HEAD /readyz", 400)])
+def test_strangers_cost_no_memory(start, request_line, status):
+    """Neither at a door that is closed to them nor at one that is open to all."""
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     service = start(auth={"tokens": [{"name": "ops", "role": "operator", "sha256": hashed}]})
     before = resident_bytes(service)
-    most, _ = flood(service, 401)
+    most, _ = flood(service, status, request_line)
     assert most - before < SLACK_BYTES
 
 

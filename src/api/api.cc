@@ -189,7 +189,11 @@ private:
         if (const std::string why = out_of_scope(*match.route, *caller, match.path_values); !why.empty()) {
             return turned_away(request, "scope", error_response(403, "FORBIDDEN", why, id));
         }
-        if (match.route->method != "GET" && has_other_body(request)) return {not_json(id)};
+        if (match.route->method == "GET") {
+            if (announces_body(request)) return {unwanted_body(request, id)};
+        } else if (has_other_body(request)) {
+            return {not_json(id)};
+        }
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};
     }
 
@@ -239,6 +243,10 @@ private:
                               "a page of another origin may not use this API; configure auth.tokens, or add the page's "
                               "host to server.allowed_hosts",
                               id);
+    }
+
+    static http::Response unwanted_body(const http::Request& request, const std::string& id) {
+        return error_response(400, "BAD_REQUEST", fmt::format("{} takes no body; send none", request.method), id);
     }
 
     static http::Response not_json(const std::string& id) {

@@ -80,12 +80,6 @@ bool is_json(std::string_view content_type) {
            equal_without_case(type.substr(type.size() - kJsonSuffix.size()), kJsonSuffix);
 }
 
-bool announces_body(const http::Request& request) {
-    const std::string_view length = request.header("Content-Length");
-    const bool has_length = std::ranges::any_of(length, [](char c) { return c != '0'; });
-    return has_length || !request.header("Transfer-Encoding").empty();
-}
-
 }  // namespace
 
 bool is_own_host(std::string_view host, const DoorOptions& doors) {
@@ -109,6 +103,12 @@ bool is_cross_origin(const http::Request& request, const DoorOptions& doors) {
         const auto is_home = [&](std::string_view named) { return is_home_of(*origin, named); };
         return !is_home(request.header("Host")) && std::ranges::none_of(doors.allowed_hosts, is_home);
     });
+}
+
+bool announces_body(const http::Request& request) {
+    const std::string_view length = request.header("Content-Length");
+    const bool has_length = std::ranges::any_of(length, [](char c) { return c != '0'; });
+    return has_length || !request.header("Transfer-Encoding").empty();
 }
 
 bool has_other_body(const http::Request& request) {

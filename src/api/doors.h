@@ -27,6 +27,9 @@ struct DoorOptions {
 /// Whether a page of another origin made the request.
 [[nodiscard]] bool is_cross_origin(const http::Request& request, const DoorOptions& doors);
 
+/// Whether the header announces a body of more than nothing.
+[[nodiscard]] bool announces_body(const http::Request& request);
+
 /// Whether the header announces a body that is not called JSON (application/json, application/…+json).
 [[nodiscard]] bool has_other_body(const http::Request& request);
 
