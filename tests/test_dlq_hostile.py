@@ -16,13 +16,14 @@ from harness.web import get
 DLQ = "/api/v1/dlq"
 DEADLINE_SECONDS = 40
 LARGE_BODY_BYTES = 10 * 1024 * 1024
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what terminals act upon
 INVALID = (400, "SYS_DLQ_VALIDATION_ERROR")
 
 SQL = "'; DROP TABLE dlq.dlq_messages; DELETE FROM dlq_messages; --"
 HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>&amp;\"'"
 TEXTS = {"sql": SQL, "html": HTML, "quotes": "\"'`\\ %s ? $1 :name {0} ${x}", "like": "%_\\%",
          "traversal": "../../etc/passwd", "controls": "a\r\nSet-Cookie: x=1\r\n\r\n\x1b[2J\x7f",
-         "right to left": "\u202e\ufeff\U0001f4a3", "long": "x y" * 80}
+         "right to left": "\u202e\ufeff\U0001f4a3", "c1": "\u009b2J\u0085\u009d0;title\u009c", "long": "x y" * 80}
 BAD_IDS = {"word": "not-a-uuid", "empty braces": "{}", "braces": "{00000000-0000-4000-8000-000000000000}",
            "short": "0000000-0000-4000-8000-000000000000", "long": "00000000-0000-4000-8000-000000000000f",
            "a line break": "00000000-0000-4000-8000-000000000000\n", "not hex": "g0000000-0000-4000-8000-000000000000",
@@ -195,7 +196,10 @@ def test_letters_with_any_text_in_every_field(programs, store, kafka, tmp_path):
     listed = json.loads(programs.run("dlq", "list", "--json", "--config", service.config).ok().stdout)
     assert len(listed) == len(TEXTS) + 1
     human = programs.run("dlq", "list", "--config", service.config).ok().stdout
-    assert "\x1b" not in human and len(human.splitlines()) <= len(TEXTS) + 2, "one line a letter, no terminal codes"
+    assert not STEERING.search(human) and len(human.splitlines()) <= len(TEXTS) + 2, "one line a letter, no terminal codes"
+    for offset, text in enumerate(TEXTS.values()):
+        printed = programs.run("dlq", "show", letters[offset], "--config", service.config).ok().stdout
+        assert not STEERING.search(printed) and json.loads(printed)["payload"] == {"payload": text, text: [text]}
 
     assert service.retry_all(dead).json()["retried"] == len(TEXTS)
     back = {message.key(): message for message in kafka.read_topic(name)}

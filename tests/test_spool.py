@@ -224,12 +224,18 @@ def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
 
 
 def test_what_is_shown_cannot_steer_a_terminal(spool, programs):
-    spool.add("1", "--error", "\u009b31mred\u001b[31m\u0085", "--code", "\u009d")
+    red = "\u009b31mred\u001b[31m\u0085\u007f\u202e"
+    job = spool.add(json.dumps(red, ensure_ascii=False), "--error", red, "--code", "\u009d")
     shown = spool.run("list").ok().stdout
     assert "31mred" in shown
+    for command in (["show", job], ["list", "--json"]):
+        text = spool.run(*command).ok().stdout
+        (entry,) = spool.entries
+        assert json.loads(text) in (entry, [entry]) and entry["data"]["hook"] == red, "it means the same"
+        shown += text
     said = programs.run("spool", "list", "--file", "no\u009b31m\u001b[31m.jsonl").stderr
     assert "no 31m" in said
-    assert not [c for c in (shown + said).replace("\n", "") if ord(c) < 32 or 0x7F <= ord(c) <= 0x9F]
+    assert not [c for c in (shown + said).replace("\n", "") if ord(c) < 32 or 0x7F <= ord(c) <= 0x9F or c == "\u202e"]
 
 
 def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):

@@ -6,9 +6,12 @@
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
+#include <ostream>
+#include <streambuf>
 
 #include "app/config_spools.h"
 #include "app/settings.h"
+#include "base/json_text.h"
 #include "base/text.h"
 
 namespace deliverd::app {
@@ -93,6 +96,28 @@ int complain(const Context& context, const Error& error) {
 
 namespace {
 
+/// Commands print what strangers wrote. Tables go through one_line(), and JSON through this: nothing of either steers a
+/// terminal, and a pipe gets the same.
+class SafeBuffer final : public std::streambuf {
+public:
+    explicit SafeBuffer(std::ostream& target) : target_(target) {}
+
+protected:
+    std::streamsize xsputn(const char* text, std::streamsize count) override {
+        const std::string safe = terminal_safe({text, static_cast<std::size_t>(count)});
+        target_.write(safe.data(), static_cast<std::streamsize>(safe.size()));
+        return target_ ? count : 0;
+    }
+    int_type overflow(int_type c) override {
+        const char one = traits_type::to_char_type(c);
+        return xsputn(&one, 1) == 1 ? c : traits_type::eof();
+    }
+    int sync() override { return target_.flush() ? 0 : -1; }
+
+private:
+    std::ostream& target_;
+};
+
 /// What was written is out, or the command failed: a script must not take a lost answer for none.
 int with_output_written(const Context& context, int status) {
     const bool broken_before = !context.out;
@@ -137,7 +162,12 @@ int run_command(std::span<const std::string> words, const Context& context) {
 }  // namespace
 
 int run(std::span<const std::string> words, const Context& context) {
-    return with_output_written(context, run_command(words, context));
+    SafeBuffer out_buffer(context.out);
+    SafeBuffer err_buffer(context.err);
+    std::ostream out(&out_buffer);
+    std::ostream err(&err_buffer);
+    const Context safe{context.in, out, err, context.environment};
+    return with_output_written(safe, run_command(words, safe));
 }
 
 }  // namespace deliverd::app

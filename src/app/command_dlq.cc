@@ -209,7 +209,7 @@ private:
             context_.err << fmt::format(
                 "{} to {}{}{}\n", destination.letters,
                 to_topic ? "topic " + one_line(destination.topic) : one_line(destination.source),
-                refused.empty() ? "" : ", refused: ", refused);
+                refused.empty() ? "" : ", refused: ", one_line(refused));
         }
         if (planned->size() == static_cast<std::size_t>(deadletter::kMaxPlanned)) {
             context_.err << "and perhaps to more topics, with no more messages each\n";

@@ -16,7 +16,9 @@
 namespace deliverd::app {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 /// Runs commands in-process on a SQLite file of the test's own.
@@ -378,6 +380,16 @@ TEST_F(CommandTest, DoctorFindsWhatIsBad) {
     variables_["CONFIG_PATH"] = write("bad.yaml", "prot: 1\n");
     EXPECT_EQ(run({"doctor"}), 2);
     EXPECT_THAT(out_, HasSubstr("BAD  config"));
+}
+
+/// What a finding quotes may be anybody's words.
+TEST_F(CommandTest, DoctorSteersNoTerminal) {
+    variables_["DATABASE_URL"] = "sqlite:/no/such/\u009b31m\x1b[31m/x.db";
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"doctor"}, {"doctor", "--json"}}) {
+        EXPECT_EQ(run(command), 1);
+        EXPECT_THAT(out_, HasSubstr("/no/such/"));
+        EXPECT_THAT(out_, Not(AnyOf(HasSubstr("\u009b"), HasSubstr("\x1b"))));
+    }
 }
 
 TEST_F(CommandTest, DoctorSaysWhatBecomesOfMessages) {

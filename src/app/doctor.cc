@@ -245,7 +245,7 @@ void print(const Context& context, const Findings& findings, bool json) {
     std::size_t width = 0;
     for (const store::Finding& f : findings) width = std::max(width, f.check.size());
     for (const store::Finding& f : findings) {
-        context.out << fmt::format("{:<4} {:<{}}  {}\n", f.ok ? "ok" : "BAD", f.check, width, f.message);
+        context.out << fmt::format("{:<4} {:<{}}  {}\n", f.ok ? "ok" : "BAD", f.check, width, one_line(f.message));
     }
 }
 

@@ -1,5 +1,9 @@
 #include "base/json_text.h"
 
+#include <fmt/format.h>
+
+#include <iterator>
+
 namespace deliverd {
 namespace {
 
@@ -18,7 +22,40 @@ void append_escaped(std::string& out, char c) {
     out.push_back(kHex[byte & 0xFU]);
 }
 
+struct Character {
+    std::size_t bytes = 0;
+    unsigned code = 0;
+};
+
+/// What terminal_safe() escapes, where `text` begins with it; otherwise nothing.
+Character steering(std::string_view text) {
+    const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+    if (byte(0) == 0x7F) return {1, 0x7F};
+    if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) return {2, byte(1)};
+    if (byte(0) != 0xE2) return {};
+    const unsigned code = 0x2000U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU);
+    const bool turns = (byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) ||  // U+202A to U+202E
+                       (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);    // U+2066 to U+2069
+    return turns ? Character{3, code} : Character{};
+}
+
 }  // namespace
+
+std::string terminal_safe(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        const Character found = steering(text);
+        if (found.bytes > 0) {
+            fmt::format_to(std::back_inserter(out), "\\u{:04x}", found.code);
+            text.remove_prefix(found.bytes);
+        } else {
+            out.push_back(text.front());
+            text.remove_prefix(1);
+        }
+    }
+    return out;
+}
 
 void append_json_string(std::string& out, std::string_view text) {
     out.push_back('"');

@@ -10,4 +10,8 @@ namespace deliverd {
 /// must be valid UTF-8.
 void append_json_string(std::string& out, std::string_view text);
 
+/// `text` with what steers a terminal and may stand in JSON as it is, written as JSON's escapes (`\u009b`): DEL, C1
+/// and the characters that turn the direction of writing. JSON means the same as before.
+[[nodiscard]] std::string terminal_safe(std::string_view text);
+
 }  // namespace deliverd

@@ -80,7 +80,7 @@ std::string json_log_line(WallTime time, LogLevel level, std::string_view event,
         append_json_value(out, field);
     }
     out += "}\n";
-    return out;
+    return terminal_safe(out);
 }
 
 std::string human_log_line(WallTime time, LogLevel level, std::string_view event, std::span<const LogField> fields,

@@ -45,8 +45,10 @@ TEST(LogLine, JsonCarriesEveryFieldWithItsType) {
 }
 
 TEST(LogLine, JsonEscapesWhatWouldBreakTheLine) {
-    const std::string nasty = "quote\" back\\slash\nnew\r\tline \x01 nul\0 bell\x07"s;
-    const auto object = parsed(json_log_line(kTime, LogLevel::info, nasty, std::vector<LogField>{{"x", nasty}}));
+    const std::string nasty = "quote\" back\\slash\nnew\r\tline \x01 nul\0 bell\x07 csi\u009b"s;
+    const std::string line = json_log_line(kTime, LogLevel::info, nasty, std::vector<LogField>{{"x", nasty}});
+    EXPECT_THAT(line, Not(HasSubstr("\u009b")));
+    const auto object = parsed(line);
     EXPECT_EQ(std::string_view(object.at("event").as_string()), nasty);
     EXPECT_EQ(std::string_view(object.at("x").as_string()), nasty);
 }

@@ -24,7 +24,7 @@ class SpoolFile:
 
     @property
     def entries(self):
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [json.loads(line) for line in self.path.read_bytes().splitlines()]
 
     def append(self, *entries):
         """As another program appends."""

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/text.h"
 
 namespace deliverd::sink {
@@ -70,7 +71,7 @@ std::string to_line(const Message& message) {
     } else {
         line["body"] = message.body;
     }
-    return boost::json::serialize(line) + "\n";
+    return terminal_safe(boost::json::serialize(line)) + "\n";
 }
 
 struct Written {

@@ -82,7 +82,7 @@ TEST(ConsoleSink, PrintsOneJsonLineAMessage) {
     std::FILE* file = std::tmpfile();
     ASSERT_NE(file, nullptr);
     const auto sink = make_console_sink(file);
-    const auto first = message(1, "two\nlines \"quoted\"");
+    const auto first = message(1, "two\nlines \"quoted\" \u009b31m");
     const auto second = message(2, "not text: \xff");
     const Message* both[] = {&first, &second};
     Collector collector;
@@ -92,11 +92,12 @@ TEST(ConsoleSink, PrintsOneJsonLineAMessage) {
 
     const auto lines = lines_of(file);
     ASSERT_EQ(lines.size(), 2U);
+    EXPECT_EQ(lines[0].find("\u009b"), std::string::npos) << "it steers terminals";
     const auto one = boost::json::parse(lines[0]).as_object();
     EXPECT_EQ(one.at("id"), 1);
     EXPECT_EQ(one.at("message_id"), "memory-1");
     EXPECT_EQ(one.at("key"), "space");
-    EXPECT_EQ(one.at("body"), "two\nlines \"quoted\"");
+    EXPECT_EQ(one.at("body"), "two\nlines \"quoted\" \u009b31m");
     EXPECT_EQ(one.at("headers"), boost::json::parse(R"([["a","1"],["a","2"]])"));
     const auto two = boost::json::parse(lines[1]).as_object();
     EXPECT_EQ(two.at("body_hex"), "6e6f7420746578743a20ff");
