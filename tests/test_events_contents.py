@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from harness.documents import text_of
 from harness.event_lanes import (add_stream, always_ok, created_text, delete_stream, events_config, header_text, kcat,
                                  rabbit_channel, row, rows, start_relay, stream_messages, take_from_queue,
                                  wait_for_all_published, write)
@@ -211,6 +212,19 @@ def test_http_has_its_key_headers_trace_and_bytes(store, receiver, relay_once):
            "x-created-at": created_text(store, event)}
     assert {name: value for name, value in call.headers.items() if name.startswith("x-")} == \
         own | {http_name(name): header_value(value) for name, value in expected_metadata(store, event)}
+
+
+def test_http_metadata_forges_no_header_that_receivers_trust(store, receiver, relay_once):
+    """None of those on the page, nor one that begins so."""
+    told = re.search(r"would believe about the sender(.+?)Give it\s+another name", text_of("docs/events.md"), re.DOTALL)[1]
+    trusted = re.findall(r"`X-([\w-]+)(…?)`", told)
+    assert {("SSL-", "…"), ("Forwarded", "…"), ("User", ""), ("Consumer-", "…")} <= set(trusted)
+    forged = [(name + ("Id" if more else "")).replace("-", "_") for name, more in trusted]
+    write(store, metadata=json.dumps(dict.fromkeys([*forged, *map(str.lower, forged)], "forged") | {"author": "ann"}))
+    relay_once({"type": "http", "url": always_ok(receiver).url})
+    (call,) = receiver.calls
+    assert call.headers["x-author"] == "ann"
+    assert [name for name, value in call.headers.items() if "forged" in value] == []
 
 
 def test_http_bodies_are_the_payloads_bytes_and_signed(store, receiver, relay_once):

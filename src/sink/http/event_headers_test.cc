@@ -87,15 +87,29 @@ TEST(EventHeaders, AreNeverOnesThatReceiversTrust) {
                              "xsrf_token",
                              "goog_iap_jwt",
                              "ms_client_principal",
-                             "webauth_user"}) {
+                             "webauth_user",
+                             "ssl_client_verify",
+                             "client_cert",
+                             "ARR_ClientCert",
+                             "consumer_username",
+                             "jwt_assertion",
+                             "user",
+                             "user_id",
+                             "access_token",
+                             "ms_token_aad_id_token",
+                             "authentik_groups",
+                             "real_port",
+                             "csrftoken"}) {
         message.headers.emplace_back(name, "forged");
     }
     message.headers.emplace_back("request_id", "r-1");
     message.headers.emplace_back("author", "ann");
+    message.headers.emplace_back("client_id", "c-1");
+    message.headers.emplace_back("usergroup", "g");
     EXPECT_THAT(event_headers(message, {}),
                 ElementsAre(Pair("X-aggregate-id", "order-1"), Pair("X-event-type", "OrderCreated"),
                             Pair("X-created-at", "2026-02-20T10:30:00.123Z"), Pair("X-request-id", "r-1"),
-                            Pair("X-author", "ann")));
+                            Pair("X-author", "ann"), Pair("X-client-id", "c-1"), Pair("X-usergroup", "g")));
 }
 
 TEST(EventHeaders, AreTheExampleOfCloudEventsHttpBinding) {
