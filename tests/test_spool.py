@@ -13,6 +13,7 @@ from harness.documents import exchanges, is_as_shown, type_in
 from harness.ports import free_port
 from harness.process import build_dir, program
 from harness.receiver import Answer
+from harness.root import NOBODY, only_as_root
 from harness.spool import SpoolFile
 from harness.waiting import wait_for
 from harness.web import get
@@ -236,6 +237,48 @@ def test_what_is_shown_cannot_steer_a_terminal(spool, programs):
     said = programs.run("spool", "list", "--file", "no\u009b31m\u001b[31m.jsonl").stderr
     assert "no 31m" in said
     assert not [c for c in (shown + said).replace("\n", "") if ord(c) < 32 or 0x7F <= ord(c) <= 0x9F or c == "\u202e"]
+
+
+@pytest.fixture
+def planted(spool, tmp_path):
+    """A folder with a spool that belong to somebody who is up to no good, and a file that only root may read."""
+    only_as_root()
+    (tmp_path / "root").mkdir(mode=0o700)
+    secret = tmp_path / "root" / "hooks.jsonl"
+    spool.append(spool.exhausted("a", state="pending"), spool.exhausted("old", state="resolved", resolvedAt=1, nextRetry=1))
+    secret.write_text(spool.path.read_text())
+    secret.chmod(0o600)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "hooks.jsonl").write_text("no entry\n" + spool.path.read_text())
+    for path in (theirs, theirs / "hooks.jsonl"):
+        os.chown(path, NOBODY, NOBODY)
+    before = secret.read_bytes()
+    yield theirs, secret
+    assert (secret.read_bytes(), secret.stat().st_uid, secret.stat().st_mode & 0o777) == (before, 0, 0o600)
+    assert os.listdir(secret.parent) == ["hooks.jsonl"]
+
+
+@pytest.mark.parametrize("ending", [".new", ".journal", ".rejected", ".lock", ".work.lock"])
+def test_roots_cleanup_follows_no_link_beside_a_spool(programs, planted, ending):
+    theirs, secret = planted
+    link = theirs / f"hooks.jsonl{ending}"
+    link.symlink_to(secret)
+    os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    told = programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").error_line(1)
+    assert f"{link} is a symbolic link" in told
+    link.unlink()
+    programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").ok()
+    assert (theirs / "hooks.jsonl").stat().st_uid == NOBODY, "it stays its owner's"
+
+
+def test_roots_cleanup_follows_no_folder_of_another_user(programs, planted):
+    theirs, secret = planted
+    (theirs / "spool").symlink_to(secret.parent)
+    os.chown(theirs / "spool", NOBODY, NOBODY, follow_symlinks=False)
+    for command in (["cleanup"], ["add", "--endpoint", "http://127.0.0.1/", "--data", "{}"], ["list"]):
+        told = programs.run("spool", *command, "--file", theirs / "spool" / "hooks.jsonl").error_line(1)
+        assert f"{theirs / 'spool'} is a symbolic link that belongs to user {NOBODY}" in told
 
 
 def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):

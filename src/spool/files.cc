@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -30,7 +34,13 @@ auto call(Call system_call) -> decltype(system_call()) {
 class SystemFiles final : public Files {
 public:
     int open_folder(const std::string& path) override {
-        return call([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+        constexpr int kFlags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+        File at(call([] { return ::open("/", O_PATH | kFlags); }));
+        for (const std::filesystem::path& name : std::filesystem::path(path).relative_path()) {
+            if (!at) return at.get();
+            at = File(call([&] { return ::openat(at.get(), name.c_str(), O_PATH | kFlags); }));
+        }
+        return at ? call([&] { return ::openat(at.get(), ".", O_RDONLY | kFlags); }) : at.get();
     }
     int open(int folder, const std::string& name, int flags, mode_t mode) override {
         return call([&] { return ::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); });
@@ -104,23 +114,48 @@ Failure unsafe_link(const std::string& path) {
     return unsafe(path, "is a symbolic link, which is not followed");
 }
 
-/// Where the links lead that may be followed.
+/// What the symbolic link at `path` says; nothing where there is no link.
+Result<std::optional<std::filesystem::path>> target_of(const std::filesystem::path& path) {
+    const File link(call([&] { return ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC); }));
+    struct stat status = {};
+    if (!link || ::fstat(link.get(), &status) != 0 || !S_ISLNK(status.st_mode)) return std::nullopt;
+    if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
+        return unsafe(path.string(), "is a symbolic link that belongs to user " + std::to_string(status.st_uid) +
+                                         ", neither to this one nor to root");
+    }
+    std::array<char, PATH_MAX> target = {};
+    const ssize_t size = call([&] { return ::readlinkat(link.get(), "", target.data(), target.size()); });
+    if (size < 0) return file_failure("read the link", path.string(), size);
+    return std::string(target.data(), static_cast<std::size_t>(size));
+}
+
+/// `path` without links, be it of the file or of a folder above it.
 Result<std::string> real_path(const std::string& path) {
     constexpr int kMostLinks = 40;  // as many as the system follows
     std::error_code error;
-    std::filesystem::path at = path;
-    struct stat status = {};
-    for (int i = 0; i < kMostLinks && ::lstat(at.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++i) {
-        if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
-            return unsafe(at.string(), "is a symbolic link that belongs to user " + std::to_string(status.st_uid) +
-                                           ", neither to this one nor to root");
+    const auto whole = std::filesystem::absolute(path, error);
+    if (error) return file_failure("find", path, -error.value());
+    std::deque<std::filesystem::path> left(whole.begin(), whole.end());
+    std::filesystem::path real;
+    int links = 0;
+    while (!left.empty()) {
+        const std::filesystem::path name = left.front();
+        left.pop_front();
+        if (name.empty() || name == ".") continue;
+        if (name == "..") {
+            real = real.parent_path();
+            continue;
         }
-        const auto target = std::filesystem::read_symlink(at, error);
-        if (error) return path;
-        at = at.parent_path() / target;  // or `target` alone where that is absolute
+        const auto target = target_of(real / name);
+        if (!target) return Failure(target.error());
+        if (*target && ++links > kMostLinks) return unsafe_link(path);
+        if (*target) {
+            left.insert(left.begin(), (*target)->begin(), (*target)->end());  // one that begins with "/" starts over
+        } else {
+            real /= name;
+        }
     }
-    const auto real = std::filesystem::weakly_canonical(at, error);
-    return error || real.empty() ? path : real.string();
+    return real.string();
 }
 
 Result<void> check_beside(const std::string& path, const struct stat& status, uid_t spool_owner) {
@@ -164,7 +199,7 @@ Result<Place> find_place(Files& files, const std::string& path) {
     if (!real) return Failure(real.error());
     const std::filesystem::path at = *real;
     Place place{.path = std::move(*real), .name = at.has_filename() ? at.filename().string() : "."};
-    const std::string folder = at.has_parent_path() ? at.parent_path().string() : ".";
+    const std::string folder = at.parent_path().string();
     place.folder = File(files.open_folder(folder));
     if (!place.folder) return file_failure("open the folder", folder, place.folder.get());
     return place;

@@ -18,6 +18,7 @@ namespace deliverd::spool {
 class Files {
 public:
     virtual ~Files() = default;
+    /// By its whole path from the root, and never through a symbolic link: -ENOTDIR.
     virtual int open_folder(const std::string& path) = 0;
     /// A name in that folder, with O_CLOEXEC, and never through a symbolic link: -ELOOP.
     virtual int open(int folder, const std::string& name, int flags, mode_t mode) = 0;
@@ -72,7 +73,8 @@ struct Place {
 [[nodiscard]] Failure file_failure(std::string_view what, const std::string& path, ssize_t answer);
 
 /// Where the file itself is, also one that is yet to be made: a rename must not replace a link by a file, and all names
-/// of one file must share its locks. `spool_unsafe` for a link that neither this user nor root has made.
+/// of one file must share its locks. `spool_unsafe` for a link, of the file or of a folder above it, that neither this
+/// user nor root has made.
 [[nodiscard]] Result<Place> find_place(Files& files, const std::string& path);
 
 /// Opens, or makes with O_CREAT for the owner alone, what a run keeps beside the open `spool`. `spool_unsafe` for a

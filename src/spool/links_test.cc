@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <filesystem>
 
+#include "spool/testing/root.h"
 #include "spool/testing/spool_fixture.h"
 
 namespace deliverd::spool {
@@ -110,7 +113,7 @@ TEST_F(SpoolLinks, AHardLinkBesideTheFileIsRefusedAndTheOtherNameUntouched) {
 
 /// A journal says what becomes of entries: one by a third user could send them anywhere.
 TEST_F(SpoolLinks, AFileOfAThirdUserIsRefused) {
-    if (::geteuid() != 0) return;  // only root can make files of other users
+    ONLY_AS_ROOT();
     constexpr uid_t kThird = 65533;
     for (const char* ending : {".rejected", ".journal"}) {
         SCOPED_TRACE(ending);
@@ -127,7 +130,7 @@ TEST_F(SpoolLinks, AFileOfAThirdUserIsRefused) {
 }
 
 TEST_F(SpoolLinks, TheFileItselfMayBeALinkOnlyOfThisUserOrRoot) {
-    if (::geteuid() != 0) return;  // only root can make links of other users
+    ONLY_AS_ROOT();
     std::filesystem::create_symlink(victim_, path_);
     give_away();
     const std::string what = path_ + " is a symbolic link that belongs to user 65534";
@@ -139,8 +142,39 @@ TEST_F(SpoolLinks, TheFileItselfMayBeALinkOnlyOfThisUserOrRoot) {
     expect_victim_untouched();
 }
 
+/// Whoever may write to one of the folders above could lead a run to a file of that name anywhere.
+TEST_F(SpoolLinks, AFolderMayBeALinkOnlyOfThisUserOrRoot) {
+    ONLY_AS_ROOT();
+    fill();
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    const std::string link = elsewhere_.file("folder");
+    for (const auto& target : {folder, ".." / folder.filename()}) {
+        SCOPED_TRACE(target);
+        std::filesystem::create_symlink(target, link);
+        SpoolFile spool({.path = link + "/hooks.jsonl"}, *files_, clock_, random_);
+        EXPECT_TRUE(spool.due(1)) << "this user has made it";
+        const std::string before = text_of(path_);
+        ASSERT_EQ(::lchown(link.c_str(), kNobody, kNobody), 0);
+        const std::string what = link + " is a symbolic link that belongs to user 65534";
+        expect_refused(spool.cleanup(), what);
+        expect_refused(spool.add({.endpoint = "http://e/"}), what);
+        EXPECT_EQ(text_of(path_), before);
+        std::filesystem::remove(link);
+    }
+}
+
+/// One that is swapped for a link after it was looked at.
+TEST_F(SpoolLinks, AFolderIsNotOpenedThroughALink) {
+    const std::string link = elsewhere_.file("folder");
+    std::filesystem::create_symlink(std::filesystem::path(path_).parent_path(), link);
+    EXPECT_EQ(files_->open_folder(link), -ENOTDIR);
+    std::filesystem::create_directory(path_);
+    EXPECT_EQ(files_->open_folder(link + "/hooks.jsonl"), -ENOTDIR);
+    EXPECT_TRUE(File(files_->open_folder(path_)));
+}
+
 TEST_F(SpoolLinks, WhatRootRewritesStaysItsOwners) {
-    if (::geteuid() != 0) return;  // only root can make files of other users
+    ONLY_AS_ROOT();
     fill();
     give_away();
     EXPECT_EQ(must(spool_->cleanup()).removed, 1);
