@@ -5,6 +5,7 @@ import uuid
 
 from confluent_kafka import Producer
 
+from harness.dlq_service import SUFFIX, DeadLetterService, error, fresh_name, letters_by_offset
 from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config
@@ -58,3 +59,26 @@ def test_there_and_back(programs, store, kafka, tmp_path):
     assert back[0].key() == b"k-1" and back[2].key() == b""
     assert service.metrics()['dlq_retries_total{result="published"}'] == 1
     wait_for(lambda: service.metrics().get('dlq_letters{status="RESOLVED"}') == 3, DEADLINE, "the gauge to follow")
+
+
+def test_a_header_cannot_send_a_retry_where_it_may_not_go(programs, store, kafka, tmp_path):
+    """Whoever may write to a dead-letter topic names the topic of origin, and a person's retry would publish there."""
+    name = fresh_name("replay")
+    foreign = kafka.create_topic(f"payments-{name}")
+    kafka.create_topic(name)
+    dead = kafka.create_topic(name + SUFFIX)
+    produce(kafka, dead, [(b"k", b'{"pay": 1000000}', [(header, foreign.encode())])
+                          for header in ("original_topic", "kafka_dlt-original-topic", "__connect.errors.topic")]
+            + [(b"k", b"{}", [])])
+    service = DeadLetterService(programs, tmp_path, store, kafka, name, kafka_settings={"replay_topics": [name]})
+    service.wait_for_letters(store, dead, 4, DEADLINE)
+    *forged, honest = (letter_id for _, letter_id in sorted(letters_by_offset(store, dead).items()))
+    for letter_id in forged:
+        status, code, message = error(service.retry(letter_id))
+        assert (status, code) == (409, "SYS_DLQ_CONFLICT") and f"{foreign} is not in kafka.replay_topics" in message
+    done = programs.run("dlq", "retry-all", dead, "--json", "--config", service.config).ok()
+    assert f"3 to topic {foreign}, refused: " in done.stderr, "it is shown before anything goes"
+    assert (json.loads(done.stdout)["retried"], json.loads(done.stdout)["not_tried"]) == (1, 3)
+    assert service.letter(honest)["status"] == "RESOLVED" and len(kafka.read_topic(name)) == 1
+    assert [(letter["status"], letter["retry_count"]) for letter in map(service.letter, forged)] == [("PENDING", 0)] * 3
+    assert kafka.read_topic(foreign) == []

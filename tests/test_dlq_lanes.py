@@ -27,7 +27,8 @@ class Lanes(Service):
                  "sales": {"outbox": "events", "sink": {"type": "http", "url": receivers["sales"].url}} | quick(**events),
                  "notes": {"outbox": "memory", "sink": {"type": "http", "url": receivers["notes"].url}}}
         self.port = free_port()
-        super().__init__(programs, write_config(folder, store, server={"port": self.port}, lanes=lanes), self.port)
+        self.config = write_config(folder, store, server={"port": self.port}, lanes=lanes)
+        super().__init__(programs, self.config, self.port)
         self._store = store
 
     def letter_of(self, lane):
@@ -102,6 +103,32 @@ def test_an_event_goes_back_to_where_it_stood(programs, store, receivers, tmp_pa
     assert len(keys) == 2 and len(set(keys)) == 1, "the same message"
     assert service.trail(letter) == [("retry_begun", "PENDING", "RETRYING", "anonymous"),
                                      ("returned", "RETRYING", "RESOLVED", "anonymous")]
+
+
+def test_a_blocked_aggregate_goes_on_when_its_dead_letter_is_revived(programs, store, receivers, tmp_path):
+    """Sent back in vain as often as it may be, it blocks what comes after it and refuses a retry."""
+    receiver = receivers["sales"]
+    mended = []
+    refuse_while(receiver, lambda call: not mended and call.body["n"] == 1)
+    service = Lanes(programs, tmp_path, store, receivers, on_dead="block")
+    first, second = (write(store, "a-1", "Sold", json.dumps({"n": n})) for n in (1, 2))
+    letter = service.letter_of("sales")
+    for returned, status in enumerate(("PENDING", "PENDING", "DEAD"), 1):
+        assert service.retry(letter).json()["status"] == "RESOLVED"
+        wait_for(lambda: service.shown(letter)["status"] == status and receiver.count() == returned + 1, DEADLINE_SECONDS,
+                 lambda: f"it to be {status}: {service.shown(letter)}")
+    assert error(service.retry(letter))[:2] == (409, "SYS_DLQ_CONFLICT")
+    assert numbers(receiver) == [1] * 4 and not row(store, second)["published"]
+
+    mended.append(True)
+    told = programs.run("dlq", "revive", letter["id"], "--config", service.config).ok().stdout
+    assert told.startswith(f"{letter['id']} PENDING: "), told
+    programs.run("dlq", "retry", letter["id"], "--config", service.config).ok()
+    for event in (first, second):
+        wait_for_state(store, event, "published")
+    assert numbers(receiver) == [1] * 5 + [2]
+    assert [line[:3] for line in service.trail(letter)][-3:] == [
+        ("revived", "DEAD", "PENDING"), ("retry_begun", "PENDING", "RETRYING"), ("returned", "RETRYING", "RESOLVED")]
 
 
 def test_a_memory_goes_back_and_may_die_again(programs, store, receivers, tmp_path):

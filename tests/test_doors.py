@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.ports import free_port
+from harness.process import program
 from harness.service import Service, start_with_tokens, start_without_lanes, token
 from harness.stores import write_config
 from harness.waiting import wait_for
-from harness.web import Page
+from harness.web import Page, get
 
 ORDERS = "/api/v1/orders"
 DEADLINE_SECONDS = 60
@@ -241,3 +242,38 @@ def test_tokens_in_plain_http_must_be_stated(programs, sqlite, tmp_path):
         assert "plain HTTP" in programs.run(*command, "--config", config).error_line(2)
     config = write_config(tmp_path, sqlite, auth=auth, server={"host": "0.0.0.0", "insecure_http": True})
     assert "plain HTTP" in programs.run("doctor", "--config", config).stdout
+
+
+@pytest.mark.parametrize("word", ["", "test", "test\n", "password", "changeme", "admin", "123456\n"])
+def test_hashes_of_words_that_anyone_would_try_are_refused(programs, sqlite, tmp_path, word):
+    """In the configuration and in the tokens file, in whatever letters."""
+    hashed = hashlib.sha256(word.encode()).hexdigest()
+    tokens = [{"name": "ops", "role": "admin", "sha256": hashed.upper()}]
+    (tmp_path / "tokens.yaml").write_text(json.dumps(tokens))
+    for auth in ({"tokens": tokens}, {"tokens_file": str(tmp_path / "tokens.yaml")}):
+        config = write_config(tmp_path, sqlite, auth=auth, server={"port": free_port()})
+        for command in (["config", "check"], ["serve"]):
+            told = programs.run(*command, "--config", config).error_line(2)
+            assert "a word anyone would try" in told and "token new" in told and hashed not in told.lower()
+
+
+def test_config_show_hides_hashes_and_shows_spools(programs, sqlite, tmp_path):
+    hashed = hashlib.sha256(b"a long and secret token").hexdigest()
+    config = write_config(tmp_path, sqlite, auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]},
+                          spools={"hooks": {"path": str(tmp_path / "hooks.jsonl"), "token_env": "HOOKS_TOKEN"}})
+    for words in ([], ["--json"]):
+        told = programs.run("config", "show", "--config", config, *words, env={"HOOKS_TOKEN": "s3cret"}).ok().stdout
+        assert hashed not in told and "s3cret" not in told
+    shown = {row["setting"]: row["value"] for row in json.loads(told)}
+    assert (shown["auth.tokens[0].name"], shown["auth.tokens[0].sha256"]) == ("ops", "***")
+    assert (shown["spools.hooks.path"], shown["spools.hooks.token_env"]) == (str(tmp_path / "hooks.jsonl"), "HOOKS_TOKEN")
+
+
+def test_a_new_sqlite_file_is_only_its_owners(programs, tmp_path):
+    """Whatever the umask, and so are the files that SQLite puts beside it."""
+    port = free_port()
+    config = write_config(tmp_path, None, database={"url": f"sqlite:{tmp_path}/new.db"}, server={"port": port})
+    programs.start_command(["sh", "-c", 'umask 0 && exec "$@"', "sh", program("deliverd"), "serve", "--config", config])
+    wait_for(lambda: get(f"http://127.0.0.1:{port}/readyz").status == 200, DEADLINE_SECONDS, "serve to be ready")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("new.db*")}
+    assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), 0o600)
