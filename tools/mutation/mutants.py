@@ -1,6 +1,6 @@
 """The mutants of one C++ source, found in clang's syntax tree, and a source that contains all of them.
 
-A regular expression cannot tell `a < b` from `vector<int>`: of the 403 mutants that universalmutator makes of lane/decide.cc,
+A regular expression cannot tell `a < b` from `vector<int>`: of the 403 mutants that universalmutator makes of pipeline/decide.cc,
 half do not compile (52 of 100 drawn), and none deletes a statement of two lines. The tree has every expression with its
 place and type.
 """

@@ -26,8 +26,6 @@ TEST(NatsEndings, OnlyWhatMayHaveArrivedIsAmbiguous) {
              Case{not_permitted("nats:4222", "a"), OutcomeKind::permanent, "NOT_PERMITTED"},
              Case{not_acknowledged("nats:4222", std::chrono::seconds(5), "a"), OutcomeKind::ambiguous, "ACK_TIMEOUT"},
              Case{connection_lost("nats:4222", "reset"), OutcomeKind::ambiguous, "CONNECTION_LOST"},
-             Case{stopped_under_way(), OutcomeKind::ambiguous, kStopped},
-             Case{never_sent(), OutcomeKind::retryable, kStopped},
          }) {
         EXPECT_EQ(c.outcome.kind, c.kind) << c.code;
         EXPECT_EQ(c.outcome.code, c.code);

@@ -68,7 +68,7 @@ TEST_F(Closing, ASizeThatIsNoneBlamesNone) {
     EXPECT_THAT(kinds({541, "message size 30 is larger than 25"}, 3), ElementsAre(kAmbiguous, kAmbiguous, kAmbiguous))
         << "the closing is not about a message";
     EXPECT_FALSE(verdicts_[2].is_suspect);
-    const std::array<RabbitmqJob, 2> empty_ones = {{{&messages_[3], nullptr, {}}, {&messages_[4], nullptr, {}}}};
+    const std::array<Job, 2> empty_ones = {{{&messages_[3], nullptr, {}}, {&messages_[4], nullptr, {}}}};
     verdicts_ = judge_closing({406, "message size x is larger than 5"}, {empty_ones});
     EXPECT_EQ(verdicts_[0].kind, kAmbiguous) << "no size is not a size of 0";
 }

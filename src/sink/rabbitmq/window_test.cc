@@ -148,7 +148,7 @@ TEST_F(Window, AllThatIsLeftComesOutInOrderOnce) {
 
 TEST_F(Window, TheServerGoesOnCountingAfterAllWereTakenOut) {
     add(3);
-    window_.take_all([](const RabbitmqJob&) {});
+    window_.take_all([](const Job&) {});
     add(2, 4);
     EXPECT_THAT(settle(2, false), IsEmpty()) << "a late one";
     EXPECT_TRUE(in_step_);
