@@ -290,6 +290,7 @@ def test_the_policy_opens_what_the_configuration_names():
              "c": {"outbox": "events", "sink": {"type": "nats", "url": "nats://a:4223,nats://b"}},
              "d": {"outbox": "events", "sink": {"type": "kafka", "brokers": "k1:9094,k2"}}}
     values = with_value(with_value(ALL_ON, "config.lanes", lanes), "config.database.port", 6432)
+    values["config"]["auth"] = {"jwt": {"jwks_url": "https://id.example:8443/keys"}}  # tokens are not needed beside it
     policy = render(values).of("NetworkPolicy", "r-deliverd")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
@@ -297,7 +298,7 @@ def test_the_policy_opens_what_the_configuration_names():
     names, named, extra = policy["egress"]
     assert names["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
     assert {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}} in named["to"]
-    assert sorted(port["port"] for port in named["ports"]) == [443, 4222, 4223, 6432, 8088, 8200, 9092, 9094]
+    assert sorted(port["port"] for port in named["ports"]) == [443, 4222, 4223, 6432, 8088, 8200, 8443, 9092, 9094]
     assert extra == {"ports": [{"port": 3128, "protocol": "TCP"}]}
     assert render(LEAST).of("NetworkPolicy")["spec"]["ingress"][0]["from"] == [{"podSelector": {}}]
     only = [{"podSelector": {"matchLabels": {"app": "postgres"}}}]

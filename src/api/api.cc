@@ -62,11 +62,26 @@ std::string_view bearer_token(const http::Request& request) {
     return value;
 }
 
-/// Looks at every token, so that the time taken does not tell which one came close.
-std::optional<Caller> caller_of(const http::Request& request, const AuthOptions& auth, WallTime now) {
+Result<Caller> jwt_caller(std::string_view token, const JwtAuth& jwt, WallTime now) {
+    const auto claims = verify_jwt(token, *jwt.keys->get(), jwt.rules, now);
+    if (!claims) {
+        if (claims.error().code == kUnknownJwtKey && jwt.on_unknown_key) jwt.on_unknown_key();
+        return Failure(claims.error());
+    }
+    Caller caller{"jwt:" + claims->subject, Role::none};
+    for (const auto& [value, role] : jwt.roles) {
+        if (role > caller.role && std::ranges::find(claims->roles, value) != claims->roles.end()) caller.role = role;
+    }
+    return caller;
+}
+
+/// Looks at every token, so that the time taken does not tell which one came close. A failure's code is the reason for
+/// api_refused_total, its message for the log.
+Result<Caller> caller_of(const http::Request& request, const AuthOptions& auth, WallTime now) {
     if (!auth.enabled) return Caller{"anonymous", Role::admin};
     const auto token = bearer_token(request);
-    if (token.empty()) return std::nullopt;
+    if (token.empty()) return permanent("token", "");
+    if (auth.jwt && is_jwt(token)) return jwt_caller(token, *auth.jwt, now);
     const std::string digest = sha256_hex(token);
     std::optional<Caller> caller;
     const auto look_at = [&](const std::vector<Token>& tokens) {
@@ -78,7 +93,8 @@ std::optional<Caller> caller_of(const http::Request& request, const AuthOptions&
     };
     look_at(auth.tokens);
     if (auth.file_tokens) look_at(*auth.file_tokens->get());
-    return caller;
+    if (!caller) return permanent("token", "");
+    return std::move(*caller);
 }
 
 std::string_view role_name(Role role) {
@@ -181,7 +197,9 @@ private:
         }
         if (match.route == nullptr) return {wrong_method(request, match.allowed, id)};
         auto caller = caller_of(request, auth_, clock_.wall_now());
-        if (!caller && match.route->needs != Role::none) return turned_away(request, "token", unauthorized(id));
+        if (!caller && match.route->needs != Role::none) {
+            return turned_away(request, caller.error().code, unauthorized(id), caller.error().message);
+        }
         if (!caller) caller = Caller{"anonymous", Role::none};
         if (caller->role < match.route->needs) {
             return turned_away(request, "role", forbidden(*caller, match.route->needs, id));
@@ -197,9 +215,9 @@ private:
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};
     }
 
-    [[nodiscard]] Admission turned_away(const http::Request& request, std::string_view reason,
-                                        http::Response response) {
-        response.delay = refusals_.note(request, reason);
+    [[nodiscard]] Admission turned_away(const http::Request& request, std::string_view reason, http::Response response,
+                                        std::string_view detail = {}) {
+        response.delay = refusals_.note(request, reason, detail);
         return {std::move(response)};
     }
 

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +10,10 @@
 #include <vector>
 
 #include "api/doors.h"
+#include "api/jwt.h"
 #include "api/scope.h"
 #include "base/clock.h"
+#include "base/current.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "http/server.h"
@@ -30,38 +31,29 @@ struct Token {
     Scope scope{};
 };
 
-/// Tokens that may change while requests are served. Thread-safe.
-class TokenList {
-public:
-    using Tokens = std::shared_ptr<const std::vector<Token>>;
+/// Tokens that may change while requests are served.
+using TokenList = Current<std::vector<Token>>;
 
-    explicit TokenList(std::vector<Token> tokens) { set(std::move(tokens)); }
-    void set(std::vector<Token> tokens) {
-        auto fresh = std::make_shared<const std::vector<Token>>(std::move(tokens));
-        const std::lock_guard lock(mutex_);
-        tokens_ = std::move(fresh);
-    }
-    [[nodiscard]] Tokens get() const {
-        const std::lock_guard lock(mutex_);
-        return tokens_;
-    }
-
-private:
-    mutable std::mutex mutex_;
-    Tokens tokens_;
+/// Callers with a token of an OpenID provider (api/jwt.h). They are called "jwt:" and their `sub`.
+struct JwtAuth {
+    JwtRules rules;
+    std::vector<std::pair<std::string, Role>> roles;  // by what the role claim has; of several the highest counts
+    std::shared_ptr<JwtKeys> keys;
+    std::function<void()> on_unknown_key{};  // told of a token by a key that is not there; quick, thread-safe; or none
 };
 
 struct AuthOptions {
     bool enabled = false;  // false: every caller may do everything (loopback only, or `auth.mode: none`)
     std::vector<Token> tokens;
     std::shared_ptr<TokenList> file_tokens{};  // beside `tokens`; null: none
+    std::optional<JwtAuth> jwt{};              // for tokens with the form of a JWT, which are then no others
     bool open_metrics = false;
     bool audit_reads = false;  // a line in the log for each successful GET below /api/
     DoorOptions doors;
 };
 
 struct Caller {
-    std::string name;  // the token's name; "anonymous" without auth
+    std::string name;  // the token's name, "jwt:" and a subject, or "anonymous"
     Role role = Role::admin;
     Scope scope{};
 };

@@ -1,5 +1,7 @@
 #include "api/refusals.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/text.h"
@@ -12,7 +14,7 @@ constexpr std::size_t kMaxLoggedPathBytes = 256;
 
 }  // namespace
 
-Duration Refusals::note(const http::Request& request, std::string_view reason) {
+Duration Refusals::note(const http::Request& request, std::string_view reason, std::string_view detail) {
     if (metrics_ != nullptr) {
         metrics_->counter("api_refused_total", "Requests turned away, by reason.", {{"reason", std::string(reason)}})
             .add(1);
@@ -27,11 +29,12 @@ Duration Refusals::note(const http::Request& request, std::string_view reason) {
         delay = delay_of(request.remote_address, now);
     }
     if (logs) {
-        log_.warn("request refused", {{"address", request.remote_address},
-                                      {"method", request.method},
-                                      {"path", shorten(one_line(request.path), kMaxLoggedPathBytes)},
-                                      {"reason", reason},
-                                      {"not_logged_before", left_out}});
+        log_.warn("request refused",
+                  {{"address", request.remote_address},
+                   {"method", request.method},
+                   {"path", shorten(one_line(request.path), kMaxLoggedPathBytes)},
+                   {"reason", detail.empty() ? std::string(reason) : fmt::format("{}: {}", reason, detail)},
+                   {"not_logged_before", left_out}});
     }
     return delay;
 }

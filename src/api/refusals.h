@@ -29,8 +29,8 @@ public:
     Refusals(Log& log, metrics::Metrics* metrics, const Clock& clock) : log_(log), metrics_(metrics), clock_(clock) {}
 
     /// Logs and counts a refusal, and answers how long its answer has to wait. `reason` is one of a few words, for the
-    /// log and for api_refused_total.
-    Duration note(const http::Request& request, std::string_view reason);
+    /// log and for api_refused_total; `detail` is for the log only.
+    Duration note(const http::Request& request, std::string_view reason, std::string_view detail = {});
 
     [[nodiscard]] std::size_t addresses();
 

@@ -12,6 +12,7 @@
 #include "app/config_auth.h"
 #include "app/config_database.h"
 #include "app/config_dead_letters.h"
+#include "app/config_jwt.h"
 #include "app/config_lane.h"
 #include "app/config_spools.h"
 #include "base/text.h"
@@ -73,6 +74,7 @@ public:
         config.log = make_log(values_);
         config.auth = make_auth(values_, problems_);
         config.tokens_file = values_.text("auth.tokens_file");
+        config.jwks = jwks_source(values_);
         config.insecure_http = values_.boolean("server.insecure_http");
         config.database = database();
         config.orders.ledger_ttl = from_seconds(values_.number("orders.ledger_ttl_hours") * kSecondsAnHour);

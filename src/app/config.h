@@ -14,6 +14,7 @@
 #include "api/api.h"
 #include "app/config_values.h"
 #include "app/database_url.h"
+#include "app/jwks_refresh.h"
 #include "base/stderr_log.h"
 #include "http/server.h"
 #include "lane/lane_options.h"
@@ -115,6 +116,7 @@ struct Config {
     DatabaseConfig database;
     api::AuthOptions auth;
     std::string tokens_file;     // that auth.file_tokens come from; empty: none
+    JwksSource jwks;             // that the keys of auth.jwt come from; empty: none
     bool insecure_http = false;  // tokens may cross the network in plain HTTP
     LogConfig log;
     store::OrdersOptions orders;

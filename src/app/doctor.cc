@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/json.hpp>
 #include <filesystem>
 #include <vector>
@@ -70,6 +71,21 @@ void look_at_tls(const Config& config, Findings& findings) {
                             fmt::format("every user of this machine may open {}; run: chmod o= {}", files->key_file,
                                         files->key_file)});
     }
+}
+
+void look_at_jwt(const Config& config, Findings& findings) {
+    if (!config.auth.jwt) return;
+    const std::atomic<bool> stopped = false;
+    const auto keys =
+        load_jwks(config.jwks, stopped).and_then([](const std::string& text) { return api::parse_jwks(text); });
+    if (!keys) {
+        return findings.push_back({"jwt keys", false,
+                                   fmt::format("{}; until they can be had, no token of {} is accepted",
+                                               keys.error().message, config.auth.jwt->rules.issuer)});
+    }
+    std::string message = fmt::format("{} usable in {}", keys->keys.size(), config.jwks.name());
+    if (!keys->left_out.empty()) message += fmt::format("; left out: {}", fmt::join(keys->left_out, "; "));
+    findings.push_back({"jwt keys", !keys->keys.empty(), message});
 }
 
 /// A doctor changes nothing, and opening SQLite would create the file.
@@ -258,6 +274,7 @@ int run_doctor(const Context& context, const LoadedConfig& loaded, bool json) {
     if (loaded.problems.empty()) {
         look_at_api(loaded.config, findings);
         look_at_tls(loaded.config, findings);
+        look_at_jwt(loaded.config, findings);
         look_at_database(loaded.config, log, findings);
         look_at_sinks(loaded.config, log, findings);
         look_at_spools(loaded.config, findings);

@@ -128,7 +128,9 @@ Result<void> Service::start_server(const Config& config) {
     std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
     std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
     std::ranges::move(dead_letters_->routes(), std::back_inserter(routes));
-    auto handler = api::make_handler(std::move(routes), config.auth, log_, &metrics_);
+    api::AuthOptions auth = config.auth;
+    start_jwks(config, auth);
+    auto handler = api::make_handler(std::move(routes), std::move(auth), log_, &metrics_);
     http::ServerOptions options = config.server;
     // Liveness is not a question of how busy the handlers are.
     options.is_quick = [](const http::Request& request) { return request.path == "/healthz"; };
@@ -169,6 +171,18 @@ void Service::watch_files(const Config& config) {
         tls_watch_ = std::make_unique<FileWatch>(std::vector{tls->cert_file, tls->key_file, tls->client_ca_file},
                                                  read_certificate);
     }
+}
+
+void Service::start_jwks(const Config& config, api::AuthOptions& auth) {
+    if (!auth.jwt) return;
+    const auto load = [source = config.jwks](const std::atomic<bool>& stopped) { return load_jwks(source, stopped); };
+    const auto reader = std::make_shared<JwksReader>(load, config.jwks.name(), auth.jwt->keys, log_);
+    if (config.jwks.url.empty()) {
+        jwks_watch_ = std::make_unique<FileWatch>(std::vector{config.jwks.file}, [reader] { reader->look(); });
+        return;
+    }
+    jwks_refresh_ = std::make_unique<JwksRefresh>(reader, kJwksTimes);
+    auth.jwt->on_unknown_key = [this] { jwks_refresh_->hurry(); };
 }
 
 std::string Service::database_problem() {

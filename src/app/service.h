@@ -13,6 +13,7 @@
 #include "app/config.h"
 #include "app/dead_letter_service.h"
 #include "app/file_watch.h"
+#include "app/jwks_refresh.h"
 #include "app/lane_metrics.h"
 #include "app/parts.h"
 #include "app/spool_returns.h"
@@ -64,6 +65,8 @@ private:
     Result<void> start_server(const Config& config);
     void watch_files(const Config& config);
     Result<void> open_upkeep(const Config& config);
+    /// Begins to keep the keys of auth.jwt up to date, and has `auth` tell when one is missing.
+    void start_jwks(const Config& config, api::AuthOptions& auth);
     void warn_of_orders_nobody_sends(const Config& config);
     void refresh_gauges();
     [[nodiscard]] std::string database_problem();
@@ -79,6 +82,8 @@ private:
     std::unique_ptr<DeadLetterService> dead_letters_;
     std::unique_ptr<SpoolService> spools_;
     std::unique_ptr<FileWatch> tokens_watch_;
+    std::unique_ptr<FileWatch> jwks_watch_;
+    std::unique_ptr<JwksRefresh> jwks_refresh_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
     std::unique_ptr<FileWatch> tls_watch_;  // of server_'s files
     std::string address_;

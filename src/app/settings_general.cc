@@ -110,6 +110,20 @@ constexpr auto kGeneralSettings = std::to_array<Setting>({
      "that a token can be revoked without a restart."},
     {"auth.audit_reads", boolean, "false",
      "Write a line into the log for each order, dead letter and listing that was read: who, what, from where."},
+    {"auth.jwt.issuer", text, "",
+     "Accepts tokens of an OpenID provider: its URL, exactly as the tokens have it in `iss`."},
+    {"auth.jwt.audience", text, "", "What `aud` of a token must be, or hold."},
+    {"auth.jwt.jwks_url", text, "",
+     "Where the provider's keys are: https, or http to loopback. Fetched at start, every five minutes, and when a "
+     "token "
+     "names an unknown key."},
+    {"auth.jwt.jwks_file", text, "",
+     "Instead of `jwks_url`: a file with the keys, of at most 64 KiB. It is read again when it changes."},
+    {"auth.jwt.ca_file", text, "", "With `jwks_url`: PEM file of the authorities to trust, instead of the system's."},
+    {"auth.jwt.role_claim", text, "roles",
+     "The claim that has the roles, a text or a list; dots lead into objects: `realm_access.roles`."},
+    {"auth.jwt.roles", text_map, "",
+     "Which value of that claim is which role: `{ deliverd-ops: operator }`. Of several the highest counts."},
 
     {.path = "log.level",
      .type = choice,

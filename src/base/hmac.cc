@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <algorithm>
 #include <array>
 #include <new>
 
@@ -48,6 +49,16 @@ std::optional<std::string> base64_decoded(std::string_view text) {
     // OpenSSL overlooks white space around the text and bits that stand for nothing.
     if (base64_encoded(out) != text) return std::nullopt;
     return out;
+}
+
+std::optional<std::string> base64url_decoded(std::string_view text) {
+    constexpr std::size_t kGroup = 4;
+    if (text.find_first_of("+/=") != std::string_view::npos || text.size() % kGroup == 1) return std::nullopt;
+    std::string usual(text);
+    std::ranges::replace(usual, '-', '+');
+    std::ranges::replace(usual, '_', '/');
+    usual.resize((usual.size() + kGroup - 1) / kGroup * kGroup, '=');
+    return base64_decoded(usual);
 }
 
 }  // namespace deliverd

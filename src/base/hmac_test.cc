@@ -48,6 +48,16 @@ TEST(Base64, RefusesWhatIsNotExactlyThat) {
     }
 }
 
+TEST(Base64, OfUrlsHasNoPadding) {
+    EXPECT_EQ(base64url_decoded(""), "");
+    EXPECT_EQ(base64url_decoded("Zg"), "f");
+    EXPECT_EQ(base64url_decoded("Zm8"), "fo");
+    EXPECT_EQ(base64url_decoded("-_-_"), "\xfb\xff\xbf");
+    for (const auto* text : {"Zg==", "Zh", "Zm9", "Z", "+/+/", "Zm9v\n", " Zm9v", "Zm9vZ", "Zm.v", "Zm9v="}) {
+        EXPECT_EQ(base64url_decoded(text), std::nullopt) << text;
+    }
+}
+
 RC_GTEST_PROP(Base64, ComesBackAsItWas, (const std::string& bytes)) {
     RC_ASSERT(base64_decoded(base64_encoded(bytes)) == bytes);
 }

@@ -141,6 +141,13 @@ TEST(TokenHosts, TheTokenGoesToNamedHostsOverHttpsOrToLoopback) {
         EXPECT_FALSE(may_have_token(url, hosts)) << url;
     }
     EXPECT_FALSE(may_have_token("https://example.com/", {}));
+    for (const char* url : {"https://any.example/", "http://127.1.2.3/", "http://[::1]:9/", "http://LOCALHOST/"}) {
+        EXPECT_TRUE(is_guarded_url(url)) << url;
+    }
+    for (const char* url :
+         {"http://any.example/", "http://10.0.0.1/", "http://localhost@any.example/", "ftp://127.0.0.1/"}) {
+        EXPECT_FALSE(is_guarded_url(url)) << url;
+    }
 }
 
 TEST(TokenHosts, AHostIsANameOrAnAddressAlone) {

@@ -50,11 +50,14 @@ Result<std::string> read_token_host(std::string_view text) {
                                                  shorten(one_line(text), 64)));
 }
 
+bool is_guarded_url(const std::string& url) {
+    const auto parts = split_http_url(url);
+    return parts && (parts->scheme == "https" || is_loopback_host(comparable(parts->host)));
+}
+
 bool may_have_token(const std::string& url, std::span<const std::string> hosts) {
     const auto parts = split_http_url(url);
-    if (!parts) return false;
-    const std::string host = comparable(parts->host);
-    return std::ranges::find(hosts, host) != hosts.end() && (parts->scheme == "https" || is_loopback_host(host));
+    return parts && std::ranges::find(hosts, comparable(parts->host)) != hosts.end() && is_guarded_url(url);
 }
 
 }  // namespace deliverd::sink

@@ -1,4 +1,4 @@
-// Which endpoints that come from data may have a bearer token. Pure.
+// Which endpoints may have a bearer token, or be believed. Pure.
 #pragma once
 
 #include <span>
@@ -14,8 +14,12 @@ namespace deliverd::sink {
 /// it is no host alone.
 [[nodiscard]] Result<std::string> read_token_host(std::string_view text);
 
-/// Whether the token may go to this URL: to one of `hosts` (as of read_token_host()), over https, or over http where
-/// the host is `localhost` or a loopback address. Any port. The host is read as libcurl reads it.
+/// Whether nobody on the way can read or change what goes there: https, or http where the host is `localhost` or a
+/// loopback address. The host is read as libcurl reads it.
+[[nodiscard]] bool is_guarded_url(const std::string& url);
+
+/// Whether the token may go to this URL: to one of `hosts` (as of read_token_host()), any port, with
+/// is_guarded_url().
 [[nodiscard]] bool may_have_token(const std::string& url, std::span<const std::string> hosts);
 
 }  // namespace deliverd::sink

@@ -12,8 +12,8 @@
 {{- $problems = append $problems "kafka.brokers: kafka.enabled is true, but neither kafka.brokers nor config.kafka.brokers names one; without Kafka set kafka.enabled to false" -}}
 {{- end -}}
 {{- $auth := $config.auth | default dict -}}
-{{- if not (or $auth.tokens (eq ($auth.mode | default "") "none")) -}}
-{{- $problems = append $problems "config.auth: a pod can be reached from outside; list tokens (name, role, sha256), or set mode to none if something else guards the door" -}}
+{{- if not (or $auth.tokens $auth.jwt (eq ($auth.mode | default "") "none")) -}}
+{{- $problems = append $problems "config.auth: a pod can be reached from outside; list tokens (name, role, sha256), configure jwt, or set mode to none if something else guards the door" -}}
 {{- end -}}
 {{- $database := $config.database | default dict -}}
 {{- $from_env := false -}}

@@ -82,6 +82,7 @@
 {{- $addresses = concat $addresses $sink.brokers -}}
 {{- end -}}
 {{- end -}}
+{{- with (($config.auth | default dict).jwt | default dict).jwks_url -}}{{- $addresses = append $addresses . -}}{{- end -}}
 {{- if .root.Values.vault.enabled -}}
 {{- $addresses = append $addresses (printf "vault:%d" (int .root.Values.networkPolicy.vaultPort)) -}}
 {{- end -}}
