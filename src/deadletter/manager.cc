@@ -282,6 +282,7 @@ bool Manager::can_resume(const std::string& topic) const {
         if (counts.topic != topic) continue;
         store::LetterDetail any;
         any.letter.source = counts.source;
+        if (counts.source.starts_with("lane:")) any.letter.lane_row.emplace();
         of_kafka = counts.source == "kafka";
         if (of_kafka) break;
         if (refusal_here(any).empty()) return true;

@@ -103,7 +103,6 @@ bool RedriveRun::read_page(const Room& room) {
         std::string problem = "the next messages could not be read: " + claims.error().message;
         if (claims.error().error_class == ErrorClass::ambiguous) {
             problem += " (some may stay RETRYING until their lease has run out)";
-            unrecorded_ = true;
         }
         lost_ = lost_ || claims.error().code == kNotOwner;
         if (problem_.empty()) problem_ = std::move(problem);
@@ -157,8 +156,6 @@ std::string RedriveRun::not_published_now(const Begun& page) {
 
 std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     std::set<std::string> taken_over;
-    const store::RetryClaim& oldest = pages.front().claims.front();
-    const store::LetterCursor first{oldest.letter ? oldest.letter->letter.created_at : WallTime{}, oldest.id};
     for (const Begun& page : pages) {
         for (const store::RetryClaim& claim : page.claims) {
             if (claim.taken_over) taken_over.insert(claim.id);
@@ -168,8 +165,6 @@ std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
     for (store::RetryEnd& end : ends) {
         if (taken_over.contains(end.id)) end = end_of_taken_over(std::move(end));
     }
-    const std::lock_guard lock(mutex_);
-    if ((ends_early_ || some_unsent_) && !again_) again_ = first;
     return ends;
 }
 
@@ -204,7 +199,6 @@ std::vector<store::RetryEnd> RedriveRun::publish_begun(std::vector<Begun> pages)
     put_back(spooled, ends);
     if (records.empty()) return ends;
     std::vector<Outcome> outcomes = send(records);
-    some_unsent_ = std::ranges::any_of(outcomes, &Outcome::not_attempted);
     if (broker_is_away(outcomes)) {
         end_early(why_away(outcomes), true);
     } else {
@@ -234,7 +228,10 @@ void RedriveRun::pass_by_topics(const std::vector<Record>& records, std::vector<
     }
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < records.size(); ++i) {
-        if (taking.contains(records[i].topic)) continue;
+        if (taking.contains(records[i].topic)) {
+            cut_off_ = cut_off_ || outcomes[i].not_attempted;
+            continue;
+        }
         outcomes[i].not_attempted = true;
         if (std::ranges::find(passed_by_, records[i].topic) != passed_by_.end()) continue;
         if (passed_by_.empty()) {

@@ -121,12 +121,10 @@ private:
     bool all_published_ = false;
     bool ends_early_ = false;
     bool publish_none_ = false;
-    bool some_unsent_ = false;                  // of a batch; the publisher's own
-    bool unrecorded_ = false;                   // something that was begun has no end in the store
-    bool gives_up_ = false;                     // whoever goes on with it could do no more
-    std::optional<store::LetterCursor> again_;  // where whoever goes on with it begins; none: behind what was begun
-    bool lost_ = false;                         // the redrive is somebody else's
-    bool complete_ = false;                     // the store had no further page
+    bool cut_off_ = false;   // the broker got a part of a batch, and not all of a topic that it takes
+    bool gives_up_ = false;  // whoever goes on with it could do no more
+    bool lost_ = false;      // the redrive is somebody else's
+    bool complete_ = false;  // the store had no further page
     std::string problem_;
     std::string not_tried_reason_;
     std::vector<std::string> passed_by_;  // topics

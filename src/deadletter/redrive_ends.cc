@@ -28,14 +28,8 @@ void RedriveRun::record_all() {
 
 void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
     StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
-    auto recorded = attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
-    if (!recorded && recorded.error().code == kNotOwner) {
-        // These letters are still ours.
-        end_early("somebody else has taken the redrive over", true);
-        recorded = attempts.run([&] { return parts_.letters.end_retry(owner_, actor_, ends); });
-        const std::lock_guard lock(mutex_);
-        lost_ = true;
-    }
+    const auto recorded =
+        attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
     for (const store::RetryEnd& end : ends) count(end);
     // A repeat that found nothing to do, after an answer that was lost: the first one did it.
     if (recorded && *recorded == 0 && attempts.was_ambiguous() && stand_so(ends)) return;
@@ -43,10 +37,6 @@ void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
     const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
         return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
     });
-    {
-        const std::lock_guard lock(mutex_);
-        unrecorded_ = true;
-    }
     parts_.log.error(
         "dead letters: the end of a page could not be recorded",
         {{"topic", topic_}, {"messages", ends.size()}, {"published", out}, {"error", recorded.error().message}});
@@ -120,7 +110,11 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     report.redrive.in_doubt += counts_.in_doubt;
     // One that was stopped is resumed, and one that was resumed as often as it takes. One that a person waits for and
     // that had to end for another reason is closed, so that the next begins at the beginning, with what was given back.
-    const bool complete = complete_ && !ends_early_;  // the last page may be read before an earlier one fails
+    // The last page may be read before an earlier one fails. What the broker did not get of a batch is told to a
+    // person.
+    const bool cut_off = cut_off_ && parts_.resumed;
+    if (cut_off && report.problem.empty()) report.problem = "the broker got only a part: " + report.not_tried_reason;
+    const bool complete = complete_ && !ends_early_ && !cut_off;
     const bool interrupted = !complete && (report.problem.empty() || parts_.gate.closed());
     if (interrupted && parts_.ends_when_stopped) report.problem = "it was stopped";
     const bool stopped = interrupted && !parts_.ends_when_stopped;
@@ -128,8 +122,7 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     if (stopped) report.problem = "the program is about to end; the rest follows when it runs again";
     if (later) report.problem += "; it goes on by itself";
     if (stopped || later) {
-        // Where this fails the next process waits for the lease. What has no end is taken over before the position.
-        static_cast<void>(parts_.letters.release_redrive(topic_, owner_, unrecorded_ ? std::nullopt : again_));
+        static_cast<void>(parts_.letters.release_redrive(topic_, owner_));  // else the next one waits for the lease
     }
     if (!stopped && !later && !lost_) {
         StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);

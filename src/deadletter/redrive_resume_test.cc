@@ -121,6 +121,49 @@ TEST_F(ResumedRedriveTest, OfASpoolThatOthersHaveItIsLeftToThem) {
     EXPECT_EQ(abandoned(), 0U);
 }
 
+TEST_F(ResumedRedriveTest, OfALaneItIsResumedWhereverLettersMayBeSent) {
+    const std::string id = letters.add_of_lane("hooks", "memory");
+    abandon("hooks");
+    letters.topic_counts = {{.topic = "hooks", .source = "lane:hooks", .pending = 1}};
+    ManagerOptions options = quick();
+    options.replay_topics = {"orders"};
+    Manager other(options, letters, nullptr, log);
+    EXPECT_EQ(other.resume_abandoned().value(), 1);
+    EXPECT_EQ(letters.at(id).detail.letter.status, LetterStatus::resolved);
+}
+
+TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayWithinTheLastBatchIsWaitedFor) {
+    const auto ids = add(10);
+    abandon();
+    std::size_t left = 4;
+    replayer.answer = [&](const Record&) {
+        if (left == 0) return away();
+        --left;
+        return Outcome{.kind = OutcomeKind::delivered};
+    };
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(abandoned(), 1U) << "six were not sent";
+    left = 6;
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(abandoned(), 0U);
+    EXPECT_EQ(replayer.arrived().size(), 10U) << "each once";
+}
+
+/// What was given back is recorded, where it goes on is not.
+TEST_F(ResumedRedriveTest, AStoreThatGoesAwayWithTheBrokerLosesNothing) {
+    const auto ids = add(300);
+    abandon();
+    replayer.answer = [](const Record&) { return away(); };
+    letters.fault = [](int, std::string_view call) {
+        return call == "release_redrive" ? Fault::retryable : Fault::none;
+    };
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    replayer.answer = FakeReplayer().answer;
+    letters.advance(std::chrono::minutes(1));
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 300U);
+}
+
 TEST_F(ResumedRedriveTest, AnEndWhoseAnswerWasLostIsNoLoss) {
     const auto ids = add(300);
     int ends = 0;

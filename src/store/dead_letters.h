@@ -291,8 +291,9 @@ public:
                                                             std::span<const std::string> ids) = 0;
 
     /// Begins a redrive of the topic, or takes up the one that is unfinished and nobody's at the moment. None: somebody
-    /// else is at it. It is `owner`'s for `lease`, and for that of each next_of_redrive(). What the owner before had
-    /// begun and not ended comes once more: the same retry, which does not count again, in doubt and `taken_over`.
+    /// else is at it. It is `owner`'s for `lease`, and for that of each next_of_redrive(). One that is taken up goes
+    /// over its letters from the first one again, without those that it has tried. What the owner before had begun and
+    /// not ended comes once more: the same retry, which does not count again, in doubt and `taken_over`.
     virtual Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner,
                                                         std::string_view actor, Duration lease) = 0;
     /// The next letters of the redrive, oldest first, no more than `page` has room for: begun as by begin_retry(), and
@@ -306,11 +307,9 @@ public:
     virtual Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner,
                                                      std::string_view actor, std::span<const RetryEnd> ends) = 0;
     virtual Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) = 0;
-    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. `again`: it goes
-    /// on with that letter, if it is further by now, without those behind it that it has tried; only where everything
-    /// that was begun has ended. Nothing happens where it is not the owner's.
-    virtual Result<void> release_redrive(std::string_view topic, std::string_view owner,
-                                         const std::optional<LetterCursor>& again) = 0;
+    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. Nothing happens
+    /// where it is not the owner's.
+    virtual Result<void> release_redrive(std::string_view topic, std::string_view owner) = 0;
     /// Unfinished ones that are nobody's at the moment: whose process died.
     virtual Result<std::vector<Redrive>> abandoned_redrives() = 0;
 

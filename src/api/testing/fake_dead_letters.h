@@ -165,10 +165,7 @@ public:
         return refused();
     }
     Result<store::Redrive> close_redrive(std::string_view, std::string_view) override { return refused(); }
-    Result<void> release_redrive(std::string_view, std::string_view,
-                                 const std::optional<store::LetterCursor>&) override {
-        return refused();
-    }
+    Result<void> release_redrive(std::string_view, std::string_view) override { return refused(); }
     Result<std::vector<store::Redrive>> abandoned_redrives() override { return refused(); }
     /// Those of the status, whatever their age: `purges` has what was asked for.
     Result<std::int64_t> purge(store::LetterStatus status, Duration age, std::int32_t limit,

@@ -42,8 +42,7 @@ public:
     Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner, std::string_view actor,
                                              std::span<const RetryEnd> ends) override;
     Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) override;
-    Result<void> release_redrive(std::string_view topic, std::string_view owner,
-                                 const std::optional<LetterCursor>& again) override;
+    Result<void> release_redrive(std::string_view topic, std::string_view owner) override;
     Result<std::vector<Redrive>> abandoned_redrives() override;
 
     Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;

@@ -95,11 +95,9 @@ Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::
     return redrive_at(result->get(), 0);
 }
 
-Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::string_view owner,
-                                                  const std::optional<LetterCursor>& again) {
+Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
     Params params;
     params.text(topic).text(owner);
-    again ? params.time(again->created_at) : params.literal(std::nullopt);
     auto result = run_once(pool_, redrives_.release, params, Effect::write);
     if (!result) return Failure(std::move(result.error()));
     return {};

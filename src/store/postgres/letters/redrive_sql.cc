@@ -34,7 +34,8 @@ from (select m.id from lost l join dlq.dlq_messages m on @from_topic and m.retry
           and (m.created_at, m.id) <= (l.at, l.id)) w
 where d.id = any (array[w.id]))";
 
-/// What the process that died had begun is before the position: it is kept, to be gone on with.
+/// One that is taken up starts over: what lies before the position and was given back, or begun by a process that died,
+/// is found again, and what it has tried is left out (kMine).
 constexpr std::string_view kOpenRedrive = R"(
 insert into deliverd.redrives as r (topic, actor, owner, expires_at, up_to_created_at, up_to_id)
 select $1::text, $3::text, $2::text, now() + $4::float8 * interval '1 second',
@@ -52,19 +53,10 @@ left join lateral (
 on conflict (topic) do update
 set actor = case when r.finished then excluded.actor else r.actor end,
     owner = excluded.owner, expires_at = excluded.expires_at,
-    position_created_at = case when r.finished then null else r.position_created_at end,
-    position_id = case when r.finished then null else r.position_id end,
+    position_created_at = case when r.owner = excluded.owner and not r.finished then r.position_created_at end,
+    position_id = case when r.owner = excluded.owner and not r.finished then r.position_id end,
     up_to_created_at = case when r.finished then excluded.up_to_created_at else r.up_to_created_at end,
     up_to_id = case when r.finished then excluded.up_to_id else r.up_to_id end,
-    left_over = case when r.finished then '{}' when r.owner = excluded.owner then r.left_over
-                     else r.left_over || array(
-                         select m.id from dlq.dlq_messages m
-                         where @from_topic and m.retry_owner = r.owner
-                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)
-                         union all
-                         select m.id from dlq.dlq_messages m
-                         where @once_of_topic and m.retry_owner = r.owner
-                             and (m.created_at, m.id) <= (r.position_created_at, r.position_id)) end,
     published = case when r.finished then 0 else r.published end,
     failed = case when r.finished then 0 else r.failed end,
     in_doubt = case when r.finished then 0 else r.in_doubt end,
@@ -74,7 +66,7 @@ set actor = case when r.finished then excluded.actor else r.actor end,
 where r.finished or r.expires_at < now() or r.owner = excluded.owner
 returning @redrive)";
 
-/// Left over ones first, then from the position on. A retry whose process died is gone on with: it is the same one, and
+/// A retry whose process died is gone on with: it is the same one, and
 /// does not count once more. Waits for no letter's lock: who has it is at work on the letter.
 /// A letter is looked up once: the scan that finds it locks it too, and the update goes to its place. One that changed
 /// in between is not seen there and is left out, like one that is locked. What is answered is read at that place too,
@@ -85,8 +77,7 @@ returning @redrive)";
 constexpr std::string_view kNextOfRedrive = R"(
 with mine as materialized (
     select coalesce(r.position_created_at, '-infinity') as at, coalesce(r.position_id, @nobody) as id,
-        r.up_to_created_at, r.up_to_id, r.started_at, r.left_over[1:$3::int] as again,
-        greatest(0, $3::int - cardinality(r.left_over)) as room
+        r.up_to_created_at, r.up_to_id, r.started_at, $3::int as room
     from deliverd.redrives r
     where r.topic = $1::text and r.owner = $2::text and not r.finished
     for key share
@@ -112,23 +103,13 @@ with mine as materialized (
     limit (select room from mine)
 ), next as materialized (
     select * from found where bytes_before < $6::bigint
-), again as materialized (
-    select m.place, true as taken_over
-    from (select unnest(again) as id from mine) i
-    cross join lateral (
-        select m.ctid as place
-        from dlq.dlq_messages m
-        where m.id = any (array[i.id]) and @mine and m.retry_owner is not null
-        for no key update of m skip locked) m
-), held as materialized (
-    select n.place, n.taken_over from next n union all select a.place, a.taken_over from again a
 ), begun as (
     update dlq.dlq_messages m
     set status = 'RETRYING', retry_count = m.retry_count + case when h.taken_over then 0 else 1 end,
         retried_before_at = case when h.taken_over then m.retried_before_at else m.last_retry_at end,
         last_retry_at = now(), updated_at = now(), in_doubt = m.in_doubt or h.taken_over, retry_owner = $2::text,
         retry_expires_at = now() + $4::float8 * interval '1 second'
-    from held h
+    from next h
     where m.ctid = h.place
     returning m.id, h.taken_over, m.in_doubt
 ), trail as (
@@ -150,16 +131,14 @@ with mine as materialized (
     update deliverd.redrives r
     set position_created_at = coalesce((select created_at from reached), r.position_created_at),
         position_id = coalesce((select id from reached), r.position_id),
-        left_over = r.left_over[$3::int + 1:],
         taken_over = r.taken_over + (select count(*) from begun where in_doubt),
         expires_at = greatest(r.expires_at, now() + $4::float8 * interval '1 second'), updated_at = now()
     from mine
     where r.topic = $1::text
 )
 select @begun, w.held, w.looked, m.taken_over
-from (select (select count(*) from mine) as held,
-             (select count(*) from next) + coalesce((select cardinality(again) from mine), 0) as looked) w
-left join (select m.*, h.taken_over from held h join dlq.dlq_messages m on m.ctid = h.place) m on true)";
+from (select (select count(*) from mine) as held, (select count(*) from next) as looked) w
+left join (select m.*, h.taken_over from next h join dlq.dlq_messages m on m.ctid = h.place) m on true)";
 
 constexpr std::string_view kCandidate = R"(m.ctid as place, m.id, m.created_at, m.retry_owner is not null as taken_over,
         coalesce(octet_length(m.record_key), 0)
@@ -179,11 +158,7 @@ where r.topic = $1::text and r.owner = $2::text and not r.finished
 returning @redrive)";
 
 constexpr std::string_view kReleaseRedrive = R"(
-update deliverd.redrives r
-set expires_at = '-infinity', updated_at = now(),
-    position_created_at = case when $3::timestamptz <= r.position_created_at then $3::timestamptz
-                               else r.position_created_at end,
-    position_id = case when $3::timestamptz <= r.position_created_at then @nobody else r.position_id end
+update deliverd.redrives r set expires_at = '-infinity', updated_at = now()
 where r.topic = $1::text and r.owner = $2::text and not r.finished)";
 
 constexpr std::string_view kAbandoned = R"(

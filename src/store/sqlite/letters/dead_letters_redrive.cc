@@ -147,18 +147,9 @@ Result<Redrive> SqliteDeadLetters::close_redrive(std::string_view topic, std::st
     });
 }
 
-Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner,
-                                                const std::optional<LetterCursor>& again) {
-    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<void> {
-        auto found = stored_redrive(handle, topic);
-        if (!found) return Failure(std::move(found.error()));
-        if (!*found || (*found)->owner != owner) return {};
-        if (again) {
-            auto moved = set_redrive_back(handle, (*found)->redrive, again->created_at);
-            if (!moved) return moved;
-        }
-        return give_up_redrive(handle, topic, owner);
-    });
+Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
+    return in_transaction(file_, Durability::full,
+                          [&](Handle& handle) -> Result<void> { return give_up_redrive(handle, topic, owner); });
 }
 
 Result<std::vector<Redrive>> SqliteDeadLetters::abandoned_redrives() {

@@ -50,7 +50,11 @@ constexpr std::string_view kOwn =
 /// 1 owner before, 2 topic. In the past, since a lease runs out only after its last millisecond.
 constexpr std::string_view kFree =
     "update dlq_messages indexed by dlq_messages_retries set retry_expires_at = " DELIVERD_NOW_AND(
-        "'-1 seconds'") " where retry_owner = ?1 and (source_topic = ?2 or original_topic = ?2) returning created_at";
+        "'-1 seconds'") " where retry_owner = ?1 and (source_topic = ?2 or original_topic = ?2)";
+
+/// 1 topic.
+constexpr std::string_view kStartOver =
+    "update deliverd_redrives set position_created_at = null, position_id = null where topic = ?1";
 
 /// 1 topic, 2 and 3 the position, 4 and 5 the last one, 6 when the redrive began, 7 limit, 8 the topics that
 /// are left out. What it has tried already is
@@ -161,22 +165,12 @@ Result<void> start_redrive(Handle& handle, const RedriveOwner& who) {
 Result<void> take_redrive(Handle& handle, const StoredRedrive& found, const RedriveOwner& who) {
     auto free = handle.prepared(kFree);
     if (!free) return Failure(std::move(free.error()));
-    std::optional<std::string> oldest;
-    auto read =
-        each_row((*free)->bind(1, std::string_view(found.owner)).bind(2, who.topic), [&](const SqliteStatement& row) {
-            std::string time(row.text(0));
-            if (!oldest || time < *oldest) oldest = std::move(time);
-        });
-    if (!read) return read;
-    if (oldest) {
-        if (auto moved = set_redrive_back(handle, found.redrive, time_of(*oldest)); !moved) return moved;
-    }
+    auto freed = (*free)->bind(1, std::string_view(found.owner)).bind(2, who.topic).run();
+    if (!freed) return freed;
+    auto start_over = handle.prepared(kStartOver);
+    if (!start_over) return Failure(std::move(start_over.error()));
+    if (auto moved = (*start_over)->bind(1, who.topic).run(); !moved) return moved;
     return renew_redrive(handle, who);
-}
-
-Result<void> set_redrive_back(Handle& handle, const Redrive& redrive, WallTime time) {
-    if (!redrive.position || redrive.position->created_at < time) return {};
-    return move_redrive(handle, redrive.topic, {time, std::string(kLeastId)});
 }
 
 Result<void> renew_redrive(Handle& handle, const RedriveOwner& who) {

@@ -30,7 +30,7 @@ struct RedriveOwner {
 };
 /// Begins one anew, up to the newest letter that there is.
 [[nodiscard]] Result<void> start_redrive(Handle& handle, const RedriveOwner& who);
-/// Makes it `who`'s. What the owner before had begun and not ended is free at once, and lies before the position again.
+/// Makes it `who`'s, from the first letter on. What the owner before had begun and not ended is free at once.
 [[nodiscard]] Result<void> take_redrive(Handle& handle, const StoredRedrive& found, const RedriveOwner& who);
 [[nodiscard]] Result<void> renew_redrive(Handle& handle, const RedriveOwner& who);
 
@@ -48,8 +48,6 @@ struct RedriveCounts {
 /// Only while it is the owner's; otherwise nothing changes.
 [[nodiscard]] Result<void> add_to_redrive(Handle& handle, std::string_view topic, std::string_view owner,
                                           const RedriveCounts& counts);
-/// The position lies before letters of that time, if it does not already.
-[[nodiscard]] Result<void> set_redrive_back(Handle& handle, const Redrive& redrive, WallTime time);
 /// Its lease has run out from now on; only where it is the owner's.
 [[nodiscard]] Result<void> give_up_redrive(Handle& handle, std::string_view topic, std::string_view owner);
 [[nodiscard]] Result<void> finish_redrive(Handle& handle, std::string_view topic);
