@@ -1,5 +1,7 @@
 // A retry of all of a topic that cannot do all: what is said of it, and what is left as it was.
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "deadletter/retry_rules.h"
 #include "deadletter/testing/redrive_fixture.h"
@@ -102,6 +104,38 @@ TEST_F(RedriveTest, WhatWasTakenOverAndNotTriedStaysInDoubt) {
     EXPECT_EQ(taken_over.retry_count, 1);
     EXPECT_TRUE(taken_over.in_doubt);
     EXPECT_EQ(letters.at(ids[1]).detail.letter.retry_count, 0);
+}
+
+/// What could not be put back into its lane is counted by the thread that publishes, the refused ones by the one that
+/// records. For ThreadSanitizer: both at the same time, many times.
+TEST_F(RedriveTest, TwoThreadsSayWhyTheyDidNotTry) {
+    constexpr int kOfEach = 20;
+    ManagerOptions options = quick();
+    options.page = kOfEach;
+    options.replay_topics = {"orders"};
+    for (int round = 0; round < 100; ++round) {
+        FakeLetters store;
+        for (int i = 0; i < kOfEach; ++i) store.add("memories");
+        for (int i = 0; i < kOfEach; ++i) store.add_of_lane("memories", "memory");
+        std::atomic<int> ends{0};
+        std::atomic<bool> found{false};
+        const auto wait_until = [](const auto& holds) {
+            const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+            while (!holds() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        };
+        store.fault = [&](int, std::string_view call) {
+            if (call == "next_of_redrive" && store.calls_of(call) == 2) wait_until([&] { return ends == 1; });
+            if (call == "end_of_redrive_page" && ++ends == 1) wait_until([&] { return found.load(); });
+            if (call == "find") found = true;
+            return call == "return_to_lane" ? Fault::ambiguous_not_done : Fault::none;
+        };
+        Manager other(options, store, &replayer, log);
+        const RedriveReport report = other.retry_all("memories", "ops").value();
+        ASSERT_EQ(report.not_tried, 2 * kOfEach);
+        ASSERT_TRUE(report.not_tried_reason.find("kafka.replay_topics") != std::string::npos ||
+                    report.not_tried_reason.find("answer was lost") != std::string::npos)
+            << report.not_tried_reason;
+    }
 }
 
 TEST_F(RedriveTest, ForAPersonWhoStopsItItIsOver) {
