@@ -1,6 +1,7 @@
 // An HTTP answer as it is read, and what in it says that an order was processed before.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,5 +22,8 @@ struct ProcessedMatch {
     std::string value = "already_processed";
     std::string text = "already processed";
 };
+
+/// The first of `fields` that is a string or a number at the top level of a JSON object, if any.
+[[nodiscard]] std::optional<std::string> find_receipt(std::string_view body, const std::vector<std::string>& fields);
 
 }  // namespace deliverd

@@ -1,10 +1,7 @@
 // How an HTTP answer becomes an outcome: the table of docs/delivery.md as pure code.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/clock.h"
 #include "message/answer.h"
@@ -16,8 +13,5 @@ namespace deliverd {
 /// `message_id` is the idempotency key we sent: a 409 counts as processed only when every `idempotency_key` in it is
 /// ours or null, or there is none. `now` turns a Retry-After date into a wait.
 [[nodiscard]] Outcome classify_http_answer(const HttpAnswer& answer, std::string_view message_id, WallTime now);
-
-/// The first of `fields` that is a string or a number at the top level of a JSON object, if any.
-[[nodiscard]] std::optional<std::string> find_receipt(std::string_view body, const std::vector<std::string>& fields);
 
 }  // namespace deliverd

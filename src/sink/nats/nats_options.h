@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "deliverd/result.h"
 #include "message/event_attributes.h"
 
 namespace deliverd::sink {
@@ -18,5 +19,8 @@ struct NatsSinkOptions {
     bool verify_tls = true;
     std::string ca_file{};
 };
+
+/// What make_nats_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
+[[nodiscard]] Result<void> check_nats_options(const NatsSinkOptions& options);
 
 }  // namespace deliverd::sink

@@ -22,9 +22,6 @@
 
 namespace deliverd::sink {
 
-/// What make_nats_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
-[[nodiscard]] Result<void> check_nats_options(const NatsSinkOptions& options);
-
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_nats_sink(NatsSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink
