@@ -38,8 +38,8 @@ public:
     JwksReader(Load load, std::string name, std::shared_ptr<api::JwtKeys> keys, Log& log)
         : load_(std::move(load)), name_(std::move(name)), keys_(std::move(keys)), log_(log) {}
 
-    /// Whether the keys are now those of the source: also those that it has removed are gone. While they cannot be had or
-    /// read they stay as they are, which is logged once for each cause. Blocks as `load` does; one thread at a time.
+    /// Whether the keys are now those of the source: also those that it has removed are gone. While they cannot be had
+    /// or read they stay as they are, which is logged once for each cause. Blocks as `load` does; one thread at a time.
     bool look();
 
     /// Ends a look under way as soon as `load` can. Thread-safe.
