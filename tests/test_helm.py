@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from harness.certificates import Authority
+from harness.certificates import Authority
 from harness.documents import blocks, text_of, with_hashes
 from harness.helm import CHART, LEAST, TOKEN_SHA256, decode, helm, refusal, render, with_value
 from harness.ports import free_port
@@ -65,7 +66,7 @@ def checked(programs, tmp_path, rendered, name="r-deliverd"):
     text = rendered.config_text(name)
     for path in sorted(set(re.findall(r"(?:/vault|/run)/secrets/\S+", text))):
         file = tmp_path / path.strip("/").replace("/", "-")
-        file.write_text("secret")
+        file.write_text(Authority(tmp_path / "authority").ca_file.read_text() if path.endswith(".crt") else "secret")
         text = text.replace(path, str(file))
     (tmp_path / "config.yaml").write_text(text)
     return programs.run("config", "check", "--config", tmp_path / "config.yaml")

@@ -158,8 +158,9 @@ def test_a_letter_is_not_sent_where_its_sender_may_not(programs, sqlite, kafka, 
     """A header names the original topic: whoever writes to orders.dlq.v1 could have anything sent to payments."""
     own, payments = (kafka.create_topic(fresh_name(word)) for word in ("orders.v1", "payments"))
     api = Api(start(programs, tmp_path, sqlite, kafka={"brokers": [kafka.brokers]}, dead_letters={"ingest": False}))
-    planted, good = (add_letter(sqlite, topic, payload=f'"for {topic}"', source_topic="orders.dlq.v1", source_partition=0,
-                                source_offset=offset) for offset, topic in enumerate((payments, own)))
+    planted, good = (add_letter(sqlite, topic, payload=f'"for {topic}"', record_value=f'"for {topic}"'.encode(),
+                                source_topic="orders.dlq.v1", source_partition=0, source_offset=offset)
+                     for offset, topic in enumerate((payments, own)))
     retry = DLQ + "/messages/{id}/retry"
     answer = api.ask("olga", "POST", retry, planted)
     assert answer.status == 409 and "may not use its original topic" in answer.json()["error"]["message"]

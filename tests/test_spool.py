@@ -382,9 +382,14 @@ def test_serve_tells_once_of_a_file_it_cannot_change_and_goes_on_when_it_can(spo
     assert "hard link" in line["error"]
     (tmp_path / "link").unlink()
     wait_for(lambda: spool.states() == {"late": "resolved"}, 20, lambda: serve.stderr)
-    retried = [json.loads(line) for line in serve.stderr.splitlines() if "spool: retried" in line]
-    assert {"spool": "hooks", "total": 1, "resolved": 1, "failed": 0, "exhausted": 0, "rejected": 0}.items() \
-        <= next(line for line in retried if line["spool"] == "hooks").items()
+
+    def retried():
+        """The line comes after the file says so."""
+        lines = [json.loads(line) for line in serve.stderr.splitlines() if "spool: retried" in line]
+        return [line for line in lines if line["spool"] == "hooks"]
+
+    wait_for(retried, 20, lambda: serve.stderr)
+    assert {"total": 1, "resolved": 1, "failed": 0, "exhausted": 0, "rejected": 0}.items() <= retried()[0].items()
     serve.terminate()
     assert serve.wait() == 0
     assert serve.stderr.count(told) == 1
