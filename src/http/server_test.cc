@@ -143,6 +143,21 @@ TEST(Server, RefusesHeadersOverTheLimit) {
     EXPECT_TRUE(large.closed());
 }
 
+TEST(Server, CountsTheFirstLineAndTheFieldsOfAHeaderTogether) {
+    ServerOptions options;
+    options.max_header_bytes = 1024;
+    const auto server = serve(options);
+    const std::size_t rest = get("/", "X-A: \r\n").size();
+    for (const std::size_t size : {1024U, 1025U}) {
+        RawClient client(server->port());
+        const std::string request =
+            get("/" + std::string(600, 'a'), "X-A: " + std::string(size - rest - 600, 'a') + "\r\n");
+        ASSERT_EQ(request.size(), size);
+        ASSERT_TRUE(client.send(request));
+        EXPECT_THAT(client.response(), StartsWith(size == 1024 ? "HTTP/1.1 200" : "HTTP/1.1 431"));
+    }
+}
+
 TEST(Server, RefusesBodiesOverTheLimitWhileTheClientIsStillSending) {
     ServerOptions options;
     options.max_body_bytes = 1000;

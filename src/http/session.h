@@ -218,11 +218,13 @@ private:
     void read_header() {
         beast::http::async_read_header(
             stream_, buffer_, *parser_,
-            [self = shared_from_this()](error_code error, std::size_t) { self->on_header(error); });
+            [self = shared_from_this()](error_code error, std::size_t bytes) { self->on_header(error, bytes); });
     }
 
-    void on_header(error_code error) {
+    void on_header(error_code error, std::size_t bytes) {
         if (list_ == nullptr) return;  // made room for another meanwhile
+        // The parser limits the first line and the fields one by one where both arrive at once.
+        if (!error && bytes > core_.options.max_header_bytes) error = beast::http::error::header_limit;
         if (error) return on_read_error(error);
         const auto& request = parser_->get();
         minor_version_ = request.version() % 10;
