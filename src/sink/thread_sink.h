@@ -35,6 +35,9 @@ struct Job {
 
 class ThreadSink : public Sink {
 public:
+    /// The class that derives from it has begun the thread at the end of its constructor, and stops it at the beginning
+    /// of its destructor.
+    ~ThreadSink() override = default;
     ThreadSink(const ThreadSink&) = delete;
     ThreadSink& operator=(const ThreadSink&) = delete;
 
@@ -43,9 +46,6 @@ public:
 
 protected:
     ThreadSink() = default;
-    /// The class that derives from it has begun the thread at the end of its constructor, and stops it at the beginning
-    /// of its destructor.
-    ~ThreadSink() override = default;
     void begin();
 
     /// On the thread, which has SIGPIPE blocked (what it starts inherits that). Returns soon after stop_at_, and

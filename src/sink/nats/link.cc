@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sink/nats/nats_message.h"
+#include "sink/sink.h"
 
 namespace deliverd::sink {
 

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "sink/nats/publish_answer.h"
+#include "sink/sink.h"
 
 namespace deliverd::sink {
 

@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "sink/rabbitmq/connection.h"
+#include "sink/sink.h"
 
 namespace deliverd::sink {
 
