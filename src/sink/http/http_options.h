@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "deliverd/result.h"
 #include "message/answer.h"
 #include "message/event_attributes.h"
 
@@ -42,5 +44,11 @@ struct HttpSinkOptions {
     std::int32_t breaker_failures = 0;
     Duration breaker_pause = std::chrono::seconds(10);
 };
+
+/// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. None repeats the
+/// URL, a header's value or a secret.
+[[nodiscard]] Result<void> check_http_url(const std::string& url);
+[[nodiscard]] Result<void> check_http_header(std::string_view name, std::string_view value);
+[[nodiscard]] Result<void> check_http_secret(std::string_view secret);
 
 }  // namespace deliverd::sink

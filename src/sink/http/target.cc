@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "sink/http/transfer.h"
 #include "sink/http/webhook_signature.h"
 
 namespace deliverd::sink {

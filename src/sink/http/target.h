@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "deliverd/result.h"
 #include "sink/http/http_options.h"
 
 namespace deliverd::sink {
