@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "lane/lane.h"
 #include "lane/testing/fakes.h"
@@ -41,6 +42,7 @@ public:
     void count(std::thread::id thread) {
         const std::lock_guard lock(mutex_);
         counted_ = thread;
+        calls_ = 0;
     }
     bool is_held() const {
         const std::lock_guard lock(mutex_);
@@ -83,6 +85,9 @@ TEST(LaneStop, WaitsForASendThatWasAboutToBegin) {
     ASSERT_TRUE(eventually([&] { return lane.totals().sent == 1; }));
 
     // At rest the send thread asks for the time only after it has looked whether it may still send.
+    clock.count(send_thread);
+    int seen = -1;
+    ASSERT_TRUE(eventually([&] { return std::exchange(seen, clock.calls()) == clock.calls(); }));
     sink.hold = true;
     clock.hold(send_thread);
     ASSERT_TRUE(eventually([&] { return clock.is_held(); }));

@@ -15,8 +15,10 @@ void Engine::run(Worker& worker, Instant (Engine::*step)(), const std::function<
     worker.thread = std::thread([this, &worker, step, done] {
         while (!(worker.exit && done())) {
             const Instant wake_at = (this->*step)();
-            if (wake_at <= clock_.now()) continue;
-            worker.signal.wait_until(out_of_time() ? wake_at : std::min(wake_at, Instant(last_instant_.load())));
+            const Instant now = clock_.now();
+            if (wake_at <= now) continue;
+            const Instant end(last_instant_.load());
+            worker.signal.wait_until(now >= end ? wake_at : std::min(wake_at, end));
         }
     });
 }
