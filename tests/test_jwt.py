@@ -18,7 +18,7 @@ from harness.web import get
 
 KEYS_DEADLINE_SECONDS = 60  # longer than kUrlTimes of src/app/jwks_refresh.h lets a token by a new key wait
 ORDERS = "/api/v1/orders"
-ANONYMOUS = "send a valid token as 'Authorization: Bearer TOKEN'"  # whoever is refused is told this and no more
+ANONYMOUS = "send a valid token as 'Authorization: Bearer TOKEN'"  # every refused caller gets only this
 ROLES = {"deliverd-readers": "viewer", "deliverd-ops": "operator", "deliverd-root": "admin"}
 
 

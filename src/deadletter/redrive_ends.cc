@@ -110,8 +110,8 @@ RedriveReport RedriveRun::finish(store::Redrive opened) {
     report.redrive.in_doubt += counts_.in_doubt;
     // One that was stopped is resumed, and one that was resumed as often as it takes. One that a person waits for and
     // that had to end for another reason is closed, so that the next begins at the beginning, with what was given back.
-    // The last page may be read before an earlier one fails. What the broker did not get of a batch is told to a
-    // person.
+    // The last page may be read before an earlier one fails. A redrive that a person waits for reports what the broker
+    // did not get; a resumed one stays open for it.
     const bool cut_off = cut_off_ && parts_.resumed;
     if (cut_off && report.problem.empty()) report.problem = "the broker got only a part: " + report.not_tried_reason;
     const bool complete = complete_ && !ends_early_ && !cut_off;

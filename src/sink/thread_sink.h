@@ -30,7 +30,7 @@ struct Job {
 [[nodiscard]] Outcome stopped_unsent();
 [[nodiscard]] Outcome stopped_under_way();
 
-/// When a sink that is told to stop has to have ended. A second, less patient call hurries.
+/// The deadline of a stop. A later call with less patience brings it forward.
 [[nodiscard]] Instant stop_deadline(Instant now, Duration patience, const std::optional<Instant>& before);
 
 class ThreadSink : public Sink {

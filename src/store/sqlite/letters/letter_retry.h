@@ -9,9 +9,8 @@
 
 namespace deliverd::store::sqlite {
 
-/// A retry whose process died is gone on with: it is the same one, and does not count once more.
-/// In a redrive (`redrive_began`: when; else empty) it has a line for its beginning in the audit only then, and its
-/// time is not before the redrive's.
+/// Begins a retry, or resumes one whose process died, which counts no further retry. `redrive_began` is the start time
+/// of the redrive it belongs to, empty if none: the retry's time is then no earlier, and only a resumed one is audited.
 [[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
                                                 std::string_view redrive_began);
 
