@@ -1,5 +1,5 @@
 # deliverd as a container: docker build -t deliverd .
-# Both stages are the same Debian, so that the libraries of the second are those the first linked against.
+# Both stages are the same Debian, so that the second has the libraries that the first linked against.
 FROM debian:12 AS build
 WORKDIR /src
 # Packages before sources: they change less often.
@@ -11,11 +11,11 @@ RUN cmake --preset release && cmake --build build --target deliverd && strip bui
 
 FROM debian:12-slim
 LABEL org.opencontainers.image.title="deliverd" \
-      org.opencontainers.image.description="Makes committed messages arrive, and looks after the dead letters" \
+      org.opencontainers.image.description="Delivers committed messages and manages dead letters" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
-# The packages of the libraries that the program names itself, and who signed the world's certificates; what these need
-# in turn comes with them. tests/test_container.py holds the list against the program.
+# The packages of the libraries that the program links, and the certificate authorities; apt adds what they need.
+# tests/test_container.py compares this list with the program.
 RUN apt-get update && \
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates \
@@ -36,7 +36,7 @@ RUN apt-get update && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/deliverd /usr/bin/deliverd
 COPY LICENSE /usr/share/doc/deliverd/LICENSE
-# No name in /etc/passwd is needed. It writes nothing to its root file system, SQLite aside.
+# The user needs no entry in /etc/passwd. The program writes nothing to its root file system, except SQLite's file.
 USER 65532:65532
 WORKDIR /tmp
 EXPOSE 8080

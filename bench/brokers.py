@@ -6,7 +6,6 @@ import subprocess
 
 import nats as nats_client
 import pika
-
 from harness.nats import NatsServer
 from harness.process import program
 from harness.rabbitmq import RabbitServer

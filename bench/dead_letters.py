@@ -13,9 +13,8 @@ import statistics
 import time
 
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
-
 import usage
+from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.kafka import KafkaServer
 from harness.postgres import free_port
 from harness.waiting import wait_for
@@ -51,7 +50,8 @@ BATCHES = "SELECT count(*) AS n FROM dlq.dlq_messages GROUP BY created_at ORDER 
 FILL = f"""
 INSERT INTO dlq.dlq_messages (id, source_topic, source_partition, source_offset, record_timestamp_ms, record_timestamp_type,
     record_key, record_value, record_headers, payload, original_topic, error_message, error_class, status, created_at)
-SELECT ('01980000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(topic)s, n %% {PARTITIONS}, n, 1750000000000 + n, 'created', convert_to('order-' || n %% {KEYS}, 'UTF8'),
+SELECT ('01980000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, %(topic)s, n %% {PARTITIONS}, n,
+       1750000000000 + n, 'created', convert_to('order-' || n %% {KEYS}, 'UTF8'),
     convert_to(v.value, 'UTF8'), %(headers)s::jsonb, v.value::jsonb, %(original)s, 'no stock left', 'shop.OutOfStock',
     CASE WHEN NOT %(mixed)s THEN 'PENDING' WHEN n %% 1000 = 7 THEN 'DEAD' WHEN n %% 20 = 1 THEN 'RESOLVED' ELSE 'PENDING' END,
     now() - interval '1 day' + n * interval '10 ms'

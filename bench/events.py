@@ -12,10 +12,9 @@ import subprocess
 import threading
 import time
 
-import psycopg
-
 import bare
 import brokers
+import psycopg
 import usage
 from harness.kafka import KafkaServer
 from harness.postgres import free_port

@@ -61,7 +61,7 @@ public:
     Result<void> set_asleep(std::string_view, bool) override { return {}; }
     std::unique_ptr<store::EventListener> listen(std::function<void()>) override { return nullptr; }
     Result<double> lag_seconds() override { return 0.0; }
-    Result<store::OutboxCounts> counts() override { return store::OutboxCounts{}; }
+    Result<store::RowCounts> counts() override { return store::RowCounts{}; }
     Result<void> ping(Duration) override { return {}; }
     Result<std::int64_t> remove_published(Duration, std::int32_t) override { return 0; }
     Result<std::vector<store::Finding>> inspect() override { return std::vector<store::Finding>{}; }

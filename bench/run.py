@@ -27,13 +27,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
-import psycopg  # noqa: E402
-
 import bare  # noqa: E402
 import dead_letters  # noqa: E402
 import events  # noqa: E402
 import intake  # noqa: E402
 import machine  # noqa: E402
+import psycopg  # noqa: E402
 import tables  # noqa: E402
 import usage  # noqa: E402
 import worker  # noqa: E402

@@ -1,7 +1,8 @@
 # One folder is one room is one target. `deliverd_room(lane LIBS …)` makes the library `deliverd_lane` from
 # src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc. Sources in src/lane/testing
-# make `deliverd_lane_testing`, for the tests of this room and of those that may use it. Tests with a higher COST start
-# earlier, so that a parallel run does not end with one long test.
+# make `deliverd_lane_testing`, for the tests of this room and of those that may use it. Statements in src/lane/sql become
+# the header lane/statements.h (EmbedStatements.cmake). Tests with a higher COST start earlier, so that a parallel run does
+# not end with one long test.
 
 set(DELIVERD_ROOMS_FILE "${CMAKE_SOURCE_DIR}/tools/rooms.txt")
 set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${DELIVERD_ROOMS_FILE}")
@@ -48,11 +49,13 @@ function(deliverd_room room)
 
   if(sources)
     add_library(${target} STATIC ${sources})
-    target_link_libraries(${target} PUBLIC deliverd_public ${links} PRIVATE deliverd_warnings)
+    target_link_libraries(${target} PUBLIC deliverd_source ${links} PRIVATE deliverd_warnings)
     target_link_libraries(${target} PUBLIC ${ARG_LIBS})
+    deliverd_embed_statements("${room}" statements)
+    target_include_directories(${target} PUBLIC ${statements})
   else()
     add_library(${target} INTERFACE)
-    target_link_libraries(${target} INTERFACE deliverd_public ${links} ${ARG_LIBS})
+    target_link_libraries(${target} INTERFACE deliverd_source ${links} ${ARG_LIBS})
   endif()
 
   file(GLOB testing CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${room}/testing/*.cc")

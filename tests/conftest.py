@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
 from harness.orders import Broker

@@ -5,7 +5,6 @@ import socket
 import subprocess
 
 import pytest
-
 from harness.ports import free_port
 from harness.process import program
 from harness.stores import SqliteStore, by_status, fill, row, write_config

@@ -98,5 +98,5 @@ def test_what_is_sent_to_the_builder_is_enough_to_configure(tmp_path):
                           text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     wanted = output_of("ninja", "-C", tmp_path / "build", "-t", "commands", "deliverd")
-    assert "src/app/main.cc" in wanted
+    assert "src/cli/main.cc" in wanted
     assert sent.count("LICENSE") == 1 and "COPY LICENSE " in DOCKERFILE

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 
 import pytest
-
 from harness.receiver import Answer
 from harness.stores import audit, by_status, fill, key, write_config
 from harness.waiting import wait_for
@@ -64,7 +63,7 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
     assert all(count <= 2 for count in times.values())
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
     settled = Counter(found["outbox_id"] for found in audit(store, "outbox_flush_success"))
-    assert settled == {outbox_id: 1 for outbox_id in ids}
+    assert settled == dict.fromkeys(ids, 1)
 
 
 def test_killed_again_and_again(store, receiver, programs, tmp_path):
@@ -77,7 +76,7 @@ def test_killed_again_and_again(store, receiver, programs, tmp_path):
     finish(store, programs, config, rows=3 * ROWS)
     assert set(receiver.times()) == {key(outbox_id) for outbox_id in ids}
     settled = Counter(found["outbox_id"] for found in audit(store, "outbox_flush_success"))
-    assert settled == {outbox_id: 1 for outbox_id in ids}
+    assert settled == dict.fromkeys(ids, 1)
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
 
 

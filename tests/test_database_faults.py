@@ -5,7 +5,6 @@ from collections import Counter
 
 import psycopg
 import pytest
-
 from harness.ports import free_port
 from harness.proxy import Proxy
 from harness.receiver import Answer
@@ -40,7 +39,7 @@ def check_nothing_lost_or_counted_twice(store, receiver, ids):
     # A claim need not survive a crash of the server. Its rows are claimed again, and the lane knows what it has sent.
     settled = Counter(found["outbox_id"] for reason in ("outbox_flush_success", "outbox_flush_dedup_hit")
                       for found in audit(store, reason))
-    assert settled == {outbox_id: 1 for outbox_id in ids}
+    assert settled == dict.fromkeys(ids, 1)
 
 
 def wait_for_calls(receiver, count):

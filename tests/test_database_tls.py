@@ -4,7 +4,6 @@ import os
 import shutil
 
 import pytest
-
 from harness.certificates import Authority
 from harness.postgres import PostgresServer
 from harness.stores import write_config

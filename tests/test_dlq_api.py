@@ -5,7 +5,6 @@ import re
 from urllib.parse import quote
 
 import pytest
-
 from harness.dead_letters import add_letter, letter
 from harness.openapi import Document
 from harness.ports import free_port
@@ -171,6 +170,23 @@ def test_without_a_broker_nothing_is_published_and_nothing_lost(programs, store,
     assert api.service.get("/readyz").status == 200, "Kafka is not what this service is ready for"
     api.ask("POST", ALL, "orders.events.v1")
     assert api.ask("GET", ONE, letter_id).json()["status"] != "RESOLVED"
+
+
+def test_a_dry_run_says_where_messages_would_go_and_sends_none(programs, store, tmp_path):
+    api = Api(start_with_tokens(programs, tmp_path, store.url, kafka={"brokers": [f"127.0.0.1:{free_port()}"],
+                                                                      "replay_topics": ["orders.*"]}))
+    ids = [add_letter(store), add_letter(store), add_letter(store, "secrets")]
+    plan = api.ask("POST", ALL, "orders.events.v1", query="dry_run=true")
+    assert (plan.status, plan.json()) == (200, {"dry_run": True, "matched": 2, "by_destination": [
+        {"topic": "orders.events.v1", "count": 2, "refused": None}]})
+    (refused,) = api.ask("POST", ALL, "secrets", query="dry_run=true").json()["by_destination"]
+    assert (refused["topic"], refused["count"]) == ("secrets", 1) and "kafka.replay_topics" in refused["refused"]
+    for letter_id in ids:
+        shown = api.ask("GET", ONE, letter_id).json()
+        assert (shown["status"], shown["retry_count"]) == ("PENDING", 0)
+        assert api.ask("GET", ONE + "/audit", letter_id).json()["audit"] == []
+    assert error(api.ask("POST", ALL, "secrets", query="dry_run=1"))[0] == 400
+    assert api.ask("POST", ALL, "secrets", query="dry_run=true", who="vera").status == 403
 
 
 def test_without_its_database(programs, postgres, proxy, tmp_path):

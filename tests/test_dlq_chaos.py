@@ -5,9 +5,16 @@ import signal
 
 from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
-
-from harness.dlq_service import (DLQ, SUFFIX, DeadLetterService, Records, count_letters, digest, fresh_name,
-                                 stored_records)
+from harness.dlq_service import (
+    DLQ,
+    SUFFIX,
+    DeadLetterService,
+    Records,
+    count_letters,
+    digest,
+    fresh_name,
+    stored_records,
+)
 from harness.events import seeded
 from harness.waiting import wait_for
 
@@ -136,7 +143,7 @@ def test_twenty_thousand_records_two_readers_killed_again_and_again(programs, po
     assert digest(found) == digest(records.sent)
     for reader in readers.slots:
         counts = {topic["topic"]: topic["total"] for topic in reader.get(DLQ).json()["topics"]}
-        assert counts == {topic: RECORDS // TOPICS for topic in records.topics}
+        assert counts == dict.fromkeys(records.topics, RECORDS // TOPICS)
         reader.process.terminate()
     assert [reader.process.wait() for reader in readers.slots] == [0, 0]
     assert readers.stored() == RECORDS, "nothing more came"

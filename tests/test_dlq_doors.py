@@ -1,9 +1,16 @@
 """Dead letters through the doors of a broker that lets not everyone in: SASL and TLS, for reading and for sending back."""
 
 import pytest
-
-from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset,
-                                 stored_records)
+from harness.dlq_service import (
+    SUFFIX,
+    DeadLetterService,
+    Records,
+    add_letters,
+    error,
+    fresh_name,
+    letters_by_offset,
+    stored_records,
+)
 from harness.kafka import PASSWORD, USER, KafkaServer, available_or_skip
 from harness.waiting import wait_for
 

@@ -7,7 +7,6 @@ import re
 from urllib.parse import quote
 
 import pytest
-
 from harness.dead_letters import add_letter, table
 from harness.dlq_service import SUFFIX, DeadLetterService, Records, error, fresh_name, letters_by_offset
 from harness.service import start_with_tokens, token
@@ -32,7 +31,8 @@ BAD_IDS = {"word": "not-a-uuid", "empty braces": "{}", "braces": "{00000000-0000
 # As a client may write a topic.
 ODD_PATHS = ["%", "%zz", "%ff", "%c0%af", "%ed%a0%80", "%00", "a%00b", "%2e%2e%2f", "..%2f..%2fetc", "%250",
              ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1"]
-ACTIONS = [("GET", ""), ("GET", "/raw"), ("GET", "/audit"), ("POST", "/retry"), ("POST", "/dead"), ("POST", "/revive"), ("DELETE", "")]
+ACTIONS = [("GET", ""), ("GET", "/raw"), ("GET", "/audit"), ("POST", "/retry"), ("POST", "/dead"), ("POST", "/revive"),
+           ("DELETE", "")]
 
 
 def incompressible(length):

@@ -4,7 +4,6 @@ import json
 import uuid
 
 from confluent_kafka import Producer
-
 from harness.dlq_service import SUFFIX, DeadLetterService, error, fresh_name, letters_by_offset
 from harness.ports import free_port
 from harness.service import Service

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from harness.dead_letters import table
 from harness.dlq_service import DLQ, error
 from harness.event_lanes import quick, row, wait_for_state, write

@@ -3,9 +3,20 @@
 import collections
 
 import pytest
-
-from harness.dlq_service import (DLQ, QUICK_RETRIES, SUFFIX, DeadLetterService, Records, add_letters, count_letters,
-                                 digest, error, fresh_name, letters_by_offset, stored_records)
+from harness.dlq_service import (
+    DLQ,
+    QUICK_RETRIES,
+    SUFFIX,
+    DeadLetterService,
+    Records,
+    add_letters,
+    count_letters,
+    digest,
+    error,
+    fresh_name,
+    letters_by_offset,
+    stored_records,
+)
 from harness.waiting import wait_for
 
 DEADLINE_SECONDS = 60

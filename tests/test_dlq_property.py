@@ -4,12 +4,11 @@ about the failure and with the count of replays."""
 import re
 import uuid
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from harness.dead_letters import told_headers
 from harness.dlq_service import REPLAYS, SUFFIX, DeadLetterService, Records, fresh_name, letters_by_offset
 from harness.waiting import wait_for
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 EXAMPLES, MOST_RECORDS = 30, 40
 DEADLINE_SECONDS = 40

@@ -7,9 +7,16 @@ import json
 import signal
 
 import pytest
-
-from harness.dlq_service import (LONG_LEASES, DeadLetterService, add_letters, count_letters, end_leases, error,
-                                 fresh_name, held_up_at)
+from harness.dlq_service import (
+    LONG_LEASES,
+    DeadLetterService,
+    add_letters,
+    count_letters,
+    end_leases,
+    error,
+    fresh_name,
+    held_up_at,
+)
 from harness.waiting import wait_for
 
 LETTERS = 5000  # more than two passages can publish: 24 pages each

@@ -6,9 +6,8 @@ import random
 import threading
 
 import pytest
-
 from harness.dead_letters import add_letter, table
-from harness.dlq_service import (SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset)
+from harness.dlq_service import SUFFIX, DeadLetterService, Records, add_letters, error, fresh_name, letters_by_offset
 from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config

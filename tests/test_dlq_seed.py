@@ -10,7 +10,6 @@ import uuid
 
 import pytest
 import yaml
-
 from harness.dead_letters import add_letter, letter, table
 from harness.dlq_service import DLQ, DeadLetterService, add_letters, error, fresh_name
 from harness.ports import free_port
@@ -20,7 +19,7 @@ from harness.stores import PostgresStore, SqliteStore, write_config
 from harness.web import get
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
-SEED_FILE = ROOT / "src/app/testing/dlq_manager.yaml"
+SEED_FILE = ROOT / "src/config/testing/dlq_manager.yaml"
 COUNTS = {"DomainEntityDlqMessage": 13, "InfrastructureConfig": 4, "InfrastructureDatabase": 2, "InfrastructureKafkaMod": 2,
           "InfrastructureKafkaProducer": 2, "UsecaseListMessages": 4, "UsecaseGetMessage": 2, "UsecaseRetryMessage": 4,
           "UsecaseDeleteMessage": 2, "UsecaseRetryAll": 3, "AdapterHandlerDlqHandler": 10, "Integration": 12}

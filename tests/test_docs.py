@@ -3,7 +3,6 @@
 import re
 
 import pytest
-
 from harness.documents import blocks, check, exchanges, text_of, type_in, with_hashes
 from harness.ports import free_port
 from harness.process import ROOT
@@ -77,7 +76,8 @@ def test_the_sql_for_operators_runs(postgres, page):
             postgres.query(statement)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/api.md", "docs/configuration.md", "docs/orders.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md", "docs/configuration.md", "docs/orders.md",
+                                  *[f"docs/sink-{sink}.md" for sink in ("console", "http", "kafka", "nats", "rabbitmq")]])
 def test_every_configuration_shown_is_right(programs, tmp_path, page):
     for config in blocks(page, "yaml"):
         for secret in re.findall(r"/run/secrets/([\w-]+)", config):

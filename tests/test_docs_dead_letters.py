@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-
 from harness.dead_letters import PAGE, add_letter, table, told_headers
 from harness.documents import blocks, check, exchanges, text_of
 from harness.ports import free_port
@@ -171,6 +170,6 @@ def test_every_command_told_is_there(programs):
 
 def test_every_metric_is_told_of():
     guide = text_of("docs/operations.md")
-    real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/app/dead_letter_service.cc").read_text()))
+    real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/daemon/dead_letter_service.cc").read_text()))
     assert real == set(re.findall(r"^\| `(dlq_[a-z_]+)", guide, re.MULTILINE))
     assert set(re.findall(r"\bdlq_[a-z_]+", "".join(blocks("docs/operations.md", "promql")))) <= real

@@ -6,7 +6,6 @@ import sqlite3
 
 import psycopg
 import pytest
-
 from harness.documents import blocks, text_of
 from harness.event_lanes import always_ok, events_config, kcat, row, start_relay, state, wait_for_state, write
 from harness.process import build_dir
@@ -46,7 +45,10 @@ def test_from_the_first_configuration_to_the_broker(empty_database, kafka, progr
     empty_database.query("CREATE TABLE shop_orders (id int PRIMARY KEY, state text)")
     empty_database.query("INSERT INTO shop_orders VALUES (1, 'new')")
     kafka.create_topic("order.paid")
-    (sql,) = blocks(PAGE, "sql")
+    one_call, sql = blocks(PAGE, "sql")
+    with psycopg.connect(empty_database.url) as connection:
+        connection.execute(one_call)
+        connection.rollback()
     with psycopg.connect(empty_database.url, autocommit=True) as connection:
         connection.execute(sql)
     assert empty_database.query("SELECT state FROM shop_orders") == [{"state": "paid"}]
@@ -132,7 +134,7 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
     shown = programs.run("config", "show").ok().stdout
     values = {words[0]: words[1] for words in map(str.split, shown.splitlines()) if len(words) > 2}
     text = " ".join(text_of(PAGE).split())
-    for setting, sentence in [("shards", r"has (\S+) parts \(`shards`\)"),
+    for setting, sentence in [("shards", r"has (\S+) shards \(`shards`\)"),
                               ("lease_seconds", r"leases of (\S+) seconds \(`lease_seconds`\)"),
                               ("busy_poll_ms", r"every (\S+) ms while there is work \(`busy_poll_ms`\)"),
                               ("retry.max", r"failed `retry.max` times, (\d+) by default")]:

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-
 from harness.documents import blocks, check, exchanges, is_as_shown, is_http_as_shown, split_http, text_of, type_in
 from harness.ports import free_port
 from harness.process import build_dir

@@ -4,7 +4,6 @@ import json
 import uuid
 
 import pytest
-
 from harness.kafka import PASSWORD, USER
 from harness.ports import free_port
 from harness.stores import write_config

@@ -7,7 +7,6 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
-
 from harness.ports import free_port
 from harness.process import program
 from harness.service import Service, start_with_tokens, start_without_lanes, token

@@ -8,7 +8,6 @@ import socket
 from pathlib import Path
 
 import pytest
-
 from harness.ports import free_port
 from harness.service import Service
 from harness.stores import write_config

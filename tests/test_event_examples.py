@@ -6,7 +6,6 @@ import sys
 
 import psycopg
 import pytest
-
 from harness.documents import blocks
 from harness.process import ROOT, program
 from harness.runtimes import go_example, node_program

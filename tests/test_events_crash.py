@@ -6,12 +6,24 @@ import threading
 import time
 
 import pytest
-
 from harness.chaos import Chaos
 from harness.event_brokers import PLACES
-from harness.events import (Arrival, Relays, Writers, aggregate_name, check_arrivals, check_doubles, check_table,
-                            events_config, open_events, seeded, shards_by_owner, start_relay, wait_until_published,
-                            write_events)
+from harness.events import (
+    Arrival,
+    Relays,
+    Writers,
+    aggregate_name,
+    check_arrivals,
+    check_doubles,
+    check_table,
+    events_config,
+    open_events,
+    seeded,
+    shards_by_owner,
+    start_relay,
+    wait_until_published,
+    write_events,
+)
 from harness.receiver import Answer
 from harness.waiting import wait_for
 

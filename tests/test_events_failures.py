@@ -3,10 +3,24 @@
 import time
 
 import pytest
-
-from harness.event_lanes import (add_stream, always_ok, delete_stream, events_config, kcat, quick, rabbit_channel, row,
-                                 start_relay, state, stream_messages, take_from_queue, wait_for_all_published,
-                                 wait_for_state, with_jetstream, write)
+from harness.event_lanes import (
+    add_stream,
+    always_ok,
+    delete_stream,
+    events_config,
+    kcat,
+    quick,
+    rabbit_channel,
+    row,
+    start_relay,
+    state,
+    stream_messages,
+    take_from_queue,
+    wait_for_all_published,
+    wait_for_state,
+    with_jetstream,
+    write,
+)
 from harness.kafka import KafkaServer, available_or_skip
 from harness.nats import NatsServer
 from harness.ports import free_port
@@ -310,7 +324,7 @@ def test_an_event_without_a_type_is_dead_where_the_topic_needs_one(kafka, postgr
     wait_for(lambda: postgres.query("SELECT id FROM legacy") == [{"id": 1}], 30, lambda: postgres.query("TABLE legacy"))
     (dead,) = postgres.query("SELECT row_id, aggregate_id, dead_at, last_error FROM deliverd.event_failures")
     assert (dead["row_id"], dead["aggregate_id"]) == ("1", "") and dead["dead_at"] is not None
-    assert "'' is no name for a topic" in dead["last_error"]
+    assert "'' is not a topic's name" in dead["last_error"]
     (message,) = kcat(kafka, "invoice.paid")
     assert not message["payload"]
 

@@ -6,7 +6,6 @@ import threading
 
 import psycopg
 import pytest
-
 from harness.events import TYPE, events_config, start_relay, wait_until_published
 from harness.waiting import wait_for
 

@@ -7,7 +7,6 @@ import time
 
 import psycopg
 import pytest
-
 from harness.event_lanes import always_ok, events_config, start_relay, wait_for_all_published
 from harness.waiting import wait_for
 

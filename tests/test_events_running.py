@@ -5,10 +5,17 @@ import re
 
 import psycopg
 import pytest
-
 from harness.documents import text_of
-from harness.event_lanes import (always_ok, events_config, quick, start_relay, state, wait_for_all_published, wait_for_state,
-                                 write)
+from harness.event_lanes import (
+    always_ok,
+    events_config,
+    quick,
+    start_relay,
+    state,
+    wait_for_all_published,
+    wait_for_state,
+    write,
+)
 from harness.ports import free_port
 from harness.receiver import Answer
 from harness.service import Service

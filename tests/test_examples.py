@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-
 from harness.process import ROOT, program
 from harness.receiver import Answer
 from harness.service import start_without_lanes

@@ -15,7 +15,6 @@ import pika
 import pika.exceptions
 import psycopg
 import pytest
-
 from harness.rabbitmq import RabbitServer
 from harness.receiver import Answer, answers
 from harness.waiting import wait_for
@@ -103,7 +102,8 @@ def test_server_keeps_what_was_committed_across_an_immediate_restart(own_server)
 def test_with_servers_passes_the_status_on_and_leaves_nothing():
     script = ("import os, psycopg, sys; c = psycopg.connect(os.environ['DELIVERD_TEST_POSTGRES_URL']);"
               "print(c.execute('SHOW data_directory').fetchone()[0]); sys.exit(7)")
-    done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable, "-c", script],
+    done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable,
+                           "-c", script],
                           cwd=TESTS, capture_output=True, text=True, timeout=240)
     assert done.returncode == 7, done.stderr
     folder = Path(done.stdout.strip())
@@ -114,7 +114,8 @@ def test_a_killed_run_takes_its_server_with_it():
     script = ("import os, psycopg, signal; url = os.environ['DELIVERD_TEST_POSTGRES_URL'];"
               "folder = psycopg.connect(url).execute('SHOW data_directory').fetchone()[0];"
               "print(url.split(':')[2].split('/')[0], folder, flush=True); signal.pause()")
-    run = subprocess.Popen([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable, "-c", script],
+    run = subprocess.Popen([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable,
+                           "-c", script],
                            cwd=TESTS, stdout=subprocess.PIPE, text=True)
     port, folder = run.stdout.readline().split()
     run.kill()

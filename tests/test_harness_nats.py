@@ -5,7 +5,6 @@ import ssl
 
 import nats
 import pytest
-
 from harness.nats import NatsServer
 from harness.waiting import wait_for
 

@@ -10,8 +10,6 @@ import re
 import jsonschema
 import pytest
 import yaml
-
-from harness.certificates import Authority
 from harness.certificates import Authority
 from harness.documents import blocks, text_of, with_hashes
 from harness.helm import CHART, LEAST, TOKEN_SHA256, decode, helm, refusal, render, with_value
@@ -22,7 +20,7 @@ from harness.web import get
 
 DLQ_MANAGER = yaml.safe_load((ROOT / "deploy/helm/values-dlq-manager.yaml").read_text())
 TOKENS = {"tokens": [{"name": "ops", "role": "operator", "sha256": TOKEN_SHA256}]}
-SEED_CONFIG = yaml.safe_load((ROOT / "src/app/testing/dlq_manager.yaml").read_text())
+SEED_CONFIG = yaml.safe_load((ROOT / "src/config/testing/dlq_manager.yaml").read_text())
 
 # The values that the dead-letter manager's source document shows.
 SEED_VALUES = {
@@ -222,11 +220,13 @@ def test_tls_with_a_secret(programs, tmp_path):
     rendered = render(with_value(with_value(LEAST, "tls.secretName", "api-tls"), "migration.enabled", True))
     assert decode(rendered.text) == rendered.kinds()
     assert "insecure_http" not in rendered.config()["server"]
-    assert {rendered.container()[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness", "readiness")} == {"HTTPS"}
+    probes = [rendered.container()[f"{name}Probe"] for name in ("startup", "liveness", "readiness")]
+    assert {probe["httpGet"]["scheme"] for probe in probes} == {"HTTPS"}
     assert rendered.of("Service")["spec"]["ports"][0]["appProtocol"] == "https"
     authority = Authority(tmp_path / "api-tls")
     for pod, name in ((rendered.pod(), "r-deliverd"), (rendered.of("Job")["spec"]["template"], "r-deliverd-migrate")):
-        (volume,) = [volume["name"] for volume in pod["spec"]["volumes"] if volume.get("secret", {}).get("secretName") == "api-tls"]
+        (volume,) = [volume["name"] for volume in pod["spec"]["volumes"]
+                     if volume.get("secret", {}).get("secretName") == "api-tls"]
         (folder,) = [mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == volume]
         for made, file in zip(authority.issue("api"), ("tls.crt", "tls.key")):  # what such a Secret holds
             made.rename(authority.folder / file)
@@ -389,12 +389,12 @@ def test_secrets_are_mounted_as_folders():
     ("config.server.shutdown_seconds", 5, "set shutdownSeconds instead"),
     ("config.server.tls", {"cert_file": "/run/secrets/a"}, "set tls.secretName instead"),
     ("config.database.password_file", "/run/secrets/db/password", "nothing puts /run/secrets/db/password into the pod"),
-    ("config.database.password", "hunter2", "config.database.password: everybody who may read ConfigMaps"),
-    ("config.database.url", "postgres://a:hunter2@db/x", "config.database.url: everybody who may read ConfigMaps"),
-    ("config.kafka.sasl_password", "hunter2", "config.kafka.sasl_password: everybody"),
-    ("config.lanes", {"a": {"sink": {"token": "hunter2"}}}, "config.lanes.a.sink.token: everybody"),
-    ("config.lanes", {"a": {"sink": {"url": "amqp://a:hunter2@q/"}}}, "config.lanes.a.sink.url: everybody"),
-    ("migration.config.database.password", "hunter2", "migration.config.database.password: everybody"),
+    ("config.database.password", "hunter2", "config.database.password: anyone who may read ConfigMaps"),
+    ("config.database.url", "postgres://a:hunter2@db/x", "config.database.url: anyone who may read ConfigMaps"),
+    ("config.kafka.sasl_password", "hunter2", "config.kafka.sasl_password: anyone"),
+    ("config.lanes", {"a": {"sink": {"token": "hunter2"}}}, "config.lanes.a.sink.token: anyone"),
+    ("config.lanes", {"a": {"sink": {"url": "amqp://a:hunter2@q/"}}}, "config.lanes.a.sink.url: anyone"),
+    ("migration.config.database.password", "hunter2", "migration.config.database.password: anyone"),
     ("autoscaling.minReplicas", 9, "more than autoscaling.maxReplicas"),
     ("resources.requests", {"cpu": None}, "resources.requests.cpu"),
     ("serviceAccount.create", False, "serviceAccount.name"),

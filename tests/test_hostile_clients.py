@@ -8,7 +8,6 @@ import resource
 import socket
 
 import pytest
-
 from harness.ports import free_port
 from harness.process import program
 from harness.stores import write_config

@@ -8,7 +8,6 @@ import json
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from harness.openid import AUDIENCE, ISSUER, Key, Provider, key_set
 from harness.ports import free_port
 from harness.service import Service
@@ -16,7 +15,7 @@ from harness.stores import write_config
 from harness.waiting import wait_for
 from harness.web import get
 
-KEYS_DEADLINE_SECONDS = 60  # longer than kUrlTimes of src/app/jwks_refresh.h lets a token by a new key wait
+KEYS_DEADLINE_SECONDS = 60  # longer than kUrlTimes of src/daemon/jwks_refresh.h lets a token by a new key wait
 ORDERS = "/api/v1/orders"
 ANONYMOUS = "send a valid token as 'Authorization: Bearer TOKEN'"  # every refused caller gets only this
 ROLES = {"deliverd-readers": "viewer", "deliverd-ops": "operator", "deliverd-root": "admin"}
@@ -119,7 +118,7 @@ def test_keys_of_a_file_change_without_a_restart(start, tmp_path):
     write(key_set(new))
     wait_for(lambda: not may_look(service, before), KEYS_DEADLINE_SECONDS, "the old key to be gone")
     write("{")
-    service.process.wait_for_stderr("cannot be had")
+    service.process.wait_for_stderr("cannot read the keys")
     assert may_look(service, after), "a mistake locks nobody out"
 
 
@@ -145,7 +144,7 @@ def test_serve_starts_while_the_provider_is_away(start, programs, tmp_path):
     key = Key("first")
     url = f"http://127.0.0.1:{port}/keys"
     service = start(jwks_url=url)
-    service.process.wait_for_stderr("cannot be had")
+    service.process.wait_for_stderr("cannot read the keys")
     assert service.get("/metrics", key.token("deliverd-readers")).status == 401
     service.process.wait_for_stderr("no key of the provider is known")
     config = write_config(tmp_path, None, database={"url": f"sqlite:{tmp_path}/jwt.db"}, auth=jwt_section(jwks_url=url))

@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-
 from harness.kafka import PASSWORD, USER, KafkaServer, available_or_skip
 
 

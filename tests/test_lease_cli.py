@@ -7,7 +7,6 @@ import os
 import pwd
 
 import pytest
-
 from harness.stores import audit, fill, row
 
 COLUMNS = {"outbox_id", "item_id", "target_space", "payload_md", "payload_sha", "status", "retry_count",

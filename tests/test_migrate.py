@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-
 from harness.stores import SqliteStore, fill, write_config
 
 

@@ -5,13 +5,12 @@ import json
 from urllib.parse import quote, urlsplit
 
 import pytest
-from jsonschema import ValidationError
-from openapi_spec_validator import validate
-
 from harness.openapi import Document
 from harness.service import start_with_tokens, token
 from harness.waiting import wait_for
 from harness.web import Page, get
+from jsonschema import ValidationError
+from openapi_spec_validator import validate
 
 ORDERS = "/api/v1/orders"
 ORDER = "/api/v1/orders/{key}"

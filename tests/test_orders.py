@@ -7,9 +7,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from harness.orders import (OrderService, an_order, check_trail, error_code, everything, order_rows, order_statuses,
-                            trails)
+from harness.orders import (
+    OrderService,
+    an_order,
+    check_trail,
+    error_code,
+    everything,
+    order_rows,
+    order_statuses,
+    trails,
+)
 from harness.receiver import Answer
 from harness.service import auth_section, token
 from harness.waiting import wait_for
@@ -143,8 +150,8 @@ NUMBERS = {"qty": "145.001", "limit_price": "12345678901234567890.10", "big": "9
 
 def test_numbers_survive_as_they_were_written(start, store, broker):
     client = start().client()
-    body = ('{"idempotency_key":"order-0001", "symbol":"ACME.X","intent":"SELL","qty":%(qty)s,\n'
-            ' "limit_price":%(limit_price)s,"trace_id":"t-1","meta":{"big":%(big)s,"tiny":%(tiny)s}}' % NUMBERS)
+    body = ('{{"idempotency_key":"order-0001", "symbol":"ACME.X","intent":"SELL","qty":{qty},\n'
+            ' "limit_price":{limit_price},"trace_id":"t-1","meta":{{"big":{big},"tiny":{tiny}}}}}'.format(**NUMBERS))
     assert client.post(body.encode()).status == 201
     client.wait_for_status("order-0001", "sent")
     (stored,) = store.query("SELECT CAST(request_json AS text) AS request FROM outbox_orders")

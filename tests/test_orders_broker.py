@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-
 from harness.orders import QUICK_LANE, OrderService, an_order, check_trail, order_statuses, trails
 from harness.receiver import Answer
 from harness.waiting import wait_for
@@ -149,7 +148,7 @@ def test_retry_after_pauses_the_whole_lane(start, store, broker):
     first, *later = broker.calls
     assert first.key == KEY
     assert min(call.at for call in later) - first.at >= RETRY_AFTER_SECONDS, "nothing was sent on the lane"
-    assert broker.times() == {KEY: 2} | {key: 1 for key in others}
+    assert broker.times() == {KEY: 2} | dict.fromkeys(others, 1)
     order = client.look(KEY).json()
     assert [line["last_error"] for line in order["audit"] if line["reason"] == "outbox_flush_retry"] == ["RATE_LIMITED"]
     assert service.total(r'^outbox_send_rate_limit\{lane="orders"\}') > 0, "and now at a lowered rate"
@@ -199,7 +198,7 @@ def test_every_metric_moves(start, broker):
                  r'^outbox_lag_seconds_count\{lane="orders"\}', r'^outbox_lag_seconds_bucket\{lane="orders",le="',
                  r'^outbox_retry_count_count\{lane="orders"\}',
                  r'^outbox_retry_count_bucket\{lane="orders",le="2"\}'])
-    assert {pattern: value(pattern) for pattern in moving} == {pattern: 0 for pattern in moving}
+    assert {pattern: value(pattern) for pattern in moving} == dict.fromkeys(moving, 0)
     empty = r'^outbox_dequeue_total\{lane="orders",result="empty"\}'
     wait_for(lambda: value(empty) > 0, 10, "a look at the empty table")
 

@@ -4,7 +4,6 @@ import signal
 import threading
 
 import pytest
-
 from harness.orders import OrderService, Posters, an_order, check_trail, order_rows, order_statuses, trails
 from harness.receiver import Answer
 from harness.waiting import wait_for

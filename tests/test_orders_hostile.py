@@ -4,7 +4,6 @@ import json
 import socket
 
 import pytest
-
 from harness.orders import ORDERS, OrderService, an_order, error_code, everything, order_statuses
 from harness.waiting import wait_for
 from harness.web import Dripping

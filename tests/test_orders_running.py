@@ -5,9 +5,17 @@ import threading
 from datetime import datetime
 
 import pytest
-
-from harness.orders import (OrderService, an_order, check_trail, error_code, everything, order_rows, order_statuses,
-                            trails, write_orders_config)
+from harness.orders import (
+    OrderService,
+    an_order,
+    check_trail,
+    error_code,
+    everything,
+    order_rows,
+    order_statuses,
+    trails,
+    write_orders_config,
+)
 from harness.receiver import Answer
 from harness.waiting import wait_for
 

@@ -5,7 +5,6 @@ import os
 import pwd
 
 import pytest
-
 from harness.stores import audit
 
 COLUMNS = ["id", "aggregate_id", "event_type", "payload", "created_at", "published_at", "published", "event_id",

@@ -7,7 +7,6 @@ import threading
 
 import psycopg
 import pytest
-
 from harness.process import ROOT
 from harness.stores import by_status, fill, row
 from harness.waiting import wait_for

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-
 from harness.dead_letters import add_letter
 from harness.process import ROOT
 from harness.service import start_with_tokens, token

@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-
 from harness.dead_letters import add_letter, letter
 from harness.dlq_service import fresh_name
 from harness.openapi import Document

@@ -6,7 +6,6 @@ import signal
 import threading
 
 import pytest
-
 from harness.ports import free_port
 from harness.receiver import Answer, answers
 from harness.service import Service
@@ -139,7 +138,8 @@ def test_an_open_address_without_auth_is_refused(programs, sqlite, receiver, tmp
 
 def test_an_open_address_with_auth_or_a_guard_is_served(start):
     hashed = hashlib.sha256(TOKEN.encode()).hexdigest()
-    start(server={"host": "0.0.0.0", "insecure_http": True}, auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]})
+    token = {"name": "ops", "role": "viewer", "sha256": hashed}
+    start(server={"host": "0.0.0.0", "insecure_http": True}, auth={"tokens": [token]})
     start(server={"host": "0.0.0.0"}, auth={"mode": "none"})
 
 

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 
 import pytest
-
 from harness.documents import exchanges, is_as_shown, type_in
 from harness.ports import free_port
 from harness.process import build_dir, program
@@ -212,8 +211,9 @@ def test_a_person_who_watches_sees_how_far_a_retry_is(spool, receiver, programs)
                 seen += chunk
     finally:
         os.close(screen)
-    assert seen.decode() == ("\r1 of 3: 1 resolved, 0 failed\r2 of 3: 1 resolved, 1 failed\r3 of 3: 2 resolved, 1 failed"
-                             "\r\x1b[K")
+    erase = "\x1b[K"  # from the cursor to the end of the line: nothing of a longer line before stays
+    lines = ("1 of 3: 1 resolved, 0 failed", "2 of 3: 1 resolved, 1 failed", "3 of 3: 2 resolved, 1 failed", "")
+    assert seen.decode() == "".join(f"\r{line}{erase}" for line in lines)
     assert (done.returncode, json.loads(done.stdout)["resolved"]) == (1, 2)
 
 
@@ -321,7 +321,7 @@ def test_a_spool_without_token_hosts_sends_no_token_and_says_so(spool, receiver,
     (tmp_path / "deliverd.yaml").write_text(
         f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, token_env: T, allow_private: true,"
         " retry_seconds: 0.1 }\n")
-    words = "spools.hooks has no token_hosts: the token of T is sent to nobody"
+    words = "spools.hooks has no token_hosts, so the token of T is sent to no host"
     assert words in programs.run("config", "check").ok().stderr
     assert words in programs.run("doctor").stdout
     spool.add("1")

@@ -4,7 +4,6 @@ import json
 import signal
 
 import pytest
-
 from harness.dead_letters import table
 from harness.receiver import Answer
 from harness.spool import SpoolFile

@@ -7,7 +7,6 @@ import signal
 import threading
 
 import pytest
-
 from harness.dead_letters import table
 from harness.ports import free_port
 from harness.receiver import Answer

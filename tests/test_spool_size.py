@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-
 from harness.process import program
 
 ENTRIES = 2_000_000

@@ -11,7 +11,6 @@ import subprocess
 import threading
 
 import pytest
-
 from harness.certificates import Authority
 from harness.ports import free_port
 from harness.stores import write_config

@@ -4,7 +4,6 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-
 from harness.receiver import Answer
 from harness.stores import audit, by_status, fill, key, row, write_config
 from harness.waiting import wait_for

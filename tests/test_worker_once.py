@@ -5,7 +5,6 @@ import threading
 import time
 
 import pytest
-
 from harness.receiver import Answer, answers
 from harness.stores import audit, by_status, fill, key, row, write_config
 from harness.waiting import wait_for

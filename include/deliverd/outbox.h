@@ -6,14 +6,20 @@
 //     auto id = deliverd::outbox_on(connection)->add({"order-1", "OrderCreated", R"({"total": 42})"});
 //     PQexec(connection, "commit");                                // both or neither
 //
-// Ownership: the connection stays the caller's and must outlive the Outbox.
-// Transactions: no function begins or ends one, each is one statement; called inside a caller's transaction they become
-//   part of it. After an error PostgreSQL lets the transaction do nothing but roll back.
+// Ownership: the connection remains the caller's and must outlive the Outbox. Answers own their text.
+// Transactions: no function begins or ends one. Each is one statement, which becomes part of the caller's transaction
+// if
+//   there is one. After an error PostgreSQL lets that transaction do nothing but roll back.
 // Threads: one Outbox (and its connection) is used by one thread at a time.
-// Blocking: each call is one round trip; it blocks for as long as the connection does.
-// Failure: an Error of code `bad_argument` (permanent; empty or too long aggregate or type, payload or metadata that is
-//   not JSON, metadata that is not an object, limit < 1), `db_timeout` / `db_error` / `db_unreachable` (class as far as
-//   it is known).
+// Blocking: each call is one round trip. It blocks for as long as the connection does: set statement_timeout or
+//   busy_timeout on it to bound that. add() waits for no relay.
+// Failure: an Error, no exceptions. After one nothing changed, unless its class is ambiguous. Codes (error_codes.h):
+//   `bad_argument`    permanent: an aggregate or type that is empty or too long, payload or metadata that is not JSON
+//   or
+//                     too large, metadata that is not an object, a limit below 1, an age below 0
+//   `db_timeout`      retryable: a lock or the statement took too long
+//   `db_unreachable`  the connection was lost: ambiguous for what writes, else retryable
+//   `db_error`        permanent or retryable, as the cause is; "run `deliverd migrate`" where the schema is missing
 #pragma once
 
 #include <cstdint>
@@ -73,10 +79,11 @@ public:
     /// Stores an event; answers its id.
     virtual Result<std::int64_t> add(const NewEvent& event) = 0;
 
-    /// Open events, oldest first: for programs that publish by themselves, and for looking.
+    /// Open events, oldest first: for programs that publish themselves, and for people. Holds nothing: two callers get
+    /// the same events.
     virtual Result<std::vector<Event>> fetch_unpublished(std::int32_t limit = kDefaultEventLimit) = 0;
 
-    /// False: unknown, or published already; nothing changed. A dead event is dead no longer then.
+    /// The event is published from now on, also if it was dead. False: unknown, or published already; nothing changed.
     virtual Result<bool> mark_published(std::int64_t id) = 0;
 
     /// Counts one failed attempt of an open event; answers the count, none when it is unknown or not open.
@@ -86,11 +93,11 @@ public:
     virtual Result<std::int64_t> delete_published(double older_than_seconds = kDefaultKeepSeconds,
                                                   std::int32_t limit = 1000) = 0;
 
-    /// Reads the whole table.
+    /// Counts by state. Reads the whole table.
     virtual Result<OutboxStats> stats() = 0;
 
-    /// All events of one aggregate, published ones too, oldest first. Published ones have no index by aggregate: reads
-    /// the table until the limit is reached.
+    /// All events of one aggregate, published ones too, oldest first. Published ones have no index by aggregate, so it
+    /// reads the table until the limit is reached.
     virtual Result<std::vector<Event>> by_aggregate(std::string_view aggregate_id,
                                                     std::int32_t limit = kDefaultEventLimit) = 0;
 

@@ -6,9 +6,10 @@
 //     work.commit();                                               // both or neither
 //
 // Header only, for any transaction type of libpqxx 6.4 or later: nothing of deliverd needs to be linked. The database
-// is migrated (`deliverd migrate`). Failure: as libpqxx reports it, by exceptions. What the database refuses (an empty
-// aggregate or type, text that is no
-//   JSON, metadata that is no object) is a pqxx::data_exception; the transaction can then only be rolled back.
+// must be migrated (`deliverd migrate`).
+//
+// Failure: as libpqxx reports it, by exceptions. What the database refuses (an empty aggregate or type, text that is
+// not JSON, metadata that is not an object) is a pqxx::data_exception. The transaction can then only be rolled back.
 #pragma once
 
 #include <cstdint>

@@ -15,6 +15,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "deliverd/error_codes.h"
+
 namespace deliverd {
 
 enum class ErrorClass { retryable, permanent, ambiguous };
@@ -47,6 +49,10 @@ using Failure = tl::unexpected<Error>;
 }
 [[nodiscard]] inline Failure permanent(std::string code, std::string message) {
     return Failure(Error{ErrorClass::permanent, std::move(code), std::move(message)});
+}
+/// The caller's mistake: `message` names the argument and says what is possible.
+[[nodiscard]] inline Failure bad_argument(std::string message) {
+    return permanent(codes::kBadArgument, std::move(message));
 }
 [[nodiscard]] inline Failure ambiguous(std::string code, std::string message) {
     return Failure(Error{ErrorClass::ambiguous, std::move(code), std::move(message)});

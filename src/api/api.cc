@@ -7,14 +7,14 @@
 #include <boost/json.hpp>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "api/refusals.h"
 #include "api/router.h"
-#include "base/sha256.h"
+#include "base/mutex.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "base/uuid.h"
 
@@ -24,18 +24,18 @@ namespace {
 
 constexpr std::size_t kMaxRequestIdBytes = 128;
 constexpr std::size_t kMaxShownTopicBytes = 256;
-constexpr std::size_t kMaxDetails = 32;  // named in one answer; of the others it only has the number
+constexpr std::size_t kMaxDetails = 32;  // listed in one answer; the rest are only counted
 constexpr Duration kReadyCacheTime = std::chrono::seconds(1);
 constexpr std::string_view kRequestId = "X-Request-Id";
 
 class RequestIds {
 public:
     std::string make() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return make_uuid_v7(clock_.wall_now(), random_);
     }
 
-    /// The caller's own where it is fit to be echoed and logged.
+    /// The caller's own id if it is fit to be echoed and logged.
     std::string of(const http::Request& request) {
         const auto given = request.header(kRequestId);
         const bool usable = !given.empty() && given.size() <= kMaxRequestIdBytes &&
@@ -44,76 +44,14 @@ public:
     }
 
 private:
-    std::mutex mutex_;
+    Mutex mutex_;
     const SystemClock clock_;
-    SystemRandom random_;
+    SystemRandom random_ GUARDED_BY(mutex_);
 };
 
-std::string_view bearer_token(const http::Request& request) {
-    static constexpr std::string_view kScheme = "bearer ";
-    std::string_view value = request.header("Authorization");
-    if (value.size() <= kScheme.size()) return {};
-    const bool is_bearer = std::equal(kScheme.begin(), kScheme.end(), value.begin(), [](char want, char got) {
-        return want == (got >= 'A' && got <= 'Z' ? static_cast<char>(got - 'A' + 'a') : got);
-    });
-    if (!is_bearer) return {};
-    value.remove_prefix(kScheme.size());
-    while (value.starts_with(' ')) value.remove_prefix(1);
-    return value;
-}
-
-Result<Caller> jwt_caller(std::string_view token, const JwtAuth& jwt, WallTime now) {
-    const auto claims = verify_jwt(token, *jwt.keys->get(), jwt.rules, now);
-    if (!claims) {
-        if (claims.error().code == kUnknownJwtKey && jwt.on_unknown_key) jwt.on_unknown_key();
-        return Failure(claims.error());
-    }
-    Caller caller{"jwt:" + claims->subject, Role::none};
-    for (const auto& [value, role] : jwt.roles) {
-        if (role > caller.role && std::ranges::find(claims->roles, value) != claims->roles.end()) caller.role = role;
-    }
-    return caller;
-}
-
-/// Looks at every token, so that the time taken does not tell which one came close. A failure's code is the reason for
-/// api_refused_total, its message for the log.
-Result<Caller> caller_of(const http::Request& request, const AuthOptions& auth, WallTime now) {
-    if (!auth.enabled) return Caller{"anonymous", Role::admin};
-    const auto token = bearer_token(request);
-    if (token.empty()) return permanent("token", "");
-    if (auth.jwt && is_jwt(token)) return jwt_caller(token, *auth.jwt, now);
-    const std::string digest = sha256_hex(token);
-    std::optional<Caller> caller;
-    const auto look_at = [&](const std::vector<Token>& tokens) {
-        for (const auto& known : tokens) {
-            const bool is_it = equal_in_constant_time(known.sha256, digest);
-            if (is_it && (!known.expires_at || now < *known.expires_at))
-                caller = Caller{known.name, known.role, known.scope};
-        }
-    };
-    look_at(auth.tokens);
-    if (auth.file_tokens) look_at(*auth.file_tokens->get());
-    if (!caller) return permanent("token", "");
-    return std::move(*caller);
-}
-
-std::string_view role_name(Role role) {
-    switch (role) {
-        case Role::none:
-            return "none";
-        case Role::viewer:
-            return "viewer";
-        case Role::operator_:
-            return "operator";
-        case Role::admin:
-            return "admin";
-    }
-    return "unknown";
-}
-
-/// Why a caller who is limited to topics gets no further; empty when it does. The token and the path decide alone, so
-/// that the answer is the same for a topic that exists and one that does not. An empty list would tell as little, but
-/// reads as if the topic had no dead letters.
+/// Why a caller who is limited to topics is refused; empty if it is not. Only the token and the path decide, so that
+/// the answer is the same for a topic that exists and for one that does not. An empty list would reveal as little, but
+/// would read as if the topic had no dead letters.
 std::string out_of_scope(const Route& route, const Caller& caller, const std::vector<std::string>& path_values) {
     if (!caller.scope.is_limited() || route.needs == Role::none) return {};
     switch (route.limited) {
@@ -131,7 +69,7 @@ std::string out_of_scope(const Route& route, const Caller& caller, const std::ve
     return fmt::format("token '{}' is limited to topics; this is not about one of them", caller.name);
 }
 
-/// All of the API that shows what others wrote, and a little more, so that no route can be forgotten.
+/// Every GET of the API, so that no route that shows messages can be forgotten.
 bool is_audited_read(const Route& route) {
     return route.method == "GET" && route.path.starts_with("/api/");
 }
@@ -172,7 +110,7 @@ public:
     }
 
 private:
-    /// The answer to a request that gets no further, or what it gets to.
+    /// Either the refusal of a request, or its route and caller.
     struct Admission {
         std::optional<http::Response> refusal{};
         const Route* route = nullptr;
@@ -190,7 +128,7 @@ private:
         }
         auto match = router_.find(request.method, request.path);
         if (match.bad_escape) {
-            return {error_response(400, "BAD_REQUEST", "the path has a percent escape that is not UTF-8 text", id)};
+            return {error_response(400, "BAD_REQUEST", "a percent escape in the path is not UTF-8 text", id)};
         }
         if (match.allowed.empty()) {
             return {error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id)};
@@ -309,7 +247,7 @@ http::Response ready(const std::vector<ReadyCheck>& checks, const Call& call) {
         if (!problem.empty()) problems.push_back({check.name, std::move(problem)});
     }
     if (problems.empty()) return {200, {}, "application/json", R"({"status":"ready"})"};
-    if (call.caller.role < Role::viewer) {  // a database's words name roles, hosts and paths
+    if (call.caller.role < Role::viewer) {  // the message of a database names roles, hosts and paths
         for (Detail& problem : problems) problem.message = "is not ready";
         return error_response(
             503, "NOT_READY",
@@ -327,7 +265,7 @@ public:
 
     std::string problem() {
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             const bool fresh = known_ && clock_.now() - since_ < kReadyCacheTime;
             if (fresh || (known_ && asking_)) return last_;
             asking_ = true;
@@ -338,7 +276,7 @@ public:
         } catch (const std::exception& error) {
             answer = error.what();
         }
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         asking_ = false;
         known_ = true;
         since_ = clock_.now();
@@ -349,11 +287,11 @@ public:
 private:
     const std::function<std::string()> ask_;
     const Clock& clock_;
-    std::mutex mutex_;
-    std::string last_;
-    Instant since_{};
-    bool known_ = false;
-    bool asking_ = false;
+    Mutex mutex_;
+    std::string last_ GUARDED_BY(mutex_);
+    Instant since_ GUARDED_BY(mutex_){};
+    bool known_ GUARDED_BY(mutex_) = false;
+    bool asking_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/text.h"
+#include "deliverd/error_codes.h"
 
 namespace deliverd::api {
 
@@ -37,7 +37,7 @@ http::Response dlq_try_later(std::string_view message, std::string_view request_
 }
 
 http::Response dlq_store_failure(const Error& error, bool changes, std::string_view request_id, Log& log) {
-    if (error.error_class == ErrorClass::retryable && error.code == "db_timeout") {
+    if (error.error_class == ErrorClass::retryable && error.code == codes::kDbTimeout) {
         log.warn("dead letters: the database took too long", {{"request_id", request_id}, {"error", error.message}});
         return dlq_try_later(changes ? "the database took too long; nothing was changed, ask again"
                                      : "the database took too long: ask for less (a topic, a time range)",
@@ -50,7 +50,7 @@ http::Response dlq_store_failure(const Error& error, bool changes, std::string_v
     }
     if (error.error_class == ErrorClass::ambiguous) {
         return dlq_try_later(
-            "the database went away during the commit; it may have been done: look before asking again", request_id);
+            "the database went away during the commit; it may have been done: check before you ask again", request_id);
     }
     log.error("dead letters: the database refused a request",
               {{"request_id", request_id}, {"code", error.code}, {"error", error.message}});

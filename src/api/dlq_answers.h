@@ -20,8 +20,8 @@ namespace deliverd::api {
 /// 503 with Retry-After.
 [[nodiscard]] http::Response dlq_try_later(std::string_view message, std::string_view request_id);
 
-/// 503 while the database is away, 500 for what it refuses for good. What it said is in the log alone: it may name
-/// hosts and users. `changes`: the request may have changed something before it failed.
+/// 503 while the database is away, 500 for a permanent refusal. The database's own message goes to the log only: it may
+/// name hosts and users. `changes`: the request may have changed something before it failed.
 [[nodiscard]] http::Response dlq_store_failure(const Error& error, bool changes, std::string_view request_id, Log& log);
 
 }  // namespace deliverd::api

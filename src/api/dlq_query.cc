@@ -20,8 +20,9 @@ namespace {
 constexpr std::array<std::string_view, 10> kNames{"page",        "page_size", "cursor", "status", "source",
                                                   "error_class", "from",      "until",  "text",   "key"};
 constexpr std::array<std::string_view, 3> kPurgeNames{"status", "older_than_seconds", "limit"};
+constexpr std::array<std::string_view, 1> kRetryAllNames{"dry_run"};
 constexpr std::size_t kMaxShownValueBytes = 100;
-constexpr std::size_t kMaxParameters = 32;  // of a request; what follows is not read
+constexpr std::size_t kMaxParameters = 32;  // per request; what follows is not read
 
 std::string shown_value(std::string_view text) {
     return shorten(one_line(text), kMaxShownValueBytes);
@@ -44,7 +45,7 @@ std::size_t characters(std::string_view utf8) {
         std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-/// A + that nobody escaped has become a space by now.
+/// An unescaped + has become a space by now.
 std::optional<WallTime> time_of(std::string text) {
     constexpr std::size_t kDateLength = 10;
     const std::size_t space = text.rfind(' ');
@@ -101,7 +102,7 @@ private:
             return std::nullopt;
         }
         if (has(*name)) {
-            problem = "stands there twice";
+            problem = "was given twice";
         } else {
             seen_.push_back(*name);
             value = form_decode(written.size() == pair.size() ? "" : pair.substr(written.size() + 1));
@@ -207,6 +208,18 @@ DlqPurge read_dlq_purge(std::string_view query) {
         if (!parameters.has(name)) parameters.wrong(name, "must be given");
     }
     return purge;
+}
+
+DlqRetryAll read_dlq_retry_all(std::string_view query) {
+    DlqRetryAll asked;
+    Parameters parameters("retry-all", kRetryAllNames, asked.problems);
+    parameters.read(query, [&](const std::string& name, const std::string& value) {
+        asked.dry_run = value == "true";
+        if (!asked.dry_run && value != "false") {
+            parameters.wrong(name, fmt::format("must be true or false, not '{}'", shown_value(value)));
+        }
+    });
+    return asked;
 }
 
 DlqListing read_dlq_listing(std::string_view query) {

@@ -1,4 +1,4 @@
-// What a listing of dead letters is asked for in its query string. Pure.
+// The query strings of the routes of dead letters. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline constexpr std::size_t kMaxDlqFilterCharacters = 512;  // as long as an er
 
 struct DlqListing {
     store::LetterQuery query;            // without the topic
-    std::optional<std::int64_t> page{};  // none: a cursor leads on. Beside a cursor it is only repeated in the answer
-    std::vector<Detail> problems{};      // one an unknown, repeated or wrong parameter; then the rest is not to be used
+    std::optional<std::int64_t> page{};  // none: there is a cursor. Beside a cursor it is only repeated in the answer
+    std::vector<Detail> problems{};      // one per unknown, repeated or wrong parameter; then use nothing else
 };
 
 inline constexpr std::int64_t kMaxDlqPurgeSeconds = 315'360'000;  // ten years
@@ -35,11 +35,19 @@ struct DlqPurge {
     std::vector<Detail> problems{};  // as above
 };
 
-/// status and older_than_seconds, which must be there, and limit.
+struct DlqRetryAll {
+    bool dry_run = false;
+    std::vector<Detail> problems{};  // as above
+};
+
+/// status and older_than_seconds, which are required, and limit.
 [[nodiscard]] DlqPurge read_dlq_purge(std::string_view query);
 
-/// page, page_size, cursor, status, source, error_class, from, until, text, key. A + is a space, but in a time, where
-/// people forget to escape it.
+/// dry_run: true or false.
+[[nodiscard]] DlqRetryAll read_dlq_retry_all(std::string_view query);
+
+/// page, page_size, cursor, status, source, error_class, from, until, text, key. A + is a space, except in a time,
+/// where people forget to escape it.
 [[nodiscard]] DlqListing read_dlq_listing(std::string_view query);
 
 }  // namespace deliverd::api

@@ -24,7 +24,7 @@ std::string shown_report(std::string_view text) {
     return shorten(one_line(text), kMaxShownReportBytes);
 }
 
-/// What deadletter::how_it_ended() says has several parts, each no longer than that.
+/// For deadletter::how_it_ended(), which has several parts.
 std::string shortened(std::string_view text) {
     return shorten(one_line(text), 2 * kMaxShownReportBytes);
 }
@@ -37,7 +37,7 @@ http::Response resolved(const std::string& id) {
     return {200, {}, "application/json", object.done()};
 }
 
-/// As the other requests are answered then, and that nothing went out.
+/// As other requests are answered then, and says that nothing was published.
 http::Response answer_unavailable(const RetryReport& report, std::string_view request_id, Log& log) {
     if (!report.store_error) return dlq_try_later(shown_report(report.message), request_id);
     if (report.store_error->error_class == ErrorClass::retryable) {
@@ -95,27 +95,26 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
     return {200, {}, "application/json", object.done()};
 }
 
-/// A letter's original topic comes from a header, so that whoever may see the letter may not therefore write there.
-deadletter::SendRule send_rule(const Scope& scope) {
+}  // namespace
+
+deadletter::SendRule dlq_send_rule(const Scope& scope) {
     if (!scope.is_limited()) return {};
     return [scope](const store::Letter& letter) -> std::string {
         return scope.allows(letter.provenance.original_topic) ? "" : "the token may not use its original topic";
     };
 }
 
-}  // namespace
-
-/// One request that waits for its turn. Dropped unanswered (at a stop), it says so.
-struct DlqRetries::Asked {
+/// Dropped unanswered (at a stop), it answers 503.
+struct DlqRetries::WaitingRequest {
     std::string request_id;
     std::string actor;
     http::Reply reply;
 
-    Asked(std::string id, std::string who, http::Reply to)
+    WaitingRequest(std::string id, std::string who, http::Reply to)
         : request_id(std::move(id)), actor(std::move(who)), reply(std::move(to)) {}
-    ~Asked() { reply(dlq_try_later("the service is stopping; nothing was done", request_id)); }
-    Asked(const Asked&) = delete;
-    Asked& operator=(const Asked&) = delete;
+    ~WaitingRequest() { reply(dlq_try_later("the service is stopping; nothing was done", request_id)); }
+    WaitingRequest(const WaitingRequest&) = delete;
+    WaitingRequest& operator=(const WaitingRequest&) = delete;
 };
 
 DlqRetries::DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log& log)
@@ -137,8 +136,8 @@ void DlqRetries::stop() {
 }
 
 void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
-                        std::function<http::Response(const Asked&)> work) {
-    auto asked = std::make_shared<Asked>(call.request_id, call.caller.name, reply);
+                        std::function<http::Response(const WaitingRequest&)> work) {
+    auto asked = std::make_shared<WaitingRequest>(call.request_id, call.caller.name, reply);
     http::HandlerPool::Task task = [this, asked, work = std::move(work)] {
         if (stopping_) return;
         std::string fault = "not a std::exception";
@@ -157,25 +156,27 @@ void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::R
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
-    submit(retries_, call, reply, "retries", [this, id, rule = send_rule(call.caller.scope)](const Asked& asked) {
-        return answer_to(actions_.retry(id, asked.actor, rule), id, asked.request_id, log_);
-    });
+    submit(retries_, call, reply, "retries",
+           [this, id, rule = dlq_send_rule(call.caller.scope)](const WaitingRequest& asked) {
+               return answer_to(actions_.retry(id, asked.actor, rule), id, asked.request_id, log_);
+           });
 }
 
 void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
-    submit(redrives_, call, reply, "retries", [this, topic, rule = send_rule(call.caller.scope)](const Asked& asked) {
-        const auto report = actions_.retry_all(topic, asked.actor, rule);
-        if (report) return answer_to(*report, topic, asked.request_id);
-        if (report.error().code == deadletter::kStopping) {
-            return dlq_try_later(shown_report(report.error().message), asked.request_id);
-        }
-        return dlq_store_failure(report.error(), true, asked.request_id, log_);
-    });
+    submit(redrives_, call, reply, "retries",
+           [this, topic, rule = dlq_send_rule(call.caller.scope)](const WaitingRequest& asked) {
+               const auto report = actions_.retry_all(topic, asked.actor, rule);
+               if (report) return answer_to(*report, topic, asked.request_id);
+               if (report.error().code == deadletter::kStopping) {
+                   return dlq_try_later(shown_report(report.error().message), asked.request_id);
+               }
+               return dlq_store_failure(report.error(), true, asked.request_id, log_);
+           });
 }
 
 void DlqRetries::list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing) {
     submit(listings_, call, reply, "listings",
-           [call, listing = std::move(listing)](const Asked&) { return listing(call); });
+           [call, listing = std::move(listing)](const WaitingRequest&) { return listing(call); });
 }
 
 }  // namespace deliverd::api

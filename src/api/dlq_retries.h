@@ -1,5 +1,5 @@
-// Retries and listings of dead letters on threads of their own: they wait for a broker, a retry-all for minutes, or
-// look through a whole table, which would leave nobody to answer the other requests.
+// Retries and listings of dead letters on threads of their own. A retry waits for a broker, a retry-all for minutes,
+// and a listing may read a whole table: on the handler threads they would hold up /readyz and the orders.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace deliverd::api {
 
-/// What deadletter::Manager does. Thread-safe; both may block.
+/// The functions of deadletter::Manager that block for a broker. Thread-safe.
 struct DlqActions {
     std::function<deadletter::RetryReport(std::string_view id, std::string_view actor, const deadletter::SendRule&)>
         retry;
@@ -35,6 +35,10 @@ struct DlqRetriesOptions {
     std::size_t max_waiting_listings = 64;
 };
 
+/// Where a caller may send letters. A letter's original topic comes from a header, so that a caller who may see the
+/// letter may still not write there.
+[[nodiscard]] deadletter::SendRule dlq_send_rule(const Scope& scope);
+
 class DlqRetries {
 public:
     /// What `actions` refer to and `log` outlive it.
@@ -43,20 +47,20 @@ public:
     DlqRetries(const DlqRetries&) = delete;
     DlqRetries& operator=(const DlqRetries&) = delete;
 
-    /// Return at once; the reply comes from a thread of this object. A caller who is limited to topics sends to no
-    /// other. Thread-safe.
+    /// Return at once; a thread of this object replies. A caller who is limited to topics sends to no other.
+    /// Thread-safe.
     void retry(const std::string& id, const Call& call, const http::Reply& reply);
     void retry_all(const std::string& topic, const Call& call, const http::Reply& reply);
     void list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing);
 
-    /// Answers 503 to those that wait, and joins the threads: blocks until what is under way has ended (stop the
+    /// Answers 503 to requests that wait, and joins the threads: blocks until what is under way has ended (stop the
     /// manager first). Idempotent; from one thread at a time.
     void stop();
 
 private:
-    struct Asked;
+    struct WaitingRequest;
     void submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
-                std::function<http::Response(const Asked&)> work);
+                std::function<http::Response(const WaitingRequest&)> work);
 
     const DlqActions actions_;
     Log& log_;

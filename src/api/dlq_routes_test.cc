@@ -5,6 +5,7 @@
 #include "api/router.h"
 #include "api/testing/dlq_routes_fixture.h"
 #include "base/sha256.h"
+#include "base/text.h"
 
 namespace deliverd::api {
 namespace {
@@ -112,7 +113,7 @@ TEST_F(DlqRoutesTest, EveryWrongParameterIsNamed) {
 TEST_F(DlqRoutesTest, TopicsMayBeCalledAnything) {
     for (const char* name : {"messages", "retry-all", "with/slash", "ключ", "%25", "'; drop table dlq--"}) {
         letters_.add(a_letter(kUnknownId, name));
-        const auto page = get("/" + percent_encode(name));
+        const auto page = get("/" + url_encoded(name));
         EXPECT_EQ(body(page).at("pagination").at("total_count"), 1) << name;
         EXPECT_EQ(letters_.last_query().topic, name);
     }
@@ -218,8 +219,7 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryOfAllHasItsAnswer) {
     EXPECT_EQ(not_all.at("message"),
               "12 messages retried in topic t; 4 were not tried: its original topic is itself for dead letters");
     EXPECT_EQ(error_of(post("/t/retry-all?error_class=E")),
-              "400 SYS_DLQ_VALIDATION_ERROR: retry-all takes no parameters: it sends back all of a topic; nothing was "
-              "retried");
+              "400 SYS_DLQ_VALIDATION_ERROR: error_class is no parameter of retry-all, which has dry_run");
     report.under_way_elsewhere = true;
     redrive_report_ = report;
     EXPECT_EQ(error_of(post("/t/retry-all")),
@@ -229,6 +229,33 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryOfAllHasItsAnswer) {
     EXPECT_EQ(error_of(away),
               "503 SYS_DLQ_INTERNAL_ERROR: the database is out of reach; nothing was changed, ask again");
     EXPECT_EQ(header(away, "Retry-After"), "1");
+}
+
+TEST_F(DlqRoutesTest, ADryRunSaysWhereTheLettersWouldGoAndSendsNone) {
+    letters_.add(a_letter(kUnknownId));
+    auto looped = a_letter("00000000-0000-4000-8000-000000000001");
+    looped.letter.provenance.original_topic = "loop.dlq.v1";
+    letters_.add(looped);
+    auto lane = a_letter("00000000-0000-4000-8000-000000000002");
+    lane.letter.topic.reset();
+    lane.letter.source = "lane:orders.dlq.v1";
+    lane.letter.provenance.original_topic = "orders.dlq.v1";
+    letters_.add(lane);
+    const auto plan = post("/orders.dlq.v1/retry-all?dry_run=true");
+    EXPECT_EQ(plan.status, 200);
+    EXPECT_EQ(plan.body, R"({"dry_run":true,"matched":4,"by_destination":[)"
+                         R"({"topic":"orders.events.v1","count":2,"refused":null},)"
+                         R"({"topic":"loop.dlq.v1","count":1,"refused":"the topic is itself for dead letters"},)"
+                         R"({"lane":"orders.dlq.v1","count":1,"refused":null}]})");
+    EXPECT_EQ(retried_, "");
+    EXPECT_EQ(post("/orders.dlq.v1/retry-all?dry_run=maybe").status, 400);
+    EXPECT_EQ(retried_, "") << "nothing is sent when the question is unclear";
+    redrive_report_ = deadletter::RedriveReport{};
+    EXPECT_EQ(post("/orders.dlq.v1/retry-all?dry_run=false").status, 200);
+    EXPECT_EQ(retried_, "orders.dlq.v1 by anonymous");
+    letters_.fail_with(Error{ErrorClass::retryable, "db_unreachable", "host 10.1.2.3 is away"});
+    EXPECT_THAT(error_of(post("/t/retry-all?dry_run=true")),
+                StartsWith("503 SYS_DLQ_INTERNAL_ERROR: the database is out of reach; ask again"));
 }
 
 TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
@@ -303,7 +330,7 @@ TEST_F(DlqRoutesTest, EachRoleMayDoItsPart) {
     auth.tokens = {{"vera", Role::viewer, sha256_hex("v")},
                    {"otto", Role::operator_, sha256_hex("o")},
                    {"ada", Role::admin, sha256_hex("a")}};
-    handle_ = make_handler(dlq_routes(retries_, letters_, log_), auth, log_);
+    handle_ = make_handler(dlq_routes(retries_, manager_, letters_, log_), auth, log_);
     const auto as = [this](const std::string& token, const std::string& method, const std::string& path) {
         return call(method, path, {{"Authorization", "Bearer " + token}}).status;
     };

@@ -31,7 +31,7 @@ protected:
         auth.enabled = true;
         auth.tokens = {{"olga", Role::admin, sha256_hex("olga"), {}, Scope{Topics{"orders*"}}},
                        {"ada", Role::admin, sha256_hex("ada")}};
-        handle_ = make_handler(dlq_routes(retries_, letters_, log_), auth, log_);
+        handle_ = make_handler(dlq_routes(retries_, manager_, letters_, log_), auth, log_);
         retry_report_.answer = deadletter::RetryAnswer::resolved;
     }
     http::Response as(const std::string& who, const std::string& method, const std::string& target) {
@@ -100,6 +100,19 @@ TEST_F(DlqScopesTest, NothingIsSentToAnotherTopic) {
         as("ada", "POST", path);
         EXPECT_FALSE(rule_) << path;
     }
+}
+
+TEST_F(DlqScopesTest, ADryRunSaysWhatTheCallerMayNotSend) {
+    letters_.add(letter_in("22222222-2222-4222-8222-222222222222", "orders.dlq.v1", "payments"));
+    const auto refused = [&](const std::string& who) {
+        return body(as(who, "POST", "/orders.dlq.v1/retry-all?dry_run=true"))
+            .at("by_destination")
+            .as_array()
+            .at(1)
+            .at("refused");
+    };
+    EXPECT_EQ(refused("olga").as_string(), "the token may not use its original topic");
+    EXPECT_TRUE(refused("ada").is_null());
 }
 
 TEST_F(DlqScopesTest, ATopicOutOfScopeIs403WhetherItExistsOrNot) {

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "api/api.h"
-#include "http/wire.h"
+#include "base/text.h"
 
 namespace deliverd::api {
 
 namespace {
-
-using http::equal_without_case;
 
 constexpr std::size_t kMaxPortDigits = 5;
 
@@ -20,8 +17,7 @@ struct Authority {
 };
 
 bool is_host_character(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-           c == '_';
+    return is_alphanumeric(c) || c == '.' || c == '-' || c == '_';
 }
 
 bool is_port(std::string_view text) {
@@ -48,8 +44,8 @@ struct Origin {
 std::optional<Origin> parse_origin(std::string_view text) {
     const std::size_t end = text.find("://");
     if (end == std::string_view::npos) return std::nullopt;
-    const bool is_https = equal_without_case(text.substr(0, end), "https");
-    if (!is_https && !equal_without_case(text.substr(0, end), "http")) return std::nullopt;
+    const bool is_https = equal_ignoring_case(text.substr(0, end), "https");
+    if (!is_https && !equal_ignoring_case(text.substr(0, end), "http")) return std::nullopt;
     const auto authority = parse_authority(text.substr(end + 3));
     if (!authority) return std::nullopt;
     return Origin{*authority, is_https};
@@ -58,7 +54,7 @@ std::optional<Origin> parse_origin(std::string_view text) {
 /// Whether `named` (a Host header or an allowed host) is where pages of `origin` come from.
 bool is_home_of(const Origin& origin, std::string_view named) {
     const auto home = parse_authority(named);
-    if (!home || !equal_without_case(home->host, origin.authority.host)) return false;
+    if (!home || !equal_ignoring_case(home->host, origin.authority.host)) return false;
     const std::string_view default_port = origin.is_https ? "443" : "80";
     const auto port_of = [&](const Authority& at) { return at.port.empty() ? default_port : at.port; };
     return port_of(*home) == port_of(origin.authority);
@@ -74,10 +70,10 @@ bool is_json(std::string_view content_type) {
     constexpr std::string_view kApplication = "application/";
     constexpr std::string_view kJsonSuffix = "+json";
     const std::string_view type = trimmed(content_type.substr(0, content_type.find(';')));
-    if (equal_without_case(type, "application/json")) return true;
+    if (equal_ignoring_case(type, "application/json")) return true;
     return type.size() > kApplication.size() + kJsonSuffix.size() &&
-           equal_without_case(type.substr(0, kApplication.size()), kApplication) &&
-           equal_without_case(type.substr(type.size() - kJsonSuffix.size()), kJsonSuffix);
+           equal_ignoring_case(type.substr(0, kApplication.size()), kApplication) &&
+           equal_ignoring_case(type.substr(type.size() - kJsonSuffix.size()), kJsonSuffix);
 }
 
 }  // namespace
@@ -88,15 +84,15 @@ bool is_own_host(std::string_view host, const DoorOptions& doors) {
     if (is_loopback(asked->host)) return true;
     return std::ranges::any_of(doors.allowed_hosts, [&](const std::string& name) {
         const auto allowed = parse_authority(name);
-        return allowed && equal_without_case(allowed->host, asked->host) &&
+        return allowed && equal_ignoring_case(allowed->host, asked->host) &&
                (allowed->port.empty() || allowed->port == asked->port);
     });
 }
 
 bool is_cross_origin(const http::Request& request, const DoorOptions& doors) {
-    if (equal_without_case(request.header("Sec-Fetch-Site"), "cross-site")) return true;
+    if (equal_ignoring_case(request.header("Sec-Fetch-Site"), "cross-site")) return true;
     return std::ranges::any_of(request.headers, [&](const auto& header) {
-        if (!equal_without_case(header.first, "Origin")) return false;
+        if (!equal_ignoring_case(header.first, "Origin")) return false;
         const auto origin = parse_origin(header.second);
         if (!origin) return true;                                // "null" is the origin of pages that hide theirs
         if (doors.https_only && !origin->is_https) return true;  // anybody on the way could have made that page

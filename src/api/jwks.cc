@@ -8,6 +8,7 @@
 #include "api/jwt_json.h"
 #include "base/hmac.h"
 #include "base/text.h"
+#include "base/try.h"
 
 namespace deliverd::api {
 
@@ -73,12 +74,11 @@ Result<JwtKey> read_jwk(const boost::json::value& value) {
         return unusable(fmt::format("its kid is not a text of 1 to {} bytes", kMaxKeyIdBytes));
     }
     if (!may_verify_with(*jwk)) return unusable("it is not for signatures");
-    auto key = key_of(*jwk);
-    if (!key) return tl::unexpected(key.error());
-    if (jwk->contains("alg") && text_in(*jwk, "alg") != algorithm_name(key->kind())) {
-        return unusable(fmt::format("its alg is not {}", algorithm_name(key->kind())));
+    TRY_ASSIGN(auto key, key_of(*jwk));
+    if (jwk->contains("alg") && text_in(*jwk, "alg") != algorithm_name(key.kind())) {
+        return unusable(fmt::format("its alg is not {}", algorithm_name(key.kind())));
     }
-    return JwtKey{std::string(id.value_or("")), std::move(*key)};
+    return JwtKey{std::string(id.value_or("")), std::move(key)};
 }
 
 std::string key_name(std::size_t number, const boost::json::value& value) {

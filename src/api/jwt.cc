@@ -11,6 +11,7 @@
 #include "base/canonical_json.h"
 #include "base/hmac.h"
 #include "base/text.h"
+#include "base/try.h"
 
 namespace deliverd::api {
 
@@ -55,9 +56,7 @@ std::optional<SignatureKind> kind_named(std::string_view algorithm) {
 
 /// A token that was made for something else than access (logout+jwt, secevent+jwt, …) says so in its type.
 bool is_access_type(std::string_view type) {
-    std::string lower(type);
-    std::ranges::transform(lower, lower.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    const std::string lower = ascii_lower(type);
     return lower == "jwt" || lower == "at+jwt" || lower == "application/at+jwt";
 }
 
@@ -139,8 +138,8 @@ std::vector<std::string> roles_in(const JwtObject& claims, std::string_view name
 }
 
 Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, WallTime now) {
-    if (auto checked = check_origin(claims, rules); !checked) return Failure(checked.error());
-    if (auto checked = check_times(claims, now); !checked) return Failure(checked.error());
+    TRY(check_origin(claims, rules));
+    TRY(check_times(claims, now));
     const auto subject = text_in(claims, "sub").value_or("");
     if (subject.empty() || subject.size() > kMaxSubjectBytes || one_line(subject) != subject) {
         return jwt_refused("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
@@ -165,7 +164,7 @@ std::string_view algorithm_name(SignatureKind kind) {
 Result<JwtObject> read_jwt_object(std::string_view text) {
     const auto canonical = canonical_json(text);
     if (!canonical) {
-        const bool twice = canonical.error().code == "json_duplicate_key";
+        const bool twice = canonical.error().code == codes::kDuplicateKey;
         return permanent(canonical.error().code, twice ? "has a member twice" : "is not JSON");
     }
     boost::system::error_code error;
@@ -198,13 +197,11 @@ Result<JwtClaims> verify_jwt(std::string_view token, const JwtKeySet& keys, cons
     }
     const auto parts = split_jwt(token);
     if (!parts) return jwt_refused("jwt_malformed", "the token does not have three parts");
-    const auto header = read_part(parts->header, "header");
-    if (!header) return Failure(header.error());
-    const auto key = find_key(*header, keys);
-    if (!key) return Failure(key.error());
+    TRY_ASSIGN(const auto header, read_part(parts->header, "header"));
+    TRY_ASSIGN(const auto key, find_key(header, keys));
     const auto signature = base64url_decoded(parts->signature);
     if (!signature) return jwt_refused("jwt_malformed", "the signature is not base64url");
-    if (!(*key)->key.verifies(parts->signed_bytes, *signature)) {
+    if (!key->key.verifies(parts->signed_bytes, *signature)) {
         return jwt_refused("jwt_signature", "the signature is not that of the key");
     }
     const auto claims = read_part(parts->payload, "payload");  // only now: until here anyone may have written it

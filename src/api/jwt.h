@@ -1,5 +1,5 @@
 // JSON Web Tokens of an OpenID provider (RFC 7515, 7517, 7519): whether one was signed by the provider, for us, and is
-// valid now, and what it says about its bearer. Pure; keys are fetched elsewhere (app/jwks_refresh.h).
+// valid now, and what it says about its bearer. Pure; keys are fetched elsewhere (daemon/jwks_refresh.h).
 //
 // What a token's header says is only compared with what is known: the algorithm must be the one of the key, and keys
 // that a token brings along (jwk, jku, x5c, x5u) are never looked at.

@@ -1,9 +1,11 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <cstdint>
 #include <string>
 
-#include "api/api.h"
+#include "api/doors.h"
+#include "base/text.h"
 
 namespace deliverd::api {
 
@@ -16,18 +18,10 @@ bool in_loopback_net(std::uint32_t address) {
     return (address & kLoopbackMask) == kLoopbackNet;
 }
 
-bool is_localhost(std::string_view host) {
-    std::string name(host);
-    for (char& c : name) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return name == "localhost";
-}
-
 }  // namespace
 
 bool is_loopback(std::string_view host) {
-    if (is_localhost(host)) return true;
+    if (equal_ignoring_case(host, "localhost")) return true;
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     const std::string text(host);
     in_addr v4{};

@@ -21,9 +21,11 @@ using Topics = std::vector<std::string>;
 
 /// Everything the service serves.
 std::vector<Route> all_routes(orders::Intake& intake, store::Orders& orders, DlqRetries& retries,
-                              store::DeadLetters& letters, metrics::Metrics& metrics, Log& log) {
+                              deadletter::Manager& manager, store::DeadLetters& letters, metrics::Metrics& metrics,
+                              Log& log) {
     std::vector<Route> all = service_routes({}, metrics, {});
-    for (auto& more : {orders_routes(intake, orders, log), dlq_routes(retries, letters, log), openapi_routes()}) {
+    for (auto& more :
+         {orders_routes(intake, orders, log), dlq_routes(retries, manager, letters, log), openapi_routes()}) {
         all.insert(all.end(), more.begin(), more.end());
     }
     return all;
@@ -46,8 +48,9 @@ protected:
     orders::Intake intake_{{}, orders_, log_};
     FakeDeadLetters letters_;
     DlqRetries retries_{{}, {}, log_};
+    deadletter::Manager manager_{{}, letters_, nullptr, log_};
     metrics::Metrics metrics_;
-    const std::vector<Route> routes_ = all_routes(intake_, orders_, retries_, letters_, metrics_, log_);
+    const std::vector<Route> routes_ = all_routes(intake_, orders_, retries_, manager_, letters_, metrics_, log_);
     const boost::json::value document_ = boost::json::parse(openapi_document());
 };
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "api/router.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "http/wire.h"
 #include "orders/order_json.h"
@@ -28,13 +28,13 @@ constexpr std::size_t kMaxShownKeyBytes = 256;
 class LockedRandom final : public Random {
 public:
     std::uint64_t next() override {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return random_.next();
     }
 
 private:
-    std::mutex mutex_;
-    SystemRandom random_;
+    Mutex mutex_;
+    SystemRandom random_ GUARDED_BY(mutex_);
 };
 
 std::string shown_key(std::string_view text) {
@@ -56,7 +56,7 @@ http::Response internal_error(const Error& error, std::string_view request_id, L
 }
 
 http::Response not_stored(const Error& error, std::string_view request_id, Log& log) {
-    if (error.code == "overloaded") return try_later("OVERLOADED", error.message, request_id);
+    if (error.code == codes::kOverloaded) return try_later("OVERLOADED", error.message, request_id);
     switch (error.error_class) {
         case ErrorClass::retryable:
             return try_later(
@@ -92,7 +92,7 @@ http::Response accepted(const Result<store::AcceptAnswer>& answer, std::string_v
     if (answer->kind == store::AcceptKind::fresh) {
         response.status = 201;
         response.headers.emplace_back("Location",
-                                      fmt::format("{}/{}", kOrdersPath, percent_encode(answer->order.idempotency_key)));
+                                      fmt::format("{}/{}", kOrdersPath, url_encoded(answer->order.idempotency_key)));
     }
     return response;
 }
@@ -106,7 +106,7 @@ http::Response refused(const orders::Refusal& refusal, std::string_view request_
 bool has_two_keys(const http::Request& request) {
     const std::string_view first = request.header(kKeyHeader);
     return std::any_of(request.headers.begin(), request.headers.end(), [first](const auto& header) {
-        return http::equal_without_case(header.first, kKeyHeader) && header.second != first;
+        return equal_ignoring_case(header.first, kKeyHeader) && header.second != first;
     });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "base/text.h"
 
 namespace deliverd::api {
@@ -24,7 +25,7 @@ Duration Refusals::note(const http::Request& request, std::string_view reason, s
     bool logs = false;
     Duration delay{};
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         logs = may_log(now, left_out);
         delay = delay_of(request.remote_address, now);
     }
@@ -40,7 +41,7 @@ Duration Refusals::note(const http::Request& request, std::string_view reason, s
 }
 
 std::size_t Refusals::addresses() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return used_until_.size();
 }
 

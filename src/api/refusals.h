@@ -3,14 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "http/server.h"
+#include "base/mutex.h"
+#include "http/messages.h"
 #include "metrics/metrics.h"
 
 namespace deliverd::api {
@@ -36,18 +36,18 @@ public:
 
 private:
     /// Whether a line may be written now; then also how many were left out before it.
-    bool may_log(Instant now, std::int64_t& left_out);
-    Duration delay_of(const std::string& address, Instant now);
-    void make_room(Instant now);
+    bool may_log(Instant now, std::int64_t& left_out) REQUIRES(mutex_);
+    Duration delay_of(const std::string& address, Instant now) REQUIRES(mutex_);
+    void make_room(Instant now) REQUIRES(mutex_);
 
     Log& log_;
     metrics::Metrics* metrics_;
     const Clock& clock_;
-    std::mutex mutex_;
-    Instant second_{};  // when the current second of log lines began
-    int lines_ = 0;     // in it
-    std::int64_t left_out_ = 0;
-    std::unordered_map<std::string, Instant> used_until_;  // an address's allowance
+    Mutex mutex_;
+    Instant second_ GUARDED_BY(mutex_){};  // when the current second of log lines began
+    int lines_ GUARDED_BY(mutex_) = 0;     // in this second
+    std::int64_t left_out_ GUARDED_BY(mutex_) = 0;
+    std::unordered_map<std::string, Instant> used_until_ GUARDED_BY(mutex_);  // by address: its allowance
 };
 
 }  // namespace deliverd::api

@@ -24,13 +24,6 @@ bool is_parameter(std::string_view segment) {
     return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
 }
 
-int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /// Literals are compared as they were sent, because whatever guards a path in front of us compares bytes too.
 bool matches(const std::vector<std::string>& pattern, const std::vector<std::string_view>& segments) {
     return std::equal(
@@ -45,39 +38,8 @@ void add_once(std::vector<std::string>& list, std::string_view value) {
 }  // namespace
 
 std::optional<std::string> percent_decode(std::string_view text) {
-    std::string out;
-    out.reserve(text.size());
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] != '%') {
-            out.push_back(text[i]);
-            continue;
-        }
-        if (i + 2 >= text.size()) return std::nullopt;
-        const int high = hex_digit(text[i + 1]);
-        const int low = hex_digit(text[i + 2]);
-        if (high < 0 || low < 0) return std::nullopt;
-        out.push_back(static_cast<char>(high * 16 + low));
-        i += 2;
-    }
-    if (out.find('\0') != std::string::npos || find_invalid_utf8(out)) return std::nullopt;
-    return out;
-}
-
-std::string percent_encode(std::string_view text) {
-    constexpr std::string_view kHex = "0123456789ABCDEF";
-    std::string out;
-    for (const char c : text) {
-        const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                           std::string_view("-._~").find(c) != std::string_view::npos;
-        if (plain) {
-            out.push_back(c);
-            continue;
-        }
-        const auto byte = static_cast<unsigned char>(c);
-        out.push_back('%');
-        out.push_back(kHex[byte >> 4U]);
-        out.push_back(kHex[byte & 0xFU]);
-    }
+    auto out = percent_decoded(text);
+    if (!out || out->find('\0') != std::string::npos || find_invalid_utf8(*out)) return std::nullopt;
     return out;
 }
 

@@ -1,4 +1,4 @@
-// Which route a path belongs to. Pure.
+// Finds the route of a path. Pure.
 #pragma once
 
 #include <optional>
@@ -6,15 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "api/api.h"
+#include "api/route.h"
 
 namespace deliverd::api {
 
 /// The text behind percent escapes; none for a broken escape, a NUL or bytes that are not UTF-8.
 [[nodiscard]] std::optional<std::string> percent_decode(std::string_view text);
-
-/// One path segment that percent_decode() turns back into `text`: everything but A-Z a-z 0-9 - . _ ~ escaped.
-[[nodiscard]] std::string percent_encode(std::string_view text);
 
 class Router {
 public:
@@ -22,9 +19,9 @@ public:
 
     struct Match {
         const Route* route = nullptr;          // null: no route, or none with this method
-        std::vector<std::string> path_values;  // what stood for {…}, percent-decoded
+        std::vector<std::string> path_values;  // of the {parameters}, percent-decoded
         std::vector<std::string> allowed;      // the methods of the path; empty: unknown path
-        bool bad_escape = false;               // what stood for a {…} of the route cannot be decoded
+        bool bad_escape = false;               // a {parameter} cannot be decoded
     };
 
     /// Literal segments match byte by byte, before percent-decoding: /%6detrics is not /metrics.

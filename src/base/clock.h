@@ -1,15 +1,14 @@
-// Time as a parameter. Code that waits or ages things takes a Clock, so that the simulator and the
-// tests decide what time it is.
+// Time as a parameter. Code that waits or measures age takes a Clock, so that the simulator and tests set the time.
 #pragma once
 
 #include <chrono>
 
 namespace deliverd {
 
-/// A span of local, never-jumping time. Leases, waits and deadlines are measured with it.
+/// A span of local time that never jumps, for leases, waits and deadlines.
 using Duration = std::chrono::nanoseconds;
 using Instant = std::chrono::time_point<std::chrono::steady_clock, Duration>;
-/// Calendar time. Only for showing and stamping, never for deciding whether a lease has run out.
+/// Calendar time, for display and timestamps only. Never decides whether a lease has expired.
 using WallTime = std::chrono::time_point<std::chrono::system_clock, std::chrono::microseconds>;
 
 class Clock {

@@ -1,13 +1,14 @@
-// A value that one thread replaces while others use it.
+// A value that one thread replaces while others read it.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace deliverd {
 
-/// Readers keep the version they got for as long as they hold it. Thread-safe.
+/// A reader keeps the version it got until it drops the pointer. Thread-safe; never blocks for long.
 template <typename T>
 class Current {
 public:
@@ -15,17 +16,17 @@ public:
 
     void set(T value) {
         auto fresh = std::make_shared<const T>(std::move(value));
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         value_ = std::move(fresh);
     }
     [[nodiscard]] std::shared_ptr<const T> get() const {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return value_;
     }
 
 private:
-    mutable std::mutex mutex_;
-    std::shared_ptr<const T> value_;
+    mutable Mutex mutex_;
+    std::shared_ptr<const T> value_ GUARDED_BY(mutex_);
 };
 
 }  // namespace deliverd

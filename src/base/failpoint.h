@@ -1,11 +1,12 @@
-// Named places where a test may make the process die or wait. Only the program built for tests
-// (deliverd-failpoints) links an implementation that does anything; the released one links an empty function.
+// Named places where a test can make the process die or wait.
 //
-//     DELIVERD_FAILPOINTS="lane.after_send=crash@3"     kill -9 itself the third time it gets there
-//     DELIVERD_FAILPOINTS="lane.after_claim=wait@1"     print "failpoint lane.after_claim" on standard error
-//                                                       and stay there until killed
+//     DELIVERD_FAILPOINTS="lane.after_send=crash@3"     the process kills itself (-9) the third time it gets there
+//     DELIVERD_FAILPOINTS="lane.after_claim=wait@1"     it prints "failpoint lane.after_claim" on standard error
+//                                                       and waits there until it is killed
 //
-// Points are passed once a batch, never once a message.
+// Chosen at link time: `deliverd-failpoints` is the same object files linked with failpoint_on.cc, and the released
+// `deliverd` links an empty function. So tests run the code that is released. A point is passed once per batch, never
+// once per message.
 #pragma once
 
 namespace deliverd {

@@ -46,7 +46,7 @@ std::optional<std::string> base64_decoded(std::string_view text) {
         out.resize(out.size() - 2);
     else if (text.ends_with('='))
         out.resize(out.size() - 1);
-    // OpenSSL overlooks white space around the text and bits that stand for nothing.
+    // OpenSSL ignores white space around the text and unused bits at its end.
     if (base64_encoded(out) != text) return std::nullopt;
     return out;
 }

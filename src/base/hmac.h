@@ -13,10 +13,10 @@ namespace deliverd {
 /// With padding.
 [[nodiscard]] std::string base64_encoded(std::string_view bytes);
 
-/// None for anything but what base64_encoded() writes: no white space, no missing padding, no loose bits.
+/// None for any text that base64_encoded() does not write: white space, missing padding, unused bits that are set.
 [[nodiscard]] std::optional<std::string> base64_decoded(std::string_view text);
 
-/// The alphabet for URLs, without padding; as strict.
+/// The alphabet for URLs, without padding; equally strict.
 [[nodiscard]] std::optional<std::string> base64url_decoded(std::string_view text);
 
 }  // namespace deliverd

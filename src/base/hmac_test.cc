@@ -3,27 +3,19 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/text.h"
+
 namespace deliverd {
 namespace {
 
-std::string hex(std::string_view bytes) {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::string out;
-    for (const char c : bytes) {
-        out.push_back(kHex[static_cast<unsigned char>(c) >> 4U]);
-        out.push_back(kHex[static_cast<unsigned char>(c) & 0xFU]);
-    }
-    return out;
-}
-
 TEST(Hmac, AnswersTheVectorsOfRfc4231) {
-    EXPECT_EQ(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+    EXPECT_EQ(hex_text(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
               "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-    EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+    EXPECT_EQ(hex_text(hmac_sha256("Jefe", "what do ya want for nothing?")),
               "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-    EXPECT_EQ(hex(hmac_sha256(std::string(20, '\xaa'), std::string(50, '\xdd'))),
+    EXPECT_EQ(hex_text(hmac_sha256(std::string(20, '\xaa'), std::string(50, '\xdd'))),
               "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
-    EXPECT_EQ(hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+    EXPECT_EQ(hex_text(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
               "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 

@@ -1,4 +1,4 @@
-// Is a text JSON that both databases store? Without making anything of it.
+// Is a text JSON that both databases store?
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,14 @@
 
 namespace deliverd {
 
-/// Deeper nesting is refused: SQLite ends at 2000, and a receiver's parser earlier.
-inline constexpr std::size_t kMaxCheckedJsonDepth = 512;
-
 enum class JsonKind { any, object };
 
-/// Why `text` is not JSON (of that kind), with the offset; nothing when it is. Stricter than RFC 8259 in three things:
-/// the text is UTF-8, no string holds U+0000 (PostgreSQL's jsonb refuses it), and the nesting is bounded. Numbers may
-/// be of any size, but for exponents beyond 2^31.
+/// Why `text` is not JSON of that kind, with the byte; none when it is. Stricter than RFC 8259: the text is UTF-8, no
+/// string holds U+0000 (PostgreSQL's jsonb refuses it), no exponent is beyond 2^31, and the nesting is at most
+/// kMaxJsonDepth.
 [[nodiscard]] std::optional<std::string> json_problem(std::string_view text, JsonKind kind);
 
-/// By so much numbers may make a text longer where they are written without exponents, as PostgreSQL's jsonb does:
+/// A text may become longer by at most this when its numbers are written without exponents, as PostgreSQL's jsonb does:
 /// 1e9000 is a one and 9,000 zeros there.
 inline constexpr std::size_t kMaxSwellingBytes = 64UL * 1024;
 

@@ -1,4 +1,4 @@
-// Writing one JSON object by hand, member by member, where the order counts and texts that are JSON go out untouched.
+// Writes one JSON object member by member: members keep their order, and values that are JSON go out untouched.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace deliverd {
 
-/// 2026-02-20T10:30:00.123+00:00, as every answer of the API has it.
+/// 2026-02-20T10:30:00.123+00:00, the form of every time in the API.
 [[nodiscard]] std::string rfc3339_offset(WallTime time);
 
-/// Writes the members of one object in the order they are told. Texts that are not UTF-8 are made presentable.
+/// Writes members in the order of the calls. In texts, bytes that are not UTF-8 become U+FFFD.
 class JsonObject {
 public:
     void text(std::string_view name, std::string_view value);
     void text(std::string_view name, const std::string& value) { text(name, std::string_view(value)); }
-    void text(std::string_view name, const std::optional<std::string>& value);  // none: null
+    void text(std::string_view name, const std::optional<std::string>& value);  // null when there is none
     void number(std::string_view name, std::int64_t value);
     void number(std::string_view name, const std::optional<std::int64_t>& value);
     void boolean(std::string_view name, bool value);
     void time(std::string_view name, WallTime value);
     void time(std::string_view name, const std::optional<WallTime>& value);
     void null(std::string_view name);
-    /// `json` must be JSON: it goes out as it is.
+    /// `json` must be JSON; it is not checked.
     void raw(std::string_view name, std::string_view json);
 
     [[nodiscard]] std::string done();

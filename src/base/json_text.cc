@@ -4,22 +4,20 @@
 
 #include <iterator>
 
+#include "base/text.h"
+
 namespace deliverd {
 namespace {
 
 void append_escaped(std::string& out, char c) {
     constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t";
     constexpr std::string_view kLetters = "\"\\bfnrt";
-    constexpr std::string_view kHex = "0123456789abcdef";
     out.push_back('\\');
     if (const std::size_t which = kSpecial.find(c); which != std::string_view::npos) {
         out.push_back(kLetters[which]);
         return;
     }
-    const auto byte = static_cast<unsigned char>(c);
-    out += "u00";
-    out.push_back(kHex[byte >> 4U]);
-    out.push_back(kHex[byte & 0xFU]);
+    out += "u00" + hex_text({&c, 1});
 }
 
 struct Character {

@@ -1,4 +1,4 @@
-// Writing JSON strings by hand, where a document tree would cost more than the text.
+// Writes JSON strings without a document tree, which would cost more than the text.
 #pragma once
 
 #include <string>
@@ -6,12 +6,11 @@
 
 namespace deliverd {
 
-/// Appends `text` in double quotes, escaped as RFC 8785 wants it (only what must be escaped is). `text`
-/// must be valid UTF-8.
+/// Appends `text`, which must be UTF-8, in double quotes. As RFC 8785 requires, escapes only what must be escaped.
 void append_json_string(std::string& out, std::string_view text);
 
-/// `text` with what steers a terminal and may stand in JSON as it is, written as JSON's escapes (`\u009b`): DEL, C1
-/// and the characters that turn the direction of writing. JSON means the same as before.
+/// JSON allows characters that steer a terminal: DEL, C1, and those that turn the direction of writing. This is the
+/// JSON `text` with them written as escapes (`\u009b`), which means the same.
 [[nodiscard]] std::string terminal_safe(std::string_view text);
 
 }  // namespace deliverd

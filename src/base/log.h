@@ -42,7 +42,7 @@ public:
     void error(std::string_view event, Fields fields = {}) { write(LogLevel::error, event, fields); }
 };
 
-/// Drops everything: for tests and tools.
+/// Drops everything; for tests and tools.
 class NullLog final : public Log {
 public:
     void write(LogLevel, std::string_view, Fields) override {}

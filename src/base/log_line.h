@@ -1,4 +1,4 @@
-// How a log record looks: the pure half of log.h.
+// The form of a log line. Pure.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace deliverd {
 
-/// One JSON object and a newline: `ts`, `level`, `event`, then the fields in their order. Bytes that are not
-/// UTF-8 are replaced, a number that is not finite is null.
+/// One JSON object and a newline: `ts`, `level`, `event`, then the fields in order. Bytes that are not UTF-8 become
+/// U+FFFD; a number that is not finite becomes null.
 [[nodiscard]] std::string json_log_line(WallTime time, LogLevel level, std::string_view event,
                                         std::span<const LogField> fields);
 

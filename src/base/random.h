@@ -1,4 +1,4 @@
-// Randomness as a parameter: jitter, ids and simulated faults all draw from a Random they are given.
+// Randomness as a parameter: jitter, ids and simulated faults draw from a Random that they are given.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ public:
     std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : next() % bound; }
 };
 
-/// Replays exactly from its seed (SplitMix64). Not for secrets. One thread at a time.
+/// SplitMix64: the same seed gives the same numbers. Not for secrets. One thread at a time.
 class SeededRandom final : public Random {
 public:
     explicit SeededRandom(std::uint64_t seed) : state_(seed) {}

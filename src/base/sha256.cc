@@ -5,20 +5,14 @@
 
 #include <array>
 
+#include "base/text.h"
+
 namespace deliverd {
 
 std::string sha256_hex(std::string_view bytes) {
     std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
     SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::string hex;
-    hex.reserve(2 * digest.size());
-    for (const unsigned char byte : digest) {
-        hex.push_back(kHex[byte >> 4U]);
-        hex.push_back(kHex[byte & 0xFU]);
-    }
-    return hex;
+    return hex_text({reinterpret_cast<const char*>(digest.data()), digest.size()});
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {

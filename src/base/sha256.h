@@ -9,7 +9,7 @@ namespace deliverd {
 /// Lower-case hex, 64 characters.
 [[nodiscard]] std::string sha256_hex(std::string_view bytes);
 
-/// Compares without telling by its duration where the two differ. Lengths are not hidden.
+/// The time it takes does not show where the two differ. Lengths are not hidden.
 [[nodiscard]] bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 }  // namespace deliverd

@@ -33,7 +33,7 @@ using DigestContext = std::unique_ptr<EVP_MD_CTX, FreedBy<EVP_MD_CTX_free>>;
 using EcdsaSignature = std::unique_ptr<ECDSA_SIG, FreedBy<ECDSA_SIG_free>>;
 using Key = std::shared_ptr<EVP_PKEY>;
 
-/// OpenSSL keeps errors in a queue of the thread, where TLS on the same thread would take them for its own.
+/// OpenSSL queues errors per thread, and TLS on the same thread would take these for its own.
 class ErrorsDropped {
 public:
     ErrorsDropped() { ERR_set_mark(); }
@@ -54,7 +54,7 @@ Failure bad_key(std::string message) {
     return permanent("bad_key", std::move(message));
 }
 
-/// Null when OpenSSL does not take it.
+/// Null when OpenSSL refuses the key.
 Key key_from(const char* type, OSSL_PARAM_BLD* parts) {
     const Params params(OSSL_PARAM_BLD_to_param(parts));
     const KeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, type, nullptr));
@@ -71,7 +71,7 @@ bool is_on_curve(const Key& key) {
     return context && EVP_PKEY_public_check(context.get()) == 1;
 }
 
-/// The form OpenSSL reads; empty where the signature does not have its length.
+/// The signature in DER, which OpenSSL reads; empty when its length is wrong.
 std::string der_of(std::string_view signature) {
     if (signature.size() != 2 * kP256Bytes) return {};
     const EcdsaSignature pair(ECDSA_SIG_new());

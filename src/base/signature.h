@@ -1,4 +1,4 @@
-// Checks signatures that others made with a private key (OpenSSL).
+// Checks signatures with a public key (OpenSSL).
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ enum class SignatureKind {
 };
 
 inline constexpr int kLeastRsaBits = 2048;
-inline constexpr int kMostRsaBits = 8192;  // bounds what one check costs
+inline constexpr int kMostRsaBits = 8192;  // limits the cost of one check
 inline constexpr std::size_t kMostRsaExponentBytes = 4;
 
 /// A public key, for signatures of one kind only. Numbers are big-endian. Immutable; copies share the key. Thread-safe.
 class VerifyKey {
 public:
-    /// Failure of all three: permanent, `bad_key`, says what is wrong with it.
+    /// Failure of all three (permanent, `bad_key`): what is wrong with the key.
     [[nodiscard]] static Result<VerifyKey> rsa(std::string_view modulus, std::string_view exponent);
     [[nodiscard]] static Result<VerifyKey> p256(std::string_view x, std::string_view y);
     [[nodiscard]] static Result<VerifyKey> ed25519(std::string_view x);

@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <mutex>
 
 #include "base/log_line.h"
+#include "base/mutex.h"
 
 namespace deliverd {
 namespace {
@@ -21,12 +21,12 @@ public:
         const std::span<const LogField> span(fields.begin(), fields.size());
         const std::string line =
             human_ ? human_log_line(now, level, event, span, colour_) : json_log_line(now, level, event, span);
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         write_whole(line);
     }
 
 private:
-    /// A log that cannot be written is no reason to stop delivering: errors end the line, nothing more.
+    /// A log that cannot be written must not stop delivery: an error only ends the line.
     static void write_whole(std::string_view line) {
         while (!line.empty()) {
             const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
@@ -39,7 +39,7 @@ private:
     const LogLevel threshold_;
     const bool human_;
     const bool colour_;
-    std::mutex mutex_;
+    Mutex mutex_;  // one line at a time
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The log on standard error: for people on a terminal, one JSON object a line otherwise. A line is written whole.
+// The log on standard error: for people on a terminal, otherwise one JSON object per line. Each line is written whole.
 #pragma once
 
 #include <memory>

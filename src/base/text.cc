@@ -58,7 +58,7 @@ struct Reader {
     int number(std::size_t digits) {
         int value = 0;
         for (std::size_t i = 0; i < digits; ++i) {
-            if (i >= rest.size() || rest[i] < '0' || rest[i] > '9') ok = false;
+            if (i >= rest.size() || !is_digit(rest[i])) ok = false;
             if (!ok) return 0;
             value = value * 10 + (rest[i] - '0');
         }
@@ -74,10 +74,10 @@ struct Reader {
 
     std::chrono::microseconds fraction() {
         if (!take(".")) return {};
-        if (rest.empty() || rest.front() < '0' || rest.front() > '9') ok = false;
+        if (rest.empty() || !is_digit(rest.front())) ok = false;
         std::int64_t micros = 0;
         std::int64_t unit = 100'000;
-        while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9') {
+        while (!rest.empty() && is_digit(rest.front())) {
             micros += (rest.front() - '0') * unit;
             unit /= 10;
             rest.remove_prefix(1);
@@ -97,7 +97,73 @@ struct Reader {
     }
 };
 
+/// Beyond ASCII: C1, of which a terminal takes U+009B for ESC [, and the separators of lines and paragraphs.
+bool is_control(std::string_view character) {
+    return (character.size() == 2 && character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0) ||
+           character == "\u2028" || character == "\u2029";
+}
+
+void append_hex(std::string& out, char c, std::string_view digits) {
+    const auto byte = static_cast<unsigned char>(c);
+    out.push_back(digits[byte >> 4U]);
+    out.push_back(digits[byte & 0xFU]);
+}
+
 }  // namespace
+
+std::string ascii_lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = ascii_lower(c);
+    return out;
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b, [](char x, char y) { return ascii_lower(x) == ascii_lower(y); });
+}
+
+std::string hex_text(std::string_view bytes) {
+    std::string out;
+    out.reserve(2 * bytes.size());
+    for (const char c : bytes) append_hex(out, c, "0123456789abcdef");
+    return out;
+}
+
+std::string url_encoded(std::string_view text) {
+    return percent_encoded(text,
+                           [](char c) { return is_alphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~'; });
+}
+
+std::string percent_encoded(std::string_view text, bool (*plain)(char)) {
+    std::string out;
+    out.reserve(text.size());
+    for (const char c : text) {
+        if (plain(c)) {
+            out.push_back(c);
+        } else {
+            out.push_back('%');
+            append_hex(out, c, "0123456789ABCDEF");
+        }
+    }
+    return out;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            out.push_back(text[i]);
+            continue;
+        }
+        if (i + 2 >= text.size()) return std::nullopt;
+        const auto high = hex_value(text[i + 1]);
+        const auto low = hex_value(text[i + 2]);
+        if (!high || !low) return std::nullopt;
+        out.push_back(static_cast<char>(*high * 16 + *low));
+        i += 2;
+    }
+    return out;
+}
 
 std::optional<std::size_t> find_invalid_utf8(std::string_view bytes) {
     std::size_t at = 0;
@@ -118,16 +184,6 @@ std::string shorten(std::string_view text, std::size_t max_bytes) {
     if (room_for_ellipsis) out += kEllipsis;
     return out;
 }
-
-namespace {
-
-/// Beyond ASCII: C1, of which a terminal takes U+009B for ESC [, and the separators of lines and paragraphs.
-bool is_control(std::string_view character) {
-    return (character.size() == 2 && character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0) ||
-           character == "\u2028" || character == "\u2029";
-}
-
-}  // namespace
 
 std::string one_line(std::string_view bytes) {
     std::string out;

@@ -173,5 +173,32 @@ RC_GTEST_PROP(Rfc3339Property, RoundTripsToTheMillisecond, ()) {
     RC_ASSERT(parse_rfc3339(rfc3339_millis(time)) == time);
 }
 
+TEST(Text, LettersFoldInAsciiOnly) {
+    EXPECT_EQ(ascii_lower("X-Ab_9 \xC3\x84"), "x-ab_9 \xC3\x84");
+    EXPECT_TRUE(equal_ignoring_case("Content-TYPE", "content-type"));
+    EXPECT_FALSE(equal_ignoring_case("a", "ab"));
+    EXPECT_FALSE(equal_ignoring_case("@", "`"));
+}
+
+TEST(Text, HexDigitsInEitherCase) {
+    EXPECT_EQ(hex_value('0'), 0U);
+    EXPECT_EQ(hex_value('f'), 15U);
+    EXPECT_EQ(hex_value('A'), 10U);
+    for (const char c : {'g', 'G', '/', ':', '@', '`', '\0'}) EXPECT_EQ(hex_value(c), std::nullopt) << c;
+    EXPECT_EQ(hex_text(std::string_view("\x00\x1F\xFF", 3)), "001fff");
+}
+
+TEST(Text, PercentCoding) {
+    EXPECT_EQ(url_encoded("Az09-._~"), "Az09-._~");
+    EXPECT_EQ(url_encoded("a/b c\xE2\x82\xAC%"), "a%2Fb%20c%E2%82%AC%25");
+    EXPECT_EQ(percent_encoded("a b", [](char c) { return c == ' '; }), "%61 %62");
+    EXPECT_EQ(percent_decoded("a%2fb%2F+%00"), std::string("a/b/+\0", 6));
+    for (const char* broken : {"%", "a%1", "%1g", "%g1", "%%41"}) EXPECT_EQ(percent_decoded(broken), std::nullopt);
+}
+
+RC_GTEST_PROP(TextProperty, WhatIsEncodedForAUrlIsDecodedAgain, (const std::string& bytes)) {
+    RC_ASSERT(percent_decoded(url_encoded(bytes)) == bytes);
+}
+
 }  // namespace
 }  // namespace deliverd

@@ -1,4 +1,4 @@
-// UUID version 7 (RFC 9562): sorts by the millisecond it was made in.
+// UUID version 7 (RFC 9562): sorts by the millisecond in which it was made.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace deliverd {
 /// one millisecond.
 [[nodiscard]] std::string make_uuid_v7(WallTime now, Random& random);
 
-/// `text` in lower case where it is a UUID of any version, spelt with its four dashes; else empty.
+/// `text` in lower case if it is a UUID of any version with its four dashes; otherwise empty.
 [[nodiscard]] std::string canonical_uuid(std::string_view text);
 
 }  // namespace deliverd

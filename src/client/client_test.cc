@@ -4,10 +4,9 @@
 #include <limits>
 #include <memory>
 
-#include "client/decimal.h"
 #include "client/lease_arguments.h"
 #include "client/postgres_call.h"
-#include "client/sqlite_rows.h"
+#include "client/sql_values.h"
 #include "client/sqlite_statement.h"
 
 namespace deliverd::client {
@@ -18,13 +17,15 @@ TEST(Decimal, IsWrittenWithAPoint) {
     EXPECT_EQ(decimal(0.1), "0.1");
     EXPECT_EQ(decimal(-1.5), "-1.5");
     EXPECT_EQ(decimal(1e9), "1e+09");
-    EXPECT_EQ(decimal(2.5, 3), "2.500");
-    EXPECT_EQ(decimal(0, 3), "0.000");
-    EXPECT_EQ(decimal(1e9, 3), "1000000000.000");
-    EXPECT_EQ(decimal(0.0004, 3), "0.000");
-    EXPECT_EQ(decimal(std::numeric_limits<double>::max(), 3).size(), 309U + 4U);
-    EXPECT_EQ(lease_modifier(60), "-60.000 seconds");
-    EXPECT_EQ(lease_modifier(0.25), "-0.250 seconds");
+}
+
+TEST(TimeModifier, HasMillisecondsAndNoExponent) {
+    EXPECT_EQ(time_ago(60), "-60.000 seconds");
+    EXPECT_EQ(time_ago(0.25), "-0.250 seconds");
+    EXPECT_EQ(time_ago(0.0004), "-0.000 seconds");
+    EXPECT_EQ(time_ahead(2.5), "+2.500 seconds");
+    EXPECT_EQ(time_ahead(1e9), "+1000000000.000 seconds");
+    EXPECT_EQ(time_ahead(std::numeric_limits<double>::max()).size(), 1U + 309U + 4U + 8U);
 }
 
 TEST(Decimal, ReadsBackAsTheSameNumber) {

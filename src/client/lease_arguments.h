@@ -15,6 +15,7 @@ inline constexpr double kMaxLeaseSeconds = 1e9;
 [[nodiscard]] Result<void> check_worker(std::string_view worker_id);
 /// Text both databases can store: valid UTF-8 without NUL bytes.
 [[nodiscard]] Result<void> check_text(std::string_view name, std::string_view text);
+[[nodiscard]] Result<void> check_limit(std::int32_t limit);
 [[nodiscard]] Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double lease_seconds);
 [[nodiscard]] Result<void> check_memory(std::string_view target_space, std::string_view payload_md,
                                         std::int64_t max_payload_bytes);

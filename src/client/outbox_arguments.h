@@ -16,7 +16,6 @@ inline constexpr std::size_t kMaxEventMetadataBytes = std::size_t{64} * 1024;   
 
 /// All answer code `bad_argument`, permanent, and name the argument.
 [[nodiscard]] Result<void> check_event(const NewEvent& event);
-[[nodiscard]] Result<void> check_event_limit(std::int32_t limit);
 /// 0 to about 31 years, as leases.
 [[nodiscard]] Result<void> check_age(double older_than_seconds);
 

@@ -53,28 +53,28 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
     const std::string said = "PostgreSQL: " + trimmed_line(message);
     if (lost_connection(sqlstate)) {
         const bool unknown = sent && effect == Effect::write;
-        return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_unreachable", said);
+        return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, codes::kDbUnreachable, said);
     }
     // Cancelled, lock not to be had, gave way in a deadlock, thrown out while idle: certainly rolled back.
     if (one_of(sqlstate, {"57014", "55P03", "40P01", "25P03"}))
-        return error_of(ErrorClass::retryable, "db_timeout", said);
+        return error_of(ErrorClass::retryable, codes::kDbTimeout, said);
     // Refused by a function of ours, not text of the encoding, text that is no JSON, too long, a number too large.
     if (one_of(sqlstate, {"22023", "22021", "22P05", "22P02", "22001", "22003"})) {
-        return error_of(ErrorClass::permanent, "bad_argument", trimmed_line(message));
+        return error_of(ErrorClass::permanent, codes::kBadArgument, trimmed_line(message));
     }
     if (one_of(sqlstate, {"42P01", "42883", "3F000", "42703"})) {
-        return error_of(ErrorClass::permanent, "db_error",
+        return error_of(ErrorClass::permanent, codes::kDbError,
                         said + ": the schema is missing or old, run `deliverd migrate`");
     }
     if (sqlstate == "42501") {
-        return error_of(ErrorClass::permanent, "db_error",
+        return error_of(ErrorClass::permanent, codes::kDbError,
                         said + ": grant the database user what `deliverd doctor` lists");
     }
     // Wrong data, wrong names, too large or too deep, no such user or database: the same call fails the same way again.
     constexpr std::array<std::string_view, 7> kPermanentClasses = {"22", "23", "28", "3D", "42", "54", "0L"};
     const bool permanent =
         std::find(kPermanentClasses.begin(), kPermanentClasses.end(), sqlstate.substr(0, 2)) != kPermanentClasses.end();
-    return error_of(permanent ? ErrorClass::permanent : ErrorClass::retryable, "db_error",
+    return error_of(permanent ? ErrorClass::permanent : ErrorClass::retryable, codes::kDbError,
                     said + " (SQLSTATE " + std::string(sqlstate) + ")");
 }
 

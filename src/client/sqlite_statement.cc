@@ -1,5 +1,7 @@
 #include "client/sqlite_statement.h"
 
+#include "base/text.h"
+
 namespace deliverd::client {
 namespace {
 
@@ -15,33 +17,34 @@ Error sqlite_error(sqlite3* connection, int code) {
     switch (code & 0xFF) {
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
-            return {ErrorClass::retryable, "db_timeout", where + ": another connection holds it, try again"};
+            return {ErrorClass::retryable, codes::kDbTimeout, where + ": another connection holds it, try again"};
         case SQLITE_INTERRUPT:
         case SQLITE_PROTOCOL:  // lost too many races for the write-ahead log's locks
-            return {ErrorClass::retryable, "db_timeout", where};
+            return {ErrorClass::retryable, codes::kDbTimeout, where};
         case SQLITE_FULL:
-            return {ErrorClass::retryable, "db_error", where + ": make room on the disk"};
+            return {ErrorClass::retryable, codes::kDbError, where + ": make room on the disk"};
         case SQLITE_IOERR:
         case SQLITE_NOMEM:
         case SQLITE_SCHEMA:  // somebody kept changing the schema while the statement was prepared
-            return {ErrorClass::retryable, "db_error", where};
+            return {ErrorClass::retryable, codes::kDbError, where};
         case SQLITE_READONLY:
         case SQLITE_PERM:
         case SQLITE_CANTOPEN:
-            return {ErrorClass::permanent, "db_error",
+            return {ErrorClass::permanent, codes::kDbError,
                     where + ": the file and its folder must be writable by this user"};
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
-            return {ErrorClass::permanent, "db_error",
+            return {ErrorClass::permanent, codes::kDbError,
                     where + ": not a SQLite database, or damaged; name another file or restore it"};
         default:
             break;
     }
     const std::string_view said = sqlite3_errmsg(connection);
     if (said.starts_with("no such table") || said.starts_with("no such index") || said.starts_with("no such column")) {
-        return {ErrorClass::permanent, "db_error", where + ": the schema is missing or old, run `deliverd migrate`"};
+        return {ErrorClass::permanent, codes::kDbError,
+                where + ": the schema is missing or old, run `deliverd migrate`"};
     }
-    return {ErrorClass::permanent, "db_error", where};
+    return {ErrorClass::permanent, codes::kDbError, where};
 }
 
 Result<SqliteStatement> SqliteStatement::prepare(sqlite3* connection, std::string_view sql) {
@@ -52,31 +55,30 @@ Result<SqliteStatement> SqliteStatement::prepare(sqlite3* connection, std::strin
     return SqliteStatement(connection, statement);
 }
 
-SqliteStatement& SqliteStatement::bind(int index, std::int64_t value) {
-    sqlite3_bind_int64(statement_.get(), index, value);
-    return *this;
+bool SqliteStatement::takes(int index) const {
+    return index <= sqlite3_bind_parameter_count(statement_.get());
 }
 
-SqliteStatement& SqliteStatement::bind(int index, std::string_view text) {
+int SqliteStatement::bind_integer(int index, std::int64_t value) {
+    return takes(index) ? sqlite3_bind_int64(statement_.get(), index, value) : SQLITE_OK;
+}
+
+int SqliteStatement::bind_text(int index, std::string_view text) {
+    if (!takes(index)) return SQLITE_OK;
     // An empty view may have no address, which SQLite would take for NULL.
     const char* data = text.data() == nullptr ? "" : text.data();
-    sqlite3_bind_text64(statement_.get(), index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
-    return *this;
+    return sqlite3_bind_text64(statement_.get(), index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
 }
 
-SqliteStatement& SqliteStatement::bind(int index, const std::optional<std::string>& text) {
-    return text ? bind(index, std::string_view(*text)) : bind_null(index);
+int SqliteStatement::bind(int index, const Blob& value) {
+    if (!value.bytes) return bind(index, std::nullopt);
+    if (!takes(index)) return SQLITE_OK;
+    if (value.bytes->empty()) return sqlite3_bind_zeroblob(statement_.get(), index, 0);
+    return sqlite3_bind_blob64(statement_.get(), index, value.bytes->data(), value.bytes->size(), SQLITE_STATIC);
 }
 
-SqliteStatement& SqliteStatement::bind_blob(int index, const std::optional<std::string>& bytes) {
-    if (!bytes) return bind_null(index);
-    sqlite3_bind_blob64(statement_.get(), index, bytes->data(), bytes->size(), SQLITE_STATIC);
-    return *this;
-}
-
-SqliteStatement& SqliteStatement::bind_null(int index) {
-    sqlite3_bind_null(statement_.get(), index);
-    return *this;
+int SqliteStatement::bind(int index, std::nullopt_t) {
+    return takes(index) ? sqlite3_bind_null(statement_.get(), index) : SQLITE_OK;
 }
 
 Result<bool> SqliteStatement::step() {
@@ -86,16 +88,6 @@ Result<bool> SqliteStatement::step() {
     Error error = sqlite_error(connection_, code);
     sqlite3_reset(statement_.get());
     return Failure(std::move(error));
-}
-
-Result<void> SqliteStatement::run() {
-    for (;;) {
-        auto row = step();
-        if (!row) return Failure(std::move(row.error()));
-        if (!*row) break;
-    }
-    reset();
-    return {};
 }
 
 void SqliteStatement::reset() {
@@ -121,9 +113,8 @@ std::string_view SqliteStatement::text(int column) const {
             static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 
-std::optional<std::string> SqliteStatement::optional_text(int column) const {
-    if (is_null(column)) return std::nullopt;
-    return std::string(text(column));
+WallTime SqliteStatement::time(int column) const {
+    return parse_rfc3339(text(column)).value_or(WallTime{});
 }
 
 Result<void> sqlite_run(sqlite3* connection, const std::string& sql) {

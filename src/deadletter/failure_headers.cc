@@ -13,9 +13,7 @@ constexpr std::string_view kSpringStream = "spring-cloud-stream";
 constexpr std::string_view kStreams = "kafka-streams";
 constexpr std::string_view kRules = "confluent-rules";
 
-// What people write by hand comes first: who sets `original_topic` or `error` on purpose means it.
-//
-// Names are listed one by one, not by prefix: only what is known to be about the failure may be taken from a record.
+// Headers that people write by hand come first: whoever sets `original_topic` or `error` on purpose means it.
 constexpr auto kHeaders = std::to_array<FailureHeader>({
     {kPlainFamily, "original_topic", Meaning::original_topic},
     {kPlainFamily, "original_partition", Meaning::original_partition},
@@ -27,7 +25,7 @@ constexpr auto kHeaders = std::to_array<FailureHeader>({
     {kPlainFamily, "stack_trace", Meaning::stack_trace},
     {kPlainFamily, "failed_at", Meaning::detail},
 
-    // errors.deadletterqueue.context.headers.enable; does not write a header that is there already.
+    // errors.deadletterqueue.context.headers.enable; does not overwrite an existing header.
     {kConnect, "__connect.errors.topic", Meaning::original_topic},
     {kConnect, "__connect.errors.partition", Meaning::original_partition},
     {kConnect, "__connect.errors.offset", Meaning::original_offset},
@@ -131,7 +129,7 @@ constexpr std::string_view name_at(std::size_t index) {
     return kHeaders[index].name;
 }
 
-/// Every header of every record read is looked up.
+/// Sorted: every header of every record that is read is looked up.
 constexpr auto kByName = [] {
     std::array<std::size_t, kHeaders.size()> order{};
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -142,41 +140,16 @@ constexpr auto kByName = [] {
 }  // namespace
 
 std::string_view to_string(Meaning meaning) noexcept {
-    switch (meaning) {
-        case Meaning::original_topic:
-            return "original topic";
-        case Meaning::original_partition:
-            return "original partition";
-        case Meaning::original_offset:
-            return "original offset";
-        case Meaning::error_message:
-            return "error message";
-        case Meaning::error_class:
-            return "error class";
-        case Meaning::stack_trace:
-            return "stack trace";
-        case Meaning::producer:
-            return "producer";
-        case Meaning::detail:
-            return "detail";
-    }
-    return "unknown";
+    constexpr auto kWords =
+        std::to_array<std::string_view>({"original topic", "original partition", "original offset", "error message",
+                                         "error class", "stack trace", "producer", "detail"});
+    return kWords.at(static_cast<std::size_t>(meaning));
 }
 
 std::string_view to_string(Form form) noexcept {
-    switch (form) {
-        case Form::text:
-            return "text";
-        case Form::int32_be:
-            return "4-byte big-endian integer";
-        case Form::int64_be:
-            return "8-byte big-endian integer";
-        case Form::exception:
-            return "text, class and message";
-        case Form::bytes:
-            return "bytes";
-    }
-    return "unknown";
+    constexpr auto kWords = std::to_array<std::string_view>(
+        {"text", "4-byte big-endian integer", "8-byte big-endian integer", "text, class and message", "bytes"});
+    return kWords.at(static_cast<std::size_t>(form));
 }
 
 std::span<const FailureHeader> failure_headers() noexcept {

@@ -1,5 +1,8 @@
 // The headers by which producers of dead letters say where a record came from and why it failed: one table, from which
 // provenance is read, replays are cleaned, and docs/dead-letters.md is checked. Pure.
+//
+// Names are listed one by one, not by prefix. They are removed before a record is sent back, and only what is known to
+// be about the failure may be removed.
 #pragma once
 
 #include <span>
@@ -7,7 +10,7 @@
 
 namespace deliverd::deadletter {
 
-/// What a header tells.
+/// What a header says.
 enum class Meaning {
     original_topic,
     original_partition,
@@ -15,8 +18,8 @@ enum class Meaning {
     error_message,
     error_class,
     stack_trace,
-    producer,  // who gave it up: consumer group, connector
-    detail,    // nothing that is shown by itself; it goes when the record is sent back
+    producer,  // who gave up: consumer group, connector
+    detail,    // not shown; removed when the record is sent back
 };
 
 /// How its value is written.
@@ -38,28 +41,27 @@ struct FailureHeader {
 [[nodiscard]] std::string_view to_string(Meaning meaning) noexcept;
 [[nodiscard]] std::string_view to_string(Form form) noexcept;
 
-/// All of them. Families stand together, in the order in which they are asked; within a family what is asked first
-/// stands first.
+/// All of them, in the order in which they are consulted: family by family, and in that order within a family.
 [[nodiscard]] std::span<const FailureHeader> failure_headers() noexcept;
 
-/// The entry of that name, in failure_headers(); none when such a header is not about a failure. Exactly those that
-/// have one are removed when a record is sent back.
+/// The entry of that name in failure_headers(); null when such a header is not about a failure. Exactly the headers
+/// with an entry are removed when a record is sent back.
 [[nodiscard]] const FailureHeader* failure_header(std::string_view name) noexcept;
 
-// Families with a habit of their own.
+// Families that need a rule of their own.
 inline constexpr std::string_view kPlainFamily = "plain";
 inline constexpr std::string_view kSmallRyeFamily = "smallrye";             // puts the newest of repeated headers first
 inline constexpr std::string_view kReporterFamily = "confluent-reporter";   // its records are reports, not the messages
-inline constexpr std::string_view kShareGroupFamily = "kafka-share-group";  // the broker's; may leave the message out
+inline constexpr std::string_view kShareGroupFamily = "kafka-share-group";  // the broker's; may omit the message
 
-// Spring's exception is often only the container's wrapper: then its cause is what failed.
+// Spring's exception is often only the container's wrapper; its cause is then what failed.
 inline constexpr std::string_view kSpringWrapper =
     "org.springframework.kafka.listener.ListenerExecutionFailedException";
 inline constexpr std::string_view kSpringCause = "kafka_dlt-exception-cause-fqcn";
 inline constexpr std::string_view kSpringRetryCause = "kafka_exception-cause-fqcn";
 
-// SmallRye's, of a record it could not read: the record's value (or key) is then null, and these are its bytes.
+// SmallRye's, for a record that it could not read: the record's value (or key) is then null, and these are its bytes.
 inline constexpr std::string_view kUnreadableBytes = "deserialization-failure-data";
-inline constexpr std::string_view kUnreadableIsKey = "deserialization-failure-key";  // "true": they are the key's
+inline constexpr std::string_view kUnreadableIsKey = "deserialization-failure-key";  // "true": they are of the key
 
 }  // namespace deliverd::deadletter

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/failpoint.h"
 
 namespace deliverd::deadletter {
@@ -34,26 +35,26 @@ void Ingest::start() {
 
 bool Ingest::stop(Duration deadline) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         ending_ = true;
     }
     if (!thread_.joinable()) return true;
     source_.wake();
     {
-        std::unique_lock lock(mutex_);
-        if (!changed_.wait_for(lock, deadline, [this] { return ended_; })) return false;
+        const MutexLock lock(mutex_);
+        if (!changed_.wait_for(mutex_, deadline, [this]() REQUIRES(mutex_) { return ended_; })) return false;
     }
     thread_.join();
     return true;
 }
 
 std::optional<Error> Ingest::failure() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_;
 }
 
 bool Ingest::ending() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ending_;
 }
 
@@ -61,9 +62,9 @@ void Ingest::run() {
     while (!ending() && step()) {
     }
     if (at_ == batch_.size() && !ahead_.empty() && take()) store_batch();
-    // Not with records that are not stored: the commit would cover them.
+    // The commit would cover records that are not stored.
     if (uncommitted_ && at_ == batch_.size()) commit();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     changed_.notify_all();
 }
@@ -101,7 +102,7 @@ void Ingest::fail(Error error) {
     log_.error("dead letters: the topics cannot be read, and are not read any more",
                {{"code", error.code}, {"error", error.message}});
     observer_.on_failed();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     failure_ = std::move(error);
 }
 
@@ -119,9 +120,9 @@ std::vector<store::NewLetter> Ingest::letters_of(std::vector<Record> records) {
     return letters;
 }
 
-/// A member that does not poll is taken for dead. What comes all the same, in the moment of pausing, is stored with the
-/// rest: a commit covers everything that was given. False: the source has ended. Its poll() no longer waits, and
-/// nothing of the batch can be committed any more: whoever comes next reads it again.
+/// The group takes a member that does not poll for dead. Records that still arrive while pausing are stored with the
+/// rest, because a commit covers everything that was given. False: the source has ended. Its poll() no longer waits,
+/// and nothing of the batch can be committed: the next process reads it again.
 bool Ingest::keep_membership() {
     const Duration left = next_try_ - clock_.now();
     auto records = source_.poll(options_.max_records, options_.max_bytes, std::min(left, options_.poll_wait));
@@ -136,6 +137,7 @@ bool Ingest::keep_membership() {
 // --- storing -------------------------------------------------------------------------------------------------------
 
 void Ingest::store_batch() {
+    ASSERT(at_ <= batch_.size());
     while (at_ < batch_.size()) {
         if (!store_part()) return;
     }
@@ -143,7 +145,7 @@ void Ingest::store_batch() {
     batch_done();
 }
 
-/// False: not now.
+/// False: the store is away.
 bool Ingest::store_part() {
     if (refusals_ >= kSureAfter) return store_reduced();
     const std::size_t letters = std::min(part_, batch_.size() - at_);
@@ -162,12 +164,12 @@ bool Ingest::store_part() {
         refusal_ = stored.error();
         ++refusals_;
     } else {
-        part_ = letters / 2;  // until the one that is refused is alone
+        part_ = letters / 2;  // until the refused letter is alone
     }
     return true;
 }
 
-/// Not after trouble, and not when a commit is due: it would cover what was read.
+/// Not after a failure, and not when a commit is due: it would cover what was read.
 bool Ingest::reads_on() const {
     return ahead_.empty() && at_ == 0 && part_ == batch_.size() && refusals_ == 0 && failures_ == 0 && !paused_ &&
            !commit_is_due() && !ending();
@@ -178,10 +180,10 @@ Result<std::int64_t> Ingest::store_and_read_on(std::span<const store::NewLetter>
     std::future<Result<std::int64_t>> storing;
     try {
         storing = std::async(std::launch::async, [&] { return letters_.store(letters); });
-    } catch (const std::system_error&) {  // no thread is to be had
+    } catch (const std::system_error&) {  // no thread could be started
         return letters_.store(letters);
     }
-    // Only what is there; whether the source can go on is asked again when it is its turn.
+    // A failure of the source shows again at the next poll.
     if (auto records = source_.poll(options_.max_records, options_.max_bytes, Duration::zero())) {
         ahead_ = letters_of(std::move(*records));
     }
@@ -192,12 +194,12 @@ bool Ingest::is_refusal(const Error& error) {
     return error.error_class == ErrorClass::permanent && error.code == store::kLetterRefused;
 }
 
-/// One step: the next reduction. Before each the whole record is tried once more.
+/// Tries the next reduction. Before each one the whole record is tried again.
 bool Ingest::store_reduced() {
     constexpr std::array kReductions = {Reduction::payload, Reduction::provenance, Reduction::bytes};
     if (reductions_ == kReductions.size()) {
-        // Nothing is left that could be refused: it is not the record's fault. As if the store were away, and then with
-        // whole records again.
+        // Nothing is left that could be refused, so that it is not the record's fault. Wait as if the store were away,
+        // then try the whole record again.
         hold(*refusal_);
         start_over();
         return false;
@@ -274,7 +276,7 @@ void Ingest::batch_done() {
         if (ahead_.empty() && commit_is_due()) commit();
         return;
     }
-    commit();  // else all of it would be given again
+    commit();  // otherwise all of it would be given again
     paused_ = false;
     source_.resume();
     observer_.on_paused(false);
@@ -287,8 +289,9 @@ bool Ingest::commit_is_due() const {
     return clock_.now() - committed_at_ >= options_.commit_every;
 }
 
-/// Only with nothing read that is not stored.
+/// Only when everything that was read is stored.
 void Ingest::commit() {
+    ASSERT(at_ == batch_.size() && ahead_.empty());
     const auto done = source_.commit(options_.commit_deadline);
     committed_at_ = clock_.now();
     observer_.on_committed(done.has_value());

@@ -23,7 +23,7 @@ using Bytes = std::optional<std::string>;
 constexpr char kCursorMark = '_';
 constexpr std::size_t kMaxMicrosDigits = 17;  // the year 5138: what every database can hold
 
-/// What a person can read as it is: UTF-8 without control characters but for tabs and line ends.
+/// Readable as it is: UTF-8 without control characters except tabs and line ends.
 bool is_text(std::string_view bytes) {
     const auto is_control = [](char c) {
         return (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
@@ -45,7 +45,7 @@ void add_payload(JsonObject& object, const Letter& letter) {
     object.raw("payload", letter.payload ? std::string_view(*letter.payload) : "null");
 }
 
-void add_seed_fields(JsonObject& object, const Letter& letter) {
+void add_first_fields(JsonObject& object, const Letter& letter) {
     object.text("id", letter.id);
     object.text("original_topic", letter.provenance.original_topic);
     object.text("error_message", letter.provenance.error_message);
@@ -58,7 +58,11 @@ void add_seed_fields(JsonObject& object, const Letter& letter) {
     object.time("last_retry_at", letter.last_retry_at);
 }
 
-void add_lane_row(JsonObject& object, const Letter& letter) {
+void add_origin(JsonObject& object, const Letter& letter) {
+    object.text("error_class", letter.provenance.error_class);
+    object.number("original_partition", letter.provenance.original_partition);
+    object.number("original_offset", letter.provenance.original_offset);
+    object.text("producer", letter.provenance.producer);
     const auto& row = letter.lane_row;
     object.text("lane", row ? std::optional(row->lane) : std::nullopt);
     object.text("outbox", row ? std::optional(row->outbox) : std::nullopt);
@@ -67,16 +71,12 @@ void add_lane_row(JsonObject& object, const Letter& letter) {
 
 void add_letter(JsonObject& object, const LetterDetail& detail, std::string_view pattern) {
     const Letter& letter = detail.letter;
-    add_seed_fields(object, letter);
+    add_first_fields(object, letter);
     object.text("source", letter.source);
     object.text("topic", letter.topic);
     object.number("partition", letter.partition);
     object.number("offset", letter.offset);
-    object.text("error_class", letter.provenance.error_class);
-    object.number("original_partition", letter.provenance.original_partition);
-    object.number("original_offset", letter.provenance.original_offset);
-    object.text("producer", letter.provenance.producer);
-    add_lane_row(object, letter);
+    add_origin(object, letter);
     object.number("value_bytes", letter.value_bytes);
     object.boolean("truncated", letter.truncated);
     object.boolean("in_doubt", letter.in_doubt);
@@ -194,19 +194,34 @@ std::string topics_json(std::span<const store::TopicCounts> topics) {
     return body.done();
 }
 
+std::string plan_json(std::span<const PlannedReplay> planned) {
+    JsonArray destinations;
+    std::int64_t matched = 0;
+    for (const auto& [destination, refused] : planned) {
+        const std::string_view source = destination.source;
+        JsonObject object;
+        object.text(source == "kafka" ? "topic" : source.substr(0, source.find(':')), destination.topic);
+        object.number("count", destination.letters);
+        object.text("refused", refused.empty() ? std::nullopt : std::optional(refused));
+        destinations.raw(object.done());
+        matched += destination.letters;
+    }
+    JsonObject body;
+    body.boolean("dry_run", true);
+    body.number("matched", matched);
+    body.raw("by_destination", destinations.done());
+    return body.done();
+}
+
 std::string row_json(const Letter& letter) {
     JsonObject object;
-    add_seed_fields(object, letter);
+    add_first_fields(object, letter);
     object.text("source", letter.source);
     object.text("source_topic", letter.topic);
     object.number("source_partition", letter.partition);
     object.number("source_offset", letter.offset);
     object.boolean("truncated", letter.truncated);
-    object.text("error_class", letter.provenance.error_class);
-    object.number("original_partition", letter.provenance.original_partition);
-    object.number("original_offset", letter.provenance.original_offset);
-    object.text("producer", letter.provenance.producer);
-    add_lane_row(object, letter);
+    add_origin(object, letter);
     object.text("last_retry_error", letter.last_retry_error);
     object.boolean("in_doubt", letter.in_doubt);
     return object.done();

@@ -1,7 +1,7 @@
 // Dead letters as JSON, as the API and the command line show them. Pure.
 //
-// The seed's fields stand first and in its order, those added since behind them. Times are
-// 2026-02-20T10:30:00.000+00:00. `payload` goes out as the database has it: digits of numbers stay as they are.
+// The first fields, from `id` to `last_retry_at`, keep their order for existing clients. Times are
+// 2026-02-20T10:30:00.000+00:00. `payload` goes out as the database has it: the digits of numbers stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "deadletter/reports.h"
 #include "deadletter/topic_pattern.h"
 #include "store/dead_letters.h"
 
@@ -19,7 +20,7 @@ namespace deliverd::deadletter {
 [[nodiscard]] std::string detail_json(const store::LetterDetail& letter, std::string_view pattern = kDeadLetterPattern);
 
 /// The body of a listing: {"messages":[…],"pagination":{…}}. `number` is the page's, none when a cursor led to it.
-/// Letters are without key and stack trace; a reason against a retry that only the record's headers show is not in it.
+/// Letters have no key and no stack trace, and no reason against a retry that only the record's headers show.
 [[nodiscard]] std::string page_json(store::LetterPage page, std::optional<std::int64_t> number, std::int32_t page_size,
                                     std::string_view pattern = kDeadLetterPattern);
 
@@ -34,6 +35,10 @@ namespace deliverd::deadletter {
 
 /// One of its entries.
 [[nodiscard]] std::string topic_json(const store::TopicCounts& topic);
+
+/// The body of a dry run of POST …/retry-all: {"dry_run":true,"matched":N,"by_destination":[…]}. With kMaxPlanned
+/// destinations there may be more letters than `matched`.
+[[nodiscard]] std::string plan_json(std::span<const PlannedReplay> planned);
 
 /// One object with the table's column names, for listings of the command line.
 [[nodiscard]] std::string row_json(const store::Letter& letter);

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/failpoint.h"
+#include "base/mutex.h"
 #include "base/text.h"
+#include "base/try.h"
 #include "base/uuid.h"
 #include "deadletter/provenance.h"
 #include "deadletter/redrive.h"
 #include "deadletter/retry_rules.h"
-#include "deadletter/store_attempts.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -23,37 +24,42 @@ RetryReport nothing_published(const std::string& why) {
 
 RetryReport unavailable(std::string_view what, const Error& error) {
     std::string message = "nothing was published: " + std::string(what) + ": " + error.message;
-    if (error.error_class == ErrorClass::ambiguous)
-        message += " (it may be RETRYING until this retry's lease has run out)";
+    if (error.error_class == ErrorClass::ambiguous) message += " (it may stay RETRYING until this retry's lease ends)";
     return {.answer = RetryAnswer::unavailable, .message = std::move(message), .store_error = error};
 }
 
-RetryReport back_in_lane(store::Letter letter) {
-    std::string message = "back in its lane " + letter.lane_row->lane;
-    return {.answer = RetryAnswer::resolved, .message = std::move(message), .letter = std::move(letter)};
+/// Why the end of a retry found nothing to change; `after` is the letter now.
+std::string why_not_ours(const Result<std::optional<store::LetterDetail>>& after) {
+    if (!after) return "another process may have taken it over";
+    if (!*after) return "it was deleted meanwhile, after this retry's lease had ended";
+    const store::LetterStatus status = (*after)->letter.status;
+    if (status == store::LetterStatus::dead) return "it is DEAD now: this retry's lease had ended";
+    return "its lease had ended, and another process took it over";
 }
 
-/// Why the end of a retry met nothing to change; `after` is the letter as it stands now.
-std::string why_not_ours(const Result<std::optional<store::LetterDetail>>& after) {
-    if (!after) return "it is somebody else's by now";
-    if (!*after) return "it was deleted meanwhile, after this retry's lease had run out";
-    const store::LetterStatus status = (*after)->letter.status;
-    if (status == store::LetterStatus::dead) return "it is DEAD by now: this retry's lease had run out";
-    return "its lease had run out, and somebody else took it over";
+ChangeReport failed(const Error& error) {
+    return {.answer = ChangeAnswer::unavailable, .store_error = error};
 }
+
+ChangeReport refused(std::string reason) {
+    return {.answer = ChangeAnswer::conflict, .reason = std::move(reason)};
+}
+
+constexpr const char* kUnderWay = "a retry of it is under way";
 
 }  // namespace
 
 std::function<std::string()> uuid_source() {
     struct Source {
-        std::mutex mutex;
-        SystemRandom random;
-        SystemClock clock;
+        std::string next() {
+            const MutexLock lock(mutex);
+            return make_uuid_v7(clock.wall_now(), random);
+        }
+        Mutex mutex;
+        SystemRandom random GUARDED_BY(mutex);
+        const SystemClock clock;
     };
-    return [source = std::make_shared<Source>()] {
-        const std::lock_guard lock(source->mutex);
-        return make_uuid_v7(source->clock.wall_now(), source->random);
-    };
+    return [source = std::make_shared<Source>()] { return source->next(); };
 }
 
 Manager::Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
@@ -69,6 +75,16 @@ Manager::~Manager() {
     stop();
 }
 
+RetryServices Manager::services() {
+    return {.options = options_,
+            .letters = letters_,
+            .replayer = replayer_,
+            .spools = spools_,
+            .log = log_,
+            .gate = gate_,
+            .new_id = new_id_};
+}
+
 void Manager::close() {
     gate_.close(Duration::zero());
 }
@@ -79,13 +95,15 @@ bool Manager::stop(Duration patience) {
     return false;
 }
 
+// --- one letter ----------------------------------------------------------------------------------------------------
+
 RetryReport Manager::retry(std::string_view id, std::string_view actor, const SendRule& rule) {
-    RetryReport report = begin(id, actor, rule);
+    RetryReport report = begin_and_send(id, actor, rule);
     if (observer_ != nullptr) observer_->on_retry(report.answer);
     return report;
 }
 
-RetryReport Manager::begin(std::string_view id, std::string_view actor, const SendRule& rule) {
+RetryReport Manager::begin_and_send(std::string_view id, std::string_view actor, const SendRule& rule) {
     const StopGate::Pass pass(gate_);
     if (!pass) {
         return {.answer = RetryAnswer::unavailable, .message = "nothing was published: the program is about to end"};
@@ -95,8 +113,7 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor, const Se
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
     std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern);
-    if (reason.empty() && rule) reason = rule(detail.letter);
-    if (reason.empty()) reason = refusal_here(detail);
+    if (reason.empty()) reason = refusal(detail, rule);
     if (!reason.empty()) {
         return {
             .answer = RetryAnswer::conflict, .message = std::string(kNotRetryable) + reason, .letter = detail.letter};
@@ -106,127 +123,89 @@ RetryReport Manager::begin(std::string_view id, std::string_view actor, const Se
         return nothing_published("this process has no connection to Kafka");
     }
 
-    const std::string owner = new_id_();
+    std::string owner = new_id_();
     const std::array<std::string, 1> ids = {detail.letter.id};
-    const Instant begun_at = options_.clock->now();  // the lease does not begin before
-    const auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
-    if (!claims) {
-        // Where it is not certain that it was not begun, the lease runs out by itself.
-        return unavailable("the retry could not be recorded", claims.error());
-    }
-    if (claims->empty()) return nothing_published("the store gave no answer");
+    const Instant begun_at = options_.clock->now();  // the lease does not begin earlier
+    auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
+    // When it is not certain that it was not begun, the lease ends by itself.
+    if (!claims) return unavailable("the retry could not be recorded", claims.error());
+    ASSERT(claims->size() == 1);
     const store::RetryClaim& claim = claims->front();
     if (claim.verdict != store::RetryVerdict::begun || !claim.letter) return answer_to(claim);
     failpoint("retry.after_begin");
-    if (options_.clock->now() - begun_at + options_.publish_at_most >= options_.retry_lease) {
-        const store::RetryEnd late{claim.id, store::RetryResult::not_tried, std::string(kTooLate)};
-        return record(claim, owner, actor, late);
-    }
-    return send(claim, owner, actor);
+    return send({std::move(*claims), begun_at}, std::move(owner), actor, rule);
 }
 
-RetryReport Manager::send(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
-    const store::LetterDetail& detail = *claim.letter;
-    if (detail.letter.lane_row) return give_back(claim, owner, actor);
-    if (is_of_spool(detail.letter)) return put_back(claim, owner, actor);
-    if (!options_.stand_alone()) return publish(claim, owner, actor);
-    return record(claim, owner, actor, {detail.letter.id, store::RetryResult::unpublished, std::string(kStandAlone)});
-}
+RetryReport Manager::send(RetryBatch batch, std::string owner, std::string_view actor, const SendRule& rule) {
+    store::Letter letter = batch.claims.front().letter->letter;
+    BatchSender sender(services(), std::move(owner), std::string(actor),
+                       {.refusal = [&](const auto& detail) { return refusal(detail, rule); }});
+    std::vector<RetryBatch> batches;
+    batches.push_back(std::move(batch));
+    const SentBatch sent = sender.send(std::move(batches));
+    failpoint(is_of_spool(letter) ? "retry.after_put_back" : "retry.after_publish");
 
-RetryReport Manager::publish(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
-    const store::LetterDetail& detail = *claim.letter;
-    const std::array<Record, 1> records = {replay_of(detail, new_id_())};
-    const std::vector<Outcome> outcomes = replayer_->publish(records);
-    failpoint("retry.after_publish");
-    const Outcome outcome =
-        outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
-    return record(claim, owner, actor, end_of(detail.letter.id, outcome));
-}
-
-RetryReport Manager::give_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
-    const store::LetterDetail& detail = *claim.letter;
-    const std::array<std::string, 1> ids = {detail.letter.id};
-    const auto problems = letters_.return_to_lane(owner, actor, ids);
-    if (!problems) {
-        // Where the answer was lost and the row is back, the letter is RESOLVED, and this changes nothing any more.
-        const store::RetryEnd end{detail.letter.id, store::RetryResult::not_tried,
-                                  "the store failed: " + problems.error().message};
-        return record(claim, owner, actor, end);
-    }
-    const auto after = letters_.find(detail.letter.id);
-    store::Letter letter = after && *after ? (*after)->letter : detail.letter;
-    if (!problems->empty() && !problems->front().empty()) {
-        const bool deleted = after && !*after;
-        return {.answer = RetryAnswer::conflict,
-                .message = "not put back into its lane: " + (deleted ? why_not_ours(after) : problems->front()),
-                .letter = std::move(letter)};
-    }
-    letter.status = store::LetterStatus::resolved;
-    return back_in_lane(std::move(letter));
-}
-
-std::string Manager::refusal_here(const store::LetterDetail& detail) const {
-    if (detail.letter.lane_row) return {};
-    if (!is_of_spool(detail.letter)) {
-        return options_.stand_alone()
-                   ? ""
-                   : destination_refusal(detail.letter.provenance.original_topic, options_.replay_topics);
-    }
-    return spools_ != nullptr ? spools_->refusal(detail.letter) : "this process has no spools";
-}
-
-RetryReport Manager::put_back(const store::RetryClaim& claim, const std::string& owner, std::string_view actor) {
-    const store::LetterDetail& detail = *claim.letter;
-    const std::vector<Outcome> outcomes = spools_->put_back(std::span(&detail, 1));
-    failpoint("retry.after_put_back");
-    const Outcome outcome =
-        outcomes.empty() ? Outcome{.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"} : outcomes.front();
-    store::RetryEnd end = end_of(detail.letter.id, outcome);
-    if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;  // the entry forbids it
-    RetryReport report = record(claim, owner, actor, end);
-    if (report.answer == RetryAnswer::resolved) report.message = end.detail;
-    if (outcome.kind == OutcomeKind::permanent) {
-        report.answer = RetryAnswer::conflict;
-        report.message = "not put back into its spool: " + end.detail;
-    }
-    return report;
-}
-
-RetryReport Manager::record(const store::RetryClaim& claim, const std::string& owner, std::string_view actor,
-                            const store::RetryEnd& given) {
-    const store::Letter& letter = claim.letter->letter;
-    const store::RetryEnd end = claim.taken_over ? end_of_taken_over(given) : given;
-    StoreAttempts attempts(options_.store_retry_wait, gate_);
-    const auto ended =
-        attempts.run([&] { return letters_.end_retry(owner, actor, std::span<const store::RetryEnd>(&end, 1)); });
+    const bool is_recorded = !sent.recorded.empty();
+    const store::RetryEnd& end = is_recorded ? sent.recorded.front() : sent.ends.front();
+    const Result<std::int64_t> recorded = is_recorded ? 1 : sender.record(sent.ends);
     const auto after = letters_.find(letter.id);
     const bool seen = after && *after;
-    store::Letter now = seen ? (*after)->letter : letter;
-    if (ended && *ended > 0) {
-        if (!seen && resolves(end.result)) now.status = store::LetterStatus::resolved;
-        return answer_to(end, std::move(now));
+    if (seen) {
+        letter = (*after)->letter;
+    } else if (resolves(end.result)) {
+        letter.status = store::LetterStatus::resolved;
     }
-    if (ended && seen && now.lane_row && now.status == store::LetterStatus::resolved) {
-        return back_in_lane(std::move(now));  // the answer of return_to_lane() was lost
+    if (letter.lane_row && recorded && seen && letter.status == store::LetterStatus::resolved) {
+        return answer_to({end.id, store::RetryResult::published}, std::move(letter));  // also after a lost answer
     }
-    // A repeat that found nothing to do, after an answer that was lost: the first one did it.
-    if (seen && attempts.was_ambiguous() && stands_so(now, end.result)) return answer_to(end, std::move(now));
-    const std::string reason = ended ? why_not_ours(after) : ended.error().message;
+    if (recorded && *recorded > 0) {
+        const bool deleted = is_recorded && end.result == store::RetryResult::failed && after && !*after;
+        RetryReport report =
+            answer_to(deleted ? store::RetryEnd{end.id, end.result, why_not_ours(after)} : end, std::move(letter));
+        if (sent.spool_forbids) {
+            report.answer = RetryAnswer::conflict;
+            report.message = "not put back into its spool: " + end.detail;
+        }
+        return report;
+    }
+    const std::string reason = recorded ? why_not_ours(after) : recorded.error().message;
     log_.error("dead letters: the end of a retry could not be recorded",
                {{"message_id", letter.id}, {"detail", end.detail}, {"error", reason}});
-    return answer_unrecorded(end, std::move(now), reason);
+    return answer_unrecorded(end, std::move(letter), reason);
 }
 
-Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic) {
-    auto found = letters_.destinations(topic, kMaxPlanned);
-    if (!found) return Failure(std::move(found.error()));
+std::string Manager::refusal(const store::LetterDetail& letter, const SendRule& rule) const {
+    std::string reason = replay_refusal(letter, options_.dead_letter_pattern);
+    if (reason.empty() && rule) reason = rule(letter.letter);
+    return reason.empty() ? refusal_here(letter) : reason;
+}
+
+std::string Manager::refusal_here(const store::LetterDetail& letter) const {
+    if (letter.letter.lane_row) return {};
+    if (is_of_spool(letter.letter)) {
+        return spools_ != nullptr ? spools_->refusal(letter.letter) : "this process has no spools";
+    }
+    if (options_.stand_alone()) return {};
+    return destination_refusal(letter.letter.provenance.original_topic, options_.replay_topics);
+}
+
+// --- a topic -------------------------------------------------------------------------------------------------------
+
+Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic, const SendRule& rule) {
+    TRY_ASSIGN(auto found, letters_.destinations(topic, kMaxPlanned));
     std::vector<PlannedReplay> planned;
-    for (store::Destination& destination : *found) {
+    for (store::Destination& destination : found) {
         std::string refused;
         if (destination.source == "kafka" && !options_.stand_alone()) {
             refused = is_dead_letter_topic(destination.topic, options_.dead_letter_pattern)
                           ? "the topic is itself for dead letters"
                           : destination_refusal(destination.topic, options_.replay_topics);
+        }
+        if (refused.empty() && rule) {
+            store::Letter any;
+            any.source = destination.source;
+            any.provenance.original_topic = destination.topic;
+            refused = rule(any);
         }
         planned.push_back({std::move(destination), std::move(refused)});
     }
@@ -239,34 +218,29 @@ Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_vie
     return redrive(topic, actor, rule, false);
 }
 
+Result<std::unique_ptr<RedriveRun>> Manager::begin_redrive(std::string_view topic, std::string_view actor,
+                                                           const SendRule& rule, bool resumed) {
+    RedriveRequest request{.topic = std::string(topic),
+                           .owner = new_id_(),
+                           .actor = std::string(actor),
+                           .refusal = [this, rule](const auto& letter) { return refusal(letter, rule); },
+                           .ends_when_stopped = options_.close_ends_redrives || rule,
+                           .resumed = resumed};
+    TRY_ASSIGN(auto opened, letters_.open_redrive(topic, request.owner, actor, options_.retry_lease));
+    if (!opened) return nullptr;
+    return std::make_unique<RedriveRun>(services(), std::move(request), std::move(*opened));
+}
+
 Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view actor, const SendRule& rule,
                                        bool resumed) {
-    const std::string owner = new_id_();
-    auto opened = letters_.open_redrive(topic, owner, actor, options_.retry_lease);
-    if (!opened) return Failure(std::move(opened.error()));
-    if (!*opened) {
+    TRY_ASSIGN(const auto run, begin_redrive(topic, actor, rule, resumed));
+    if (!run) {
         RedriveReport elsewhere{.redrive = {}, .under_way_elsewhere = true};
         elsewhere.redrive.topic = std::string(topic);
         return elsewhere;
     }
-    const auto refused = [this, &rule](const store::LetterDetail& letter) {
-        std::string refusal = replay_refusal(letter, options_.dead_letter_pattern);
-        if (refusal.empty() && rule) refusal = rule(letter.letter);
-        return refusal.empty() ? refusal_here(letter) : refusal;
-    };
-    RedriveRun run({.options = options_,
-                    .letters = letters_,
-                    .replayer = replayer_,
-                    .spools = spools_,
-                    .log = log_,
-                    .gate = gate_,
-                    .new_id = new_id_,
-                    .refused = refused,
-                    .ends_when_stopped = options_.close_ends_redrives || rule,
-                    .resumed = resumed},
-                   std::string(topic), owner, std::string(actor));
-    const store::Redrive before = **opened;
-    RedriveReport report = run.run(std::move(**opened));
+    const store::Redrive& before = run->opened();
+    RedriveReport report = run->run();
     if (observer_ != nullptr) {
         const store::Redrive& after = report.redrive;
         observer_->on_redrive(after.published - before.published, after.failed - before.failed,
@@ -299,13 +273,12 @@ bool Manager::can_resume(const std::string& topic) const {
 Result<std::int64_t> Manager::resume_abandoned() {
     const StopGate::Pass pass(gate_);
     if (!pass) return 0;
-    auto abandoned = letters_.abandoned_redrives();
-    if (!abandoned) return Failure(std::move(abandoned.error()));
+    TRY_ASSIGN(auto abandoned, letters_.abandoned_redrives());
     std::int64_t resumed = 0;
-    std::optional<Error> failure;  // of one: the others are resumed all the same
-    for (const store::Redrive& left : *abandoned) {
+    std::optional<Error> failure;  // of one; the others are resumed all the same
+    for (const store::Redrive& left : abandoned) {
         if (gate_.closed()) break;
-        // Else it could only be ended: it is left to a process that has Kafka, or the spool.
+        // This process could only end it: it is left to one that has Kafka, or the spool.
         if (!can_resume(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
         auto report = redrive(left.topic, left.actor, {}, true);
@@ -317,6 +290,54 @@ Result<std::int64_t> Manager::resume_abandoned() {
     }
     if (failure) return Failure(std::move(*failure));
     return resumed;
+}
+
+// --- by hand -------------------------------------------------------------------------------------------------------
+
+ChangeReport Manager::mark_dead(std::string_view id, std::string_view actor) {
+    const auto before = letters_.mark_dead(id, actor);
+    if (!before) return failed(before.error());
+    if (!*before) return {.answer = ChangeAnswer::not_found};
+    if (std::string why = not_killable_reason(**before); !why.empty()) return refused(std::move(why));
+    // One that is being retried is left as it is, which only a second look shows.
+    const auto after = letters_.find(id);
+    if (!after) return failed(after.error());
+    if (!*after) return {.answer = ChangeAnswer::not_found};
+    return (*after)->letter.status == store::LetterStatus::dead ? ChangeReport{} : refused(kUnderWay);
+}
+
+ChangeReport Manager::revive(std::string_view id, std::string_view actor) {
+    const auto before = letters_.revive(id, actor);
+    if (!before) return failed(before.error());
+    if (!*before) return {.answer = ChangeAnswer::not_found};
+    std::string why = not_revivable_reason(**before);
+    return why.empty() ? ChangeReport{} : refused(std::move(why));
+}
+
+ChangeReport Manager::remove(std::string_view id, std::string_view actor) {
+    const auto removed = letters_.remove(id, actor);
+    if (!removed) return failed(removed.error());
+    if (*removed == store::Removal::unknown) return {.answer = ChangeAnswer::not_found};
+    return *removed == store::Removal::under_way ? refused(kUnderWay) : ChangeReport{};
+}
+
+PurgeReport Manager::purge(store::LetterStatus status, Duration age, std::optional<std::int64_t> limit,
+                           std::string_view actor) {
+    PurgeReport report{.more = true};
+    int empty = 0;  // the first may only say that the end was reached, not that nothing was left before it
+    while (report.more && (!limit || report.purged < *limit)) {
+        const std::int64_t room = limit ? *limit - report.purged : kPurgePiece;
+        const auto piece = static_cast<std::int32_t>(std::min<std::int64_t>(kPurgePiece, room));
+        const auto gone = letters_.purge(status, age, piece, actor);
+        if (!gone) {
+            report.store_error = gone.error();
+            return report;
+        }
+        report.purged += *gone;
+        empty = *gone == 0 ? empty + 1 : 0;
+        report.more = empty < 2;
+    }
+    return report;
 }
 
 }  // namespace deliverd::deadletter

@@ -1,9 +1,5 @@
-// One retry. The stores' own part is in their conformance suites; here a store in memory, which can fail at each call.
-//
-// The seed's tests of use cases and their counterparts: retry_message (4): the first four below. retry_all (3): the
-// first three in redrive_test.cc. producer (2): PublishesAndResolves and CertainFailure…. dlq_message (13): what may be
-// retried here (Refusal…), transitions in store/conformance/dead_letters.h. list_messages (4), get_message (2) and
-// delete_message (2): store/conformance/dead_letters.h and api/dlq_routes_test.cc, since they are the store's alone.
+// One retry. The stores' own part is in their conformance suites; here is a store in memory that can
+// fail at each call.
 #include "deadletter/manager.h"
 
 #include <gtest/gtest.h>
@@ -111,14 +107,14 @@ TEST_F(ManagerTest, AtTheLimitAndInDoubtTheAnswerSaysWhatToDo) {
     EXPECT_EQ(replayer.arrived().size(), 3U);
 }
 
-TEST_F(ManagerTest, ARetryWhoseProcessDiedIsGoneOnWithAlsoAtTheLimit) {
+TEST_F(ManagerTest, AnUnfinishedRetryIsTakenOverAlsoAtTheLimit) {
     const std::string id = add_unfinished();
     EXPECT_EQ(retry(id).answer, RetryAnswer::resolved);
     EXPECT_EQ(retries(id), 3);
 }
 
 /// Its process may have published it: that this one sent nothing does not take that back.
-TEST_F(ManagerTest, ARetryWhoseProcessDiedStaysInDoubtWhereTheNextSendsNothing) {
+TEST_F(ManagerTest, AnUnfinishedRetryStaysInDoubtWhenTheNextSendsNothing) {
     const std::string id = add_unfinished();
     answer_all({.kind = OutcomeKind::retryable, .code = "UNREACHABLE", .detail = "no broker", .not_attempted = true});
     const RetryReport report = retry(id);
@@ -255,7 +251,8 @@ TEST_F(ManagerTest, StandAloneResolvesWithoutPublishing) {
     EXPECT_EQ(refused.answer, RetryAnswer::conflict) << "nothing would be published of what came from Kafka";
     EXPECT_NE(refused.message.find("read from Kafka"), std::string::npos);
     letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic.reset(); });
-    EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::resolved) << "the seed's rows name the dead-letter topic";
+    EXPECT_EQ(other.retry(id, "ops").answer, RetryAnswer::resolved)
+        << "a row that was inserted may name the dead-letter topic";
     EXPECT_EQ(status(id), LetterStatus::resolved);
     const std::string lane = letters.add_of_lane("memories", "memory");
     EXPECT_EQ(other.retry(lane, "ops").answer, RetryAnswer::resolved);
@@ -320,8 +317,8 @@ TEST_F(ManagerTest, TakenOverByAnotherAfterItsLeaseIsInDoubt) {
     EXPECT_EQ(letters.at(id).owner, "somebody else");
 }
 
-/// Every call of the store fails once, in every way. What is told is true: never "not published" of what arrived, and
-/// never "resolved" of what did not.
+/// Every store call fails once, in every way. The answer is true: never "not published" for what arrived, and
+/// never "resolved" for what did not.
 TEST_F(ManagerTest, WhereverTheStoreFailsTheAnswerIsTrue) {
     for (const Fault kind : {Fault::retryable, Fault::permanent, Fault::ambiguous_not_done, Fault::ambiguous_done}) {
         for (const bool lane : {false, true}) {

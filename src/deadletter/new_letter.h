@@ -9,15 +9,15 @@
 
 namespace deliverd::deadletter {
 
-/// The whole record, and what its headers tell. `payload` is the value where it is JSON that both databases hold. A
-/// value longer than `max_value_bytes` is cut there and marked; it has no payload then.
+/// The whole record, and what its headers say. `payload` is the value when it is JSON that both databases can hold. A
+/// value longer than `max_value_bytes` is cut there and marked; it then has no payload.
 [[nodiscard]] store::NewLetter letter_of(Record record, std::size_t max_value_bytes);
 
-/// What is left out, one after another, of a letter that the store refuses.
+/// What is removed, step by step, from a letter that the store refuses.
 enum class Reduction { payload, provenance, bytes };
 
 /// The letter without that, and without what comes before it. Without its bytes it counts as truncated: it cannot be
-/// sent back from here, and says where the record itself is, and with which error it was refused.
+/// sent back from here; its error message names the place of the record and the error with which it was refused.
 [[nodiscard]] store::NewLetter reduced(store::NewLetter letter, Reduction what, std::string_view refusal);
 
 [[nodiscard]] constexpr std::string_view to_string(Reduction what) noexcept {

@@ -1,4 +1,4 @@
-// What the dead-letter manager needs of Kafka and of file spools, and no more.
+// What the dead-letter manager needs from Kafka and from file spools.
 #pragma once
 
 #include <array>
@@ -16,40 +16,40 @@
 
 namespace deliverd::deadletter {
 
-/// Records of the dead-letter topics, as one member of a consumer group reads them. Used by one thread at a time, but
-/// for wake().
+/// Records of the dead-letter topics, as one member of a consumer group reads them. One thread at a time, except
+/// wake().
 class RecordSource {
 public:
     virtual ~RecordSource() = default;
 
-    /// What came in, at most `limit` records and about `max_bytes` of them; waits up to `wait` for the first one, and
-    /// not at all for the others. Empty when nothing came, also while no broker can be reached (it goes on looking by
-    /// itself). Failure: permanent, for settings with which it cannot work; then it has ended.
+    /// New records, at most `limit` and about `max_bytes`; waits up to `wait` for the first one, and not for the
+    /// others. Empty when nothing came, also while no broker can be reached (it keeps trying by itself). Failure:
+    /// permanent, for settings with which it cannot work; it has then ended.
     virtual Result<std::vector<Record>> poll(std::size_t limit, std::size_t max_bytes, Duration wait) = 0;
 
-    /// Everything that poll() gave so far is stored: the group need not read it again. Partitions that went to another
-    /// member meanwhile are left out. Blocks for `deadline` at most. A commit that fails is no loss: those records are
+    /// Everything that poll() gave so far is stored: the group need not read it again. Skips partitions that went to
+    /// another member meanwhile. Blocks for `deadline` at most. A commit that fails loses nothing: those records are
     /// read again, and stored once.
     virtual Result<void> commit(Duration deadline) = 0;
 
-    /// While nothing can be stored: stay a member of the group, and poll() gives nothing. Records given and not
-    /// committed are given again after resume().
+    /// For while nothing can be stored: it stays a member of the group, and poll() gives nothing. Records that were
+    /// given and not committed are given again after resume().
     virtual void pause() = 0;
     virtual void resume() = 0;
 
     /// Ends a poll() under way. Thread-safe.
     virtual void wake() = 0;
 
-    /// Records behind the last one committed, over all partitions this member has; for the gauge. Negative: not known.
+    /// Records after the last committed one, over all partitions of this member; for the gauge. Negative: not known.
     [[nodiscard]] virtual std::int64_t lag() = 0;
 
-    /// Whether a broker answers, which it is asked: without one, or where it refuses the login, nothing is read and
-    /// nothing else tells. Blocks for a second at most.
+    /// Asks a broker for an answer: when none is there, or it refuses the login, nothing is read, and nothing else
+    /// shows it. Blocks for a second at most.
     [[nodiscard]] virtual bool reachable() = 0;
 };
 
-/// The codes of a Replayer's outcomes that are about the topic, not the record: it is missing, or may not be written
-/// to.
+/// The codes of a Replayer's outcomes that are about the topic, not the record: it is missing, or deliverd may not
+/// write to it.
 inline constexpr std::array<std::string_view, 2> kTopicCodes{"UNKNOWN_TOPIC", "NOT_AUTHORIZED"};
 
 /// Publishes records to the topics they came from. Thread-safe.
@@ -57,19 +57,19 @@ class Replayer {
 public:
     virtual ~Replayer() = default;
 
-    /// Each record to `record.topic` (partition, offset and timestamp are ignored: the key decides, as for the first
-    /// producer), acks=all, all of them at once. One outcome a record, in the same order; blocks until each has one,
-    /// which the sink's timeout bounds. Headers, key and value go out as they are.
+    /// Publishes each record to `record.topic`, acks=all, all of them at once. Partition, offset and timestamp are
+    /// ignored: the key decides, as for the first producer. Headers, key and value go out as they are. One outcome per
+    /// record, in the same order; blocks until each has one, which the sink's timeout bounds.
     virtual std::vector<Outcome> publish(std::span<const Record> records) = 0;
 
     /// Whether a broker answers. Blocks for `deadline` at most.
     virtual Result<void> check(Duration deadline) = 0;
 
-    /// Ends what is under way: outcomes of what is not confirmed are ambiguous, or retryable and not_attempted.
+    /// Ends what is under way: what is not confirmed is ambiguous, or retryable and not_attempted.
     virtual void stop() = 0;
 };
 
-/// Puts what spools gave up on back into their files. Thread-safe.
+/// Puts exhausted entries of spools back into their files. Thread-safe.
 class Spools {
 public:
     virtual ~Spools() = default;
@@ -77,9 +77,9 @@ public:
     /// Why this process cannot put the letter back, for people; empty when it can try. Opens no file.
     [[nodiscard]] virtual std::string refusal(const store::Letter& letter) = 0;
 
-    /// The entries of these letters are pending and due at once. One outcome a letter, in the same order: delivered
-    /// also where that was so already, by an earlier call for the same letter; permanent: its entry forbids it; else
-    /// retryable or ambiguous. Safe to repeat. Blocks for a replacement of the file, and what that may wait for.
+    /// Makes the entries of these letters pending and due at once. One outcome per letter, in the same order:
+    /// delivered, also when an earlier call for the same letter did it; permanent when its entry forbids it; otherwise
+    /// retryable or ambiguous. Safe to repeat. Blocks while the file is replaced, and for the file's lock.
     virtual std::vector<Outcome> put_back(std::span<const store::LetterDetail> letters) = 0;
 };
 

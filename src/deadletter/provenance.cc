@@ -14,28 +14,28 @@
 namespace deliverd::deadletter {
 namespace {
 
-constexpr std::int64_t kMaxReplays = 1'000'000'000;  // counts no further
+constexpr std::int64_t kMaxReplays = 1'000'000'000;  // the count stops there
 
 /// Headers of a record that say something about a failure, in the record's order.
-class Found {
+class FailureDetails {
 public:
-    explicit Found(const Record& record) {
+    explicit FailureDetails(const Record& record) {
         for (const RecordHeader& header : record.headers) {
             const FailureHeader* entry = failure_header(header.name);
             if (entry != nullptr && header.value && !header.value->empty()) said_.push_back({entry, *header.value});
         }
     }
 
-    struct Said {
+    struct Value {
         const FailureHeader* entry;
         std::string_view value;
     };
 
-    /// The first one in the table's order that `usable` takes; of a repeated one the oldest or the newest.
+    /// The first one in the table's order for which `usable` is true; of a repeated one the oldest or the newest.
     template <typename Usable>
-    [[nodiscard]] std::optional<Said> first(bool oldest, Usable usable) const {
-        std::optional<Said> best;
-        for (const Said& said : said_) {
+    [[nodiscard]] std::optional<Value> first(bool oldest, Usable usable) const {
+        std::optional<Value> best;
+        for (const Value& said : said_) {
             if (!usable(said) || (best && best->entry < said.entry)) continue;
             const bool newest_first = said.entry->family == kSmallRyeFamily;
             const bool keep_earlier = oldest != newest_first;
@@ -44,16 +44,16 @@ public:
         }
         return best;
     }
-    [[nodiscard]] std::optional<Said> failure(Meaning meaning) const {
-        return first(false, [meaning](const Said& said) { return said.entry->meaning == meaning; });
+    [[nodiscard]] std::optional<Value> failure(Meaning meaning) const {
+        return first(false, [meaning](const Value& said) { return said.entry->meaning == meaning; });
     }
-    [[nodiscard]] std::optional<Said> origin(Meaning meaning, std::string_view family) const {
+    [[nodiscard]] std::optional<Value> origin(Meaning meaning, std::string_view family) const {
         return first(true,
-                     [&](const Said& said) { return said.entry->meaning == meaning && said.entry->family == family; });
+                     [&](const Value& said) { return said.entry->meaning == meaning && said.entry->family == family; });
     }
 
 private:
-    std::vector<Said> said_;
+    std::vector<Value> said_;
 };
 
 std::optional<std::int64_t> decimal(std::string_view text) {
@@ -70,9 +70,9 @@ std::int64_t big_endian(std::string_view bytes) {
                              : static_cast<std::int64_t>(number);
 }
 
-/// None when it is not a number of that form, or stands for "not known" (-1). Where bytes are the form, digits are
-/// taken as well: not everyone who uses the name writes it as Spring does.
-std::optional<std::int64_t> number_of(const std::optional<Found::Said>& said) {
+/// None when it is not a number of that form, or -1 ("not known"). Digits are accepted for binary forms too: not
+/// everyone who uses Spring's names writes Spring's bytes.
+std::optional<std::int64_t> number_of(const std::optional<FailureDetails::Value>& said) {
     if (!said) return std::nullopt;
     const std::size_t width = said->entry->form == Form::int32_be ? 4 : said->entry->form == Form::int64_be ? 8 : 0;
     if (width == 0 || said->value.size() != width) return decimal(said->value);
@@ -85,8 +85,8 @@ std::string_view class_in(std::string_view exception) {
     return exception.substr(0, std::min(exception.find(": "), exception.find_first_of("\r\n")));
 }
 
-void read_origin(const Found& found, const Record& record, store::Provenance& provenance) {
-    const auto topic = found.first(true, [](const Found::Said& said) {
+void read_origin(const FailureDetails& details, const Record& record, store::Provenance& provenance) {
+    const auto topic = details.first(true, [](const FailureDetails::Value& said) {
         return said.entry->meaning == Meaning::original_topic && is_topic_name(said.value);
     });
     if (!topic) {
@@ -99,18 +99,18 @@ void read_origin(const Found& found, const Record& record, store::Provenance& pr
     }
     provenance.original_topic = std::string(topic->value);
     const std::string_view family = topic->entry->family;
-    const auto partition = number_of(found.origin(Meaning::original_partition, family));
+    const auto partition = number_of(details.origin(Meaning::original_partition, family));
     if (partition && std::in_range<std::int32_t>(*partition)) {
         provenance.original_partition = static_cast<std::int32_t>(*partition);
     }
-    provenance.original_offset = number_of(found.origin(Meaning::original_offset, family));
+    provenance.original_offset = number_of(details.origin(Meaning::original_offset, family));
 }
 
-std::optional<std::string> error_class_of(const Found& found) {
-    auto said = found.failure(Meaning::error_class);
+std::optional<std::string> error_class_of(const FailureDetails& details) {
+    auto said = details.failure(Meaning::error_class);
     if (!said) return std::nullopt;
     if (said->value == kSpringWrapper) {
-        const auto cause = found.first(false, [](const Found::Said& other) {
+        const auto cause = details.first(false, [](const FailureDetails::Value& other) {
             return other.entry->name == kSpringCause || other.entry->name == kSpringRetryCause;
         });
         if (cause) said = cause;
@@ -119,12 +119,13 @@ std::optional<std::string> error_class_of(const Found& found) {
     return presentable(name, kMaxErrorClassBytes);
 }
 
-/// The first family that says anything: its name, and who it was if that is told.
-std::optional<std::string> producer_of(const Found& found) {
-    const auto said = found.first(true, [](const Found::Said& any) { return any.entry->family != kPlainFamily; });
+/// The first family that says anything: its name, and who gave up if a header says so.
+std::optional<std::string> producer_of(const FailureDetails& details) {
+    const auto said =
+        details.first(true, [](const FailureDetails::Value& any) { return any.entry->family != kPlainFamily; });
     if (!said) return std::nullopt;
     const std::string_view family = said->entry->family;
-    const auto who = found.first(false, [family](const Found::Said& any) {
+    const auto who = details.first(false, [family](const FailureDetails::Value& any) {
         return any.entry->family == family && any.entry->meaning == Meaning::producer;
     });
     std::string producer(family);
@@ -145,7 +146,7 @@ bool has_family(const Record& record, std::string_view family) {
     });
 }
 
-/// Also of a letter in a listing, which has no headers: who gave it up is what they told.
+/// Works for a letter in a listing too, which has no headers: `producer` comes from them.
 bool is_of_family(const store::LetterDetail& detail, std::string_view family) {
     const std::optional<std::string>& producer = detail.letter.provenance.producer;
     const bool named = producer && producer->starts_with(family) &&
@@ -194,7 +195,7 @@ std::string refusal_of_record(const store::LetterDetail& detail, std::string_vie
 }  // namespace
 
 std::string presentable(std::string_view bytes, std::size_t max_bytes) {
-    // A little more than fits, so that what is cut is cut by shorten(); not all of it, which may be megabytes.
+    // A little more than fits, so that shorten() makes the cut; not all of it, which may be megabytes.
     constexpr std::size_t kLongestCharacter = 4;
     std::string text = valid_utf8(bytes.substr(0, max_bytes + kLongestCharacter));
     for (std::size_t at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
@@ -204,17 +205,17 @@ std::string presentable(std::string_view bytes, std::size_t max_bytes) {
 }
 
 store::Provenance provenance_of(const Record& record) {
-    const Found found(record);
+    const FailureDetails details(record);
     store::Provenance provenance;
-    read_origin(found, record, provenance);
-    if (const auto message = found.failure(Meaning::error_message)) {
+    read_origin(details, record, provenance);
+    if (const auto message = details.failure(Meaning::error_message)) {
         provenance.error_message = presentable(message->value, kMaxErrorMessageBytes);
     }
-    provenance.error_class = error_class_of(found);
-    if (const auto trace = found.failure(Meaning::stack_trace)) {
+    provenance.error_class = error_class_of(details);
+    if (const auto trace = details.failure(Meaning::stack_trace)) {
         provenance.stack_trace = presentable(trace->value, kMaxStackTraceBytes);
     }
-    provenance.producer = producer_of(found);
+    provenance.producer = producer_of(details);
     return provenance;
 }
 

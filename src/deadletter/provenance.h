@@ -16,38 +16,38 @@ namespace deliverd::deadletter {
 /// Counts how often a record was sent back: a decimal number.
 inline constexpr std::string_view kReplaysHeader = "deliverd-replays";
 
-// What is kept of what headers say; the headers themselves stay as they are.
+// How much of what headers say is kept as provenance; the headers themselves stay as they are.
 inline constexpr std::size_t kMaxErrorMessageBytes = 8 * 1024;
 inline constexpr std::size_t kMaxErrorClassBytes = 512;
 inline constexpr std::size_t kMaxStackTraceBytes = 64 * 1024;
 inline constexpr std::size_t kMaxProducerBytes = 255;
 
-/// `bytes` as text that both databases take: UTF-8, without NUL, at most `max_bytes`.
+/// `bytes` as text that both databases accept: UTF-8, without NUL, at most `max_bytes`.
 [[nodiscard]] std::string presentable(std::string_view bytes, std::size_t max_bytes);
 
 /// From the header families of docs/dead-letters.md (deadletter/failure_headers.h):
-///   - the first family, in the table's order, that names an original topic tells the origin: topic, partition, offset.
-///     A name that no topic can have counts as none. Where no family names one: the dead-letter topic's own name,
+///   - The origin (topic, partition, offset) comes from the first family, in the table's order, that names an original
+///     topic. A name that no topic can have is ignored. If no family names one, it is the dead-letter topic's own name
 ///     without `.dlq.v1`.
-///   - message, class and stack trace of the error are each the first family's that has it: `error` before all others.
-///   - of a header that was written repeatedly, as a record went through several hands: the oldest tells the origin,
-///     the newest the failure. Newest is last, except with SmallRye, which puts its own before those that were there.
-///   - null and empty values say nothing.
+///   - Message, class and stack trace of the error each come from the first family that has them; `error` goes first.
+///   - Of a header that was written several times, the oldest gives the origin and the newest the failure. The newest
+///   is
+///     last, except with SmallRye, which writes its own before existing ones.
+///   - Null and empty values are ignored.
 [[nodiscard]] store::Provenance provenance_of(const Record& record);
 
-/// The record to publish: the letter's key, value and headers without those that tell of the failure, with
-/// kReplaysHeader one higher (behind the others; one that is not a number counts as 0), to its original topic.
-/// `fresh_key` where it had no key and `value` is not null. A record that SmallRye could not read gets its bytes back
-/// from the header in which they were kept.
+/// The record to publish to its original topic: the letter's key, value and headers, without the headers about the
+/// failure, and with kReplaysHeader one higher (last; one that is not a number counts as 0). It gets `fresh_key` when
+/// it had no key and `value` is not null. A record that SmallRye could not read gets its bytes back from the header in
+/// which they were kept.
 [[nodiscard]] Record replay_of(Record dead, std::string_view original_topic, std::string_view fresh_key);
 
-/// The record of a letter, as it is to be sent back: of one that was inserted with the seed's columns alone, the
-/// payload is the value.
+/// The record of a letter, as it is sent back. When a letter was inserted without a record, its payload is the value.
 [[nodiscard]] Record replay_of(store::LetterDetail letter, std::string_view fresh_key);
 
-/// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read, where
-/// nothing is sent to. Empty: nothing is published at all, so that it does not matter where to; what was read
-/// from Kafka is refused then.
+/// Why the letter cannot be sent back, for people; empty when it can. `pattern`: of the topics that are read; nothing
+/// is sent to them. An empty pattern: nothing is published at all, so that the destination does not matter; what was
+/// read from Kafka is then refused.
 [[nodiscard]] std::string replay_refusal(const store::LetterDetail& letter,
                                          std::string_view pattern = kDeadLetterPattern);
 

@@ -7,10 +7,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/failpoint.h"
-#include "deadletter/provenance.h"
 #include "deadletter/retry_rules.h"
 #include "deadletter/store_attempts.h"
+#include "deliverd/error_codes.h"
 
 namespace deliverd::deadletter {
 namespace {
@@ -35,265 +36,356 @@ bool is_turned_away(const Outcome& outcome) {
 
 }  // namespace
 
-RedriveRun::RedriveRun(RedriveParts parts, std::string topic, std::string owner, std::string actor)
-    : parts_(std::move(parts)), topic_(std::move(topic)), owner_(std::move(owner)), actor_(std::move(actor)) {}
+RedriveRun::Load& RedriveRun::Load::operator+=(const Load& other) {
+    pages += other.pages;
+    bytes += other.bytes;
+    return *this;
+}
 
-RedriveReport RedriveRun::run(store::Redrive opened) {
+RedriveRun::Load& RedriveRun::Load::operator-=(const Load& other) {
+    ASSERT(pages >= other.pages && bytes >= other.bytes);
+    pages -= other.pages;
+    bytes -= other.bytes;
+    return *this;
+}
+
+RedriveRun::RedriveRun(const RetryServices& services, RedriveRequest request, store::Redrive opened)
+    : services_(services),
+      request_(std::move(request)),
+      opened_(std::move(opened)),
+      sender_(
+          services_, request_.owner, request_.actor,
+          {.refusal = request_.refusal, .review = [this](auto records, auto outcomes) { review(records, outcomes); }},
+          request_.topic) {}
+
+RedriveReport RedriveRun::run() {
     std::thread publisher;
     std::thread recorder;
     try {
-        publisher = std::thread([this] { publish_all(); });
-        recorder = std::thread([this] { record_all(); });
-        read();
+        publisher = std::thread([this] { repeat(&RedriveRun::publish_step); });
+        recorder = std::thread([this] { repeat(&RedriveRun::record_step); });
     } catch (const std::system_error& failure) {
         end_early(std::string("no thread could be started: ") + failure.what(), true);
     }
-    all_read();
+    repeat(&RedriveRun::read_step);
     if (publisher.joinable()) publisher.join();
     if (recorder.joinable()) recorder.join();
-    return finish(std::move(opened));
+    return finish();
+}
+
+void RedriveRun::repeat(Step (RedriveRun::*step)()) {
+    for (;;) {
+        std::uint64_t seen = 0;
+        {
+            const MutexLock lock(mutex_);
+            seen = changes_;
+        }
+        const Step did = (this->*step)();
+        if (did == Step::ended) return;
+        if (did == Step::done) continue;
+        const MutexLock lock(mutex_);
+        changed_.wait(mutex_, [&]() REQUIRES(mutex_) { return changes_ != seen; });
+    }
+}
+
+void RedriveRun::notify() {
+    ++changes_;
+    changed_.notify_all();
 }
 
 // --- reading -------------------------------------------------------------------------------------------------------
 
-void RedriveRun::read() {
-    while (!parts_.gate.closed()) {
-        const auto some = room();
-        if (!some || !read_page(*some)) break;
+RedriveRun::Step RedriveRun::read_step() {
+    const bool stopping = services_.gate.closed();
+    Room next;
+    {
+        const MutexLock lock(mutex_);
+        if (stopping || ends_early_ || all_read_) {
+            all_read_ = true;
+            notify();
+            return Step::ended;
+        }
+        if (!has_room()) return Step::waiting;
+        next = room();
     }
-}
-
-void RedriveRun::all_read() {
-    const std::lock_guard lock(mutex_);
+    if (read_page(next)) return Step::done;
+    const MutexLock lock(mutex_);
     all_read_ = true;
-    changed_.notify_all();
+    notify();
+    return Step::ended;
 }
 
-/// Waits for some; none: no further page is begun.
-std::optional<RedriveRun::Room> RedriveRun::room() {
-    const auto most = static_cast<std::size_t>(std::max(1, parts_.options.pages_in_flight));
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-        const bool some = in_flight_.pages < most && in_flight_.bytes < kMaxRedriveBytes;
-        return ends_early_ || some || in_flight_.pages == 0;
-    });
-    if (ends_early_) return std::nullopt;
-    const auto pages = std::min<std::size_t>(most - in_flight_.pages,
-                                             static_cast<std::size_t>(std::max(1, parts_.options.pages_at_once)));
+bool RedriveRun::has_room() const {
+    const auto most = static_cast<std::size_t>(std::max(1, services_.options.pages_in_flight));
+    return in_flight_.pages == 0 || (in_flight_.pages < most && in_flight_.bytes < kMaxRedriveBytes);
+}
+
+RedriveRun::Room RedriveRun::room() const {
+    const auto most = static_cast<std::size_t>(std::max(1, services_.options.pages_in_flight));
+    const auto at_once = static_cast<std::size_t>(std::max(1, services_.options.pages_at_once));
+    const std::size_t pages = std::min(most - std::min(most, in_flight_.pages), at_once);
     const std::size_t bytes = kMaxRedriveBytes - std::min(kMaxRedriveBytes, in_flight_.bytes);
-    return Room{.letters = parts_.options.page * static_cast<std::int32_t>(pages),
+    return Room{.letters = services_.options.page * static_cast<std::int32_t>(pages),
                 .bytes = static_cast<std::int64_t>(bytes),
-                .passed_by = passed_by_};
+                .skipped_topics = skipped_topics_};
+}
+
+Result<RetryBatch> RedriveRun::begin_page(const Room& room) {
+    const store::RetryRequest request{request_.owner, request_.actor, services_.options.retry_lease};
+    const store::RedrivePage page{.letters = room.letters, .bytes = room.bytes, .left_out_topics = room.skipped_topics};
+    for (int attempt = 1;; ++attempt) {
+        const Instant begun_at = services_.options.clock->now();
+        auto claims = services_.letters.next_of_redrive(request_.topic, request, page);
+        if (claims) return RetryBatch{std::move(*claims), begun_at};
+        // Not after an answer that was lost: that page may be begun, and its letters are not known here.
+        const bool again = claims.error().error_class == ErrorClass::retryable && attempt < kStoreAttempts;
+        if (!again || !services_.gate.wait(services_.options.store_retry_wait * (1 << (attempt - 1)))) {
+            return Failure(std::move(claims.error()));
+        }
+    }
 }
 
 bool RedriveRun::read_page(const Room& room) {
-    const store::RetryRequest request{owner_, actor_, parts_.options.retry_lease};
-    const store::RedrivePage page{.letters = room.letters, .bytes = room.bytes, .left_out_topics = room.passed_by};
-    Result<std::vector<store::RetryClaim>> claims;
-    Begun begun;
-    for (int attempt = 1;; ++attempt) {
-        begun.at = parts_.options.clock->now();
-        claims = parts_.letters.next_of_redrive(topic_, request, page);
-        // Not so after an answer that was lost: the page behind it is begun, and not known here.
-        const bool again = !claims && claims.error().error_class == ErrorClass::retryable && attempt < kStoreAttempts;
-        if (!again || !parts_.gate.wait(parts_.options.store_retry_wait * (1 << (attempt - 1)))) break;
-    }
-    const std::lock_guard lock(mutex_);
-    if (!claims) {
-        std::string problem = "the next messages could not be read: " + claims.error().message;
-        if (claims.error().error_class == ErrorClass::ambiguous) {
-            problem += " (some may stay RETRYING until their lease has run out)";
+    auto page = begin_page(room);
+    const MutexLock lock(mutex_);
+    if (!page) {
+        std::string problem = "the next messages could not be read: " + page.error().message;
+        if (page.error().error_class == ErrorClass::ambiguous) {
+            problem += " (some may stay RETRYING until their lease ends)";
         }
-        lost_ = lost_ || claims.error().code == kNotOwner;
+        lost_ = lost_ || page.error().code == codes::kNotOwner;
         if (problem_.empty()) problem_ = std::move(problem);
         return false;
     }
-    complete_ = claims->empty();
+    complete_ = page->claims.empty();
     if (complete_) return false;
-    begun.claims = std::move(*claims);
-    const auto each = static_cast<std::size_t>(std::max(1, parts_.options.page));
-    begun.load.pages = (begun.claims.size() + each - 1) / each;
-    for (const store::RetryClaim& claim : begun.claims) begun.load.bytes += bytes_of(claim);
-    in_flight_ += begun.load;
-    begun_.push_back(std::move(begun));
-    changed_.notify_all();
+    const auto each = static_cast<std::size_t>(std::max(1, services_.options.page));
+    Load load{.pages = (page->claims.size() + each - 1) / each};
+    for (const store::RetryClaim& claim : page->claims) {
+        load.bytes += bytes_of(claim);
+        counts_.begun += claim.verdict == store::RetryVerdict::begun && claim.letter ? 1 : 0;
+    }
+    in_flight_ += load;
+    begun_load_ += load;
+    begun_.push_back(std::move(*page));
+    notify();
     return true;
 }
 
 // --- publishing ----------------------------------------------------------------------------------------------------
 
-void RedriveRun::publish_all() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-        changed_.wait(lock, [this] { return !begun_.empty() || all_read_; });
-        if (begun_.empty()) break;
-        std::vector<Begun> pages = std::exchange(begun_, {});
-        lock.unlock();
-        Load load;
-        for (const Begun& page : pages) load += page.load;
-        std::vector<store::RetryEnd> ends = publish(std::move(pages));
-        failpoint("redrive.after_publish");
-        lock.lock();
-        std::ranges::move(ends, std::back_inserter(ended_));
-        ended_load_ += load;
-        changed_.notify_all();
-    }
-    all_published_ = true;
-    changed_.notify_all();
-}
-
-/// Why no record of the page goes out any more; empty: they do.
-std::string RedriveRun::not_published_now(const Begun& page) {
+RedriveRun::Step RedriveRun::publish_step() {
+    std::vector<RetryBatch> pages;
+    Load load;
+    std::string_view why_not;
     {
-        const std::lock_guard lock(mutex_);
-        if (publish_none_) return "the redrive ended before it";
-    }
-    const Duration waited = parts_.options.clock->now() - page.at;
-    if (waited + parts_.options.publish_at_most < parts_.options.retry_lease) return "";
-    end_early("publishing was too slow for dead_letters.retry_lease_seconds: the rest was not tried", false);
-    return std::string(kTooLate);
-}
-
-std::vector<store::RetryEnd> RedriveRun::publish(std::vector<Begun> pages) {
-    std::set<std::string> taken_over;
-    for (const Begun& page : pages) {
-        for (const store::RetryClaim& claim : page.claims) {
-            if (claim.taken_over) taken_over.insert(claim.id);
+        const MutexLock lock(mutex_);
+        if (begun_.empty()) {
+            if (!all_read_) return Step::waiting;
+            all_published_ = true;
+            notify();
+            return Step::ended;
         }
+        pages = std::exchange(begun_, {});
+        load = std::exchange(begun_load_, {});
+        if (publish_none_) why_not = "the redrive ended before it";
     }
-    std::vector<store::RetryEnd> ends = publish_begun(std::move(pages));
-    for (store::RetryEnd& end : ends) {
-        if (taken_over.contains(end.id)) end = end_of_taken_over(std::move(end));
+    SentBatch sent = sender_.send(std::move(pages), why_not);
+    failpoint("redrive.after_publish");
+    if (sent.too_late) {
+        end_early("publishing was too slow for dead_letters.retry_lease_seconds: the rest was not tried", false);
     }
-    return ends;
+    if (!sent.lane_problem.empty()) {
+        end_early("messages could not be put back into their lane: " + sent.lane_problem, false);
+    }
+    if (!sent.spool_problem.empty()) {
+        end_early("entries could not be put back into their spool: " + sent.spool_problem, false);
+    }
+    count(sent.recorded);
+    const MutexLock lock(mutex_);
+    std::ranges::move(sent.ends, std::back_inserter(ended_));
+    ended_load_ += load;
+    notify();
+    return Step::done;
 }
 
-std::vector<store::RetryEnd> RedriveRun::publish_begun(std::vector<Begun> pages) {
-    std::vector<store::RetryEnd> ends;
-    std::vector<std::string> lane_ids;
-    std::vector<store::LetterDetail> spooled;
-    std::vector<std::string> ids;
-    std::vector<Record> records;
-    for (Begun& page : pages) {
-        const std::string not_now = not_published_now(page);
-        for (store::RetryClaim& claim : page.claims) {
-            if (claim.verdict != store::RetryVerdict::begun || !claim.letter) continue;
-            if (claim.letter->letter.lane_row) {
-                lane_ids.push_back(claim.id);
-            } else if (std::string why = parts_.refused(*claim.letter); !why.empty()) {
-                ends.push_back({claim.id, store::RetryResult::not_tried, std::move(why)});
-            } else if (is_of_spool(claim.letter->letter)) {
-                spooled.push_back(std::move(*claim.letter));
-            } else if (parts_.options.stand_alone()) {
-                ends.push_back({claim.id, store::RetryResult::unpublished, std::string(kStandAlone)});
-            } else if (!not_now.empty()) {
-                ends.push_back({claim.id, store::RetryResult::not_tried, not_now});
-            } else {
-                records.push_back(replay_of(std::move(*claim.letter), parts_.new_id()));
-                ids.push_back(claim.id);
-            }
-            claim.letter.reset();
-        }
-    }
-    give_back(lane_ids, ends);
-    put_back(spooled, ends);
-    if (records.empty()) return ends;
-    std::vector<Outcome> outcomes = send(records);
-    if (broker_is_away(outcomes)) {
-        end_early(why_away(outcomes), true);
-    } else {
-        pass_by_topics(records, outcomes);
-    }
-    for (std::size_t i = 0; i < ids.size(); ++i) ends.push_back(end_of(std::move(ids[i]), outcomes[i]));
-    return ends;
+void RedriveRun::review(std::span<const Record> records, std::span<Outcome> outcomes) {
+    if (nothing_arrived(outcomes)) return end_early(why_away(outcomes), true);
+    skip_topics(records, outcomes);
 }
 
-std::vector<Outcome> RedriveRun::send(const std::vector<Record>& records) {
-    std::vector<Outcome> outcomes;
-    if (parts_.replayer != nullptr) {
-        outcomes = parts_.replayer->publish(records);
-        outcomes.resize(records.size(), {.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"});
-    } else {
-        outcomes.resize(records.size(), {.kind = OutcomeKind::retryable,
-                                         .detail = "this process has no connection to Kafka",
-                                         .not_attempted = true});
-    }
-    return outcomes;
-}
-
-void RedriveRun::pass_by_topics(const std::vector<Record>& records, std::vector<Outcome>& outcomes) {
+/// Topics of which every record in the batch was turned away get no more. What was not sent for that did not count.
+void RedriveRun::skip_topics(std::span<const Record> records, std::span<Outcome> outcomes) {
     std::set<std::string_view> taking;
     for (std::size_t i = 0; i < records.size(); ++i) {
         if (!is_turned_away(outcomes[i])) taking.insert(records[i].topic);
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < records.size(); ++i) {
-        if (taking.contains(records[i].topic)) {
+        const std::string& topic = records[i].topic;
+        if (taking.contains(topic)) {
             cut_off_ = cut_off_ || outcomes[i].not_attempted;
             continue;
         }
         outcomes[i].not_attempted = true;
-        if (std::ranges::find(passed_by_, records[i].topic) != passed_by_.end()) continue;
-        if (passed_by_.empty()) {
-            why_passed_by_ =
-                "what is for topic " + records[i].topic + " was left out: " + end_of({}, outcomes[i]).detail;
+        if (std::ranges::find(skipped_topics_, topic) != skipped_topics_.end()) continue;
+        if (skipped_topics_.empty()) {
+            why_skipped_ = "messages for topic " + topic + " were skipped: " + end_of({}, outcomes[i]).detail;
         }
-        passed_by_.push_back(records[i].topic);
+        skipped_topics_.push_back(topic);
     }
-    if (passed_by_.size() <= kMaxTopicsPassedBy) return;
+    if (skipped_topics_.size() <= kMaxSkippedTopics) return;
     ends_early_ = true;
     gives_up_ = true;
-    if (problem_.empty()) problem_ = "more than " + std::to_string(kMaxTopicsPassedBy) + " topics take nothing";
-    changed_.notify_all();
+    if (problem_.empty()) problem_ = "more than " + std::to_string(kMaxSkippedTopics) + " topics take nothing";
+    notify();
 }
 
-void RedriveRun::give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends) {
-    if (ids.empty()) return;
-    const auto problems = parts_.letters.return_to_lane(owner_, actor_, ids);
-    if (!problems) {
-        std::vector<store::RetryEnd> kept;
-        for (const std::string& id : ids) {
-            kept.push_back({id, store::RetryResult::not_tried, problems.error().message});
+// --- recording -----------------------------------------------------------------------------------------------------
+
+RedriveRun::Step RedriveRun::record_step() {
+    std::vector<store::RetryEnd> ends;
+    Load load;
+    {
+        const MutexLock lock(mutex_);
+        if (ended_load_.pages == 0) return all_published_ ? Step::ended : Step::waiting;
+        ends = std::exchange(ended_, {});
+        load = std::exchange(ended_load_, {});
+    }
+    if (!ends.empty()) record(ends);
+    const MutexLock lock(mutex_);
+    in_flight_ -= load;
+    notify();
+    return Step::done;
+}
+
+void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
+    const auto recorded = sender_.record(ends);
+    count(ends);
+    if (!recorded) {
+        const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
+            return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
+        });
+        services_.log.error("dead letters: the end of a page could not be recorded",
+                            {{"topic", request_.topic},
+                             {"messages", ends.size()},
+                             {"published", out},
+                             {"error", recorded.error().message}});
+        return end_early(std::to_string(out) +
+                             " messages were published, but that could not be recorded: " + recorded.error().message +
+                             ". They stay RETRYING; another retry would publish them a second time",
+                         true);
+    }
+    // The others were deleted meanwhile, or taken over after the lease.
+    const auto missing = static_cast<std::int64_t>(ends.size()) - *recorded;
+    if (missing <= 0) return;
+    services_.log.error("dead letters: this redrive no longer owned some messages of a page when they had been sent",
+                        {{"topic", request_.topic}, {"messages", missing}});
+    {
+        const MutexLock lock(mutex_);
+        const auto out = std::ranges::count(ends, store::RetryResult::published, &store::RetryEnd::result);
+        counts_.published -= std::min<std::int64_t>(missing, out);
+        counts_.in_doubt += std::min<std::int64_t>(missing, out);
+    }
+    if (*recorded == 0) end_early("its lease had ended, and another process may retry the same messages", true);
+}
+
+// --- the end -------------------------------------------------------------------------------------------------------
+
+void RedriveRun::end_early(std::string problem, bool publish_none) {
+    const MutexLock lock(mutex_);
+    ends_early_ = true;
+    publish_none_ = publish_none_ || publish_none;
+    if (problem_.empty()) problem_ = std::move(problem);
+    notify();
+}
+
+void RedriveRun::count(const std::vector<store::RetryEnd>& ends) {
+    const MutexLock lock(mutex_);
+    for (const store::RetryEnd& end : ends) {
+        switch (end.result) {
+            case store::RetryResult::published:
+            case store::RetryResult::unpublished:
+                ++counts_.published;
+                break;
+            case store::RetryResult::failed:
+                ++counts_.failed;
+                break;
+            case store::RetryResult::in_doubt:
+                ++counts_.in_doubt;
+                break;
+            case store::RetryResult::not_tried:
+                ++counts_.not_tried;
+                if (not_tried_reason_.empty()) not_tried_reason_ = end.detail;
+                break;
         }
-        if (problems.error().error_class == ErrorClass::ambiguous && were_given_back(kept)) {
-            return count(store::RetryResult::published, static_cast<std::int64_t>(ids.size()));
+    }
+}
+
+RedriveReport RedriveRun::finish() {
+    RedriveReport report{.redrive = opened_};
+    bool stopped = false;
+    bool later = false;
+    bool lost = false;
+    std::string skipped;
+    {
+        const MutexLock lock(mutex_);
+        ASSERT(in_flight_.pages == 0 && in_flight_.bytes == 0);
+        ASSERT(counts_.begun == counts_.published + counts_.failed + counts_.in_doubt + counts_.not_tried);
+        ASSERT(counts_.published >= 0);
+        report.problem = problem_;
+        report.not_tried = counts_.not_tried;
+        report.not_tried_reason = not_tried_reason_;
+        report.redrive.published += counts_.published;
+        report.redrive.failed += counts_.failed;
+        report.redrive.in_doubt += counts_.in_doubt;
+        // The last page may be read before an earlier one fails. If a person waits, the answer says what the broker did
+        // not get, and the redrive is closed: the next one starts over and includes what was given back. A stopped or
+        // resumed redrive stays open instead.
+        const bool cut_off = cut_off_ && request_.resumed;
+        if (cut_off && report.problem.empty()) report.problem = "the broker got only a part: " + not_tried_reason_;
+        const bool complete = complete_ && !ends_early_ && !cut_off;
+        const bool interrupted = !complete && (report.problem.empty() || services_.gate.closed());
+        if (interrupted && request_.ends_when_stopped) report.problem = "it was stopped";
+        stopped = interrupted && !request_.ends_when_stopped;
+        later = !stopped && !complete && request_.resumed && !gives_up_ && !lost_;
+        lost = lost_;
+        skipped = why_skipped_;
+        if (skipped_topics_.size() > 1) {
+            skipped += " (and other topics: " + std::to_string(skipped_topics_.size() - 1) + ")";
         }
-        end_early("messages could not be put back into their lane: " + problems.error().message, false);
-        std::ranges::move(kept, std::back_inserter(ends));
+    }
+    if (stopped) report.problem = "the program is stopping; the rest follows when it runs again";
+    if (later) report.problem += "; it resumes by itself";
+    if (stopped || later) {  // released, so that the next process need not wait for the lease
+        static_cast<void>(services_.letters.release_redrive(request_.topic, request_.owner));
+    } else if (!lost) {
+        close(report);
+    }
+    if (!skipped.empty()) report.problem += (report.problem.empty() ? "" : "; ") + skipped;
+    services_.log.write(
+        later ? LogLevel::warn : LogLevel::info,
+        later ? "dead letters: a resumed redrive cannot continue now" : "dead letters: a redrive has ended",
+        {{"topic", request_.topic},
+         {"published", report.redrive.published},
+         {"failed", report.redrive.failed},
+         {"in_doubt", report.redrive.in_doubt},
+         {"finished", report.redrive.finished},
+         {"problem", report.problem}});
+    return report;
+}
+
+void RedriveRun::close(RedriveReport& report) {
+    StoreAttempts attempts(services_.options.store_retry_wait, services_.gate);
+    auto closed = attempts.run([&] { return services_.letters.close_redrive(request_.topic, request_.owner); });
+    if (closed) {
+        report.redrive = std::move(*closed);
         return;
     }
-    const auto refused = std::ranges::count_if(*problems, [](const std::string& problem) { return !problem.empty(); });
-    count(store::RetryResult::failed, refused);
-    count(store::RetryResult::published, static_cast<std::int64_t>(problems->size()) - refused);
-}
-
-/// After an answer that was lost. The lane's rows and the letters change in one transaction, so that the letters tell;
-/// who ends their retries waits for it, if it is still under way. Ends that are recorded by that are taken away.
-bool RedriveRun::were_given_back(std::vector<store::RetryEnd>& ends) {
-    StoreAttempts attempts(parts_.options.store_retry_wait, parts_.gate);
-    const auto ended = attempts.run([&] { return parts_.letters.end_of_redrive_page(topic_, owner_, actor_, ends); });
-    if (!ended) return false;
-    const auto one = parts_.letters.find(ends.front().id);
-    if (*ended == 0 && one && *one && (*one)->letter.status == store::LetterStatus::resolved) return true;
-    if (*ended > 0 || attempts.was_ambiguous()) {
-        for (const store::RetryEnd& end : std::exchange(ends, {})) count(end);
+    if (report.problem.empty()) {
+        report.problem = "all was tried, but that could not be recorded: " + closed.error().message;
     }
-    return false;
-}
-
-void RedriveRun::put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends) {
-    if (letters.empty()) return;
-    std::vector<Outcome> outcomes = parts_.spools->put_back(letters);
-    outcomes.resize(letters.size(), {.kind = OutcomeKind::ambiguous, .code = "NO_OUTCOME"});
-    if (broker_is_away(outcomes)) {
-        end_early("entries could not be put back into their spool: " + end_of({}, outcomes.front()).detail, false);
-    }
-    for (std::size_t i = 0; i < letters.size(); ++i) {
-        store::RetryEnd end = end_of(letters[i].letter.id, outcomes[i]);
-        // The entry forbids it: it may be looked at again, as if it had been left out.
-        if (end.result == store::RetryResult::failed) end.result = store::RetryResult::not_tried;
-        ends.push_back(std::move(end));
-    }
+    report.problem += "; it was not closed, and resumes by itself where `serve` runs";
 }
 
 }  // namespace deliverd::deadletter

@@ -1,135 +1,127 @@
-// One retry of all of a topic: pages of letters are read, published and recorded at the same time.
+// One redrive: a retry of all letters of a topic that can be retried. Reading, publishing and recording overlap.
 //
-//   the caller's thread          publisher                      recorder
+//   the caller's thread          publisher                       recorder
 //   next_of_redrive() ─ pages ─▶ publish() of all at hand ─▶ end_of_redrive_page() of all at hand
 //
-// Each does one thing at a time and takes everything that waits for it, so that the slowest sets the pace and the order
-// of the records stays; the first takes as many pages as there is room for, pages_at_once at most, for the wait for the
-// disk is the same for one and for four. ManagerOptions::pages_in_flight and kMaxRedriveBytes bound what is between the
-// first and the last. Every page that was begun is brought to its end, whatever happens. One that waited so long that
-// its lease could end while it is published is not published any more.
+// Each takes everything that waits for it, so that the slowest sets the pace and the records keep the letters' order.
+// The reader begins up to `pages_at_once` pages in one transaction, because the wait for the disk is the same for one
+// page of 100 letters and for eight. What is begun and not recorded when the process dies is taken over and may be
+// published twice: `pages_in_flight` and kMaxRedriveBytes bound that. Every page that was begun is brought to its end.
 //
-// One that is resumed, with nobody there to be told, is left to the next who resumes it when it cannot go on, because
-// the broker went away, say.
+// When the broker confirms nothing of a whole batch, the redrive stops. A topic that is missing or forbidden is no
+// outage: its letters are skipped without being begun, and the other topics continue.
+//
+// A redrive that a person waits for ends with an answer when the broker is away. Nobody is waiting for a resumed one:
+// it is left unfinished and resumed again once a broker answers. Whoever resumes it starts over from the first letter
+// and leaves out what it has tried: the position says what was read, and letters that were given back behind it, or
+// begun by a process that died, would be skipped otherwise. That costs one walk over the topic's index.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "deadletter/manager.h"
+#include "base/mutex.h"
+#include "deadletter/batch_sender.h"
+#include "deadletter/reports.h"
 
 namespace deliverd::deadletter {
 
-/// The code with which the store says that a redrive is somebody else's.
-inline constexpr std::string_view kNotOwner = "not_owner";
-
-struct RedriveParts {
-    const ManagerOptions& options;
-    store::DeadLetters& letters;
-    Replayer* replayer;
-    Spools* spools;  // null: `refused` refuses their letters
-    Log& log;
-    StopGate& gate;
-    const std::function<std::string()>& new_id;
-    std::function<std::string(const store::LetterDetail&)> refused;  // why it is not sent; empty: it is
+struct RedriveRequest {
+    std::string topic;
+    std::string owner;  // unique to this run
+    std::string actor;
+    std::function<std::string(const store::LetterDetail&)> refusal;  // why a letter is not sent; empty: it is
     bool ends_when_stopped = false;                                  // for good: nobody is to resume it
     bool resumed = false;                                            // another process began it
 };
 
-/// For one run; one thread calls it.
 class RedriveRun {
 public:
-    RedriveRun(RedriveParts parts, std::string topic, std::string owner, std::string actor);
+    /// `opened` is the owner's.
+    RedriveRun(const RetryServices& services, RedriveRequest request, store::Redrive opened);
 
-    /// `opened` is `owner`'s. Closes it when all was tried, or nothing could be; one that is resumed only when all was.
-    RedriveReport run(store::Redrive opened);
+    /// Blocks until everything was tried, the redrive had to stop, or the gate is closed. Closes the redrive when all
+    /// was tried or nothing could be; a resumed one only when all was tried. Starts two threads and joins them. Once.
+    RedriveReport run();
+
+    // What run() does on its threads, one step at a time, for a simulator. No step waits for another. When all three
+    // have ended, finish() ends the redrive.
+    enum class Step { done, waiting, ended };
+    Step read_step();
+    Step publish_step();
+    Step record_step();
+    [[nodiscard]] RedriveReport finish();
+
+    /// As it was when this run began.
+    [[nodiscard]] const store::Redrive& opened() const { return opened_; }
 
 private:
-    /// Work between two threads: so many pages and bytes.
+    /// Memory that letters between two steps take.
     struct Load {
         std::size_t pages = 0;
         std::size_t bytes = 0;
-        Load& operator+=(const Load& other) {
-            pages += other.pages;
-            bytes += other.bytes;
-            return *this;
-        }
+        Load& operator+=(const Load& other);
+        Load& operator-=(const Load& other);
     };
     struct Counts {
+        std::int64_t begun = 0;
         std::int64_t published = 0;
         std::int64_t failed = 0;
         std::int64_t in_doubt = 0;
         std::int64_t not_tried = 0;
     };
-
-    /// For the next page.
+    /// Limits of the next page.
     struct Room {
         std::int32_t letters = 0;
         std::int64_t bytes = 0;
-        std::vector<std::string> passed_by{};
-    };
-    /// Letters begun in one transaction.
-    struct Begun {
-        std::vector<store::RetryClaim> claims;  // in order
-        Load load;
-        Instant at{};  // not later than their leases began
+        std::vector<std::string> skipped_topics{};
     };
 
-    void read();
-    void all_read();
-    [[nodiscard]] std::optional<Room> room();
-    bool read_page(const Room& room);
-    void publish_all();
-    [[nodiscard]] std::vector<store::RetryEnd> publish(std::vector<Begun> pages);
-    [[nodiscard]] std::vector<store::RetryEnd> publish_begun(std::vector<Begun> pages);
-    [[nodiscard]] std::vector<Outcome> send(const std::vector<Record>& records);
-    /// Topics of which all in the batch were turned away get no more; what of it was not sent did not count.
-    void pass_by_topics(const std::vector<Record>& records, std::vector<Outcome>& outcomes);
-    [[nodiscard]] std::string not_published_now(const Begun& page);
-    void give_back(const std::vector<std::string>& ids, std::vector<store::RetryEnd>& ends);
-    [[nodiscard]] bool were_given_back(std::vector<store::RetryEnd>& ends);
-    void put_back(const std::vector<store::LetterDetail>& letters, std::vector<store::RetryEnd>& ends);
-    void record_all();
-    void record(const std::vector<store::RetryEnd>& ends);
-    [[nodiscard]] bool stand_so(const std::vector<store::RetryEnd>& ends);
-    void check_recorded(std::int64_t recorded, const std::vector<store::RetryEnd>& ends);
+    void repeat(Step (RedriveRun::*step)()) EXCLUDES(mutex_);
+    [[nodiscard]] bool has_room() const REQUIRES(mutex_);
+    [[nodiscard]] Room room() const REQUIRES(mutex_);
+    [[nodiscard]] Result<RetryBatch> begin_page(const Room& room);
+    bool read_page(const Room& room) EXCLUDES(mutex_);
+    void review(std::span<const Record> records, std::span<Outcome> outcomes) EXCLUDES(mutex_);
+    void skip_topics(std::span<const Record> records, std::span<Outcome> outcomes) EXCLUDES(mutex_);
+    void record(const std::vector<store::RetryEnd>& ends) EXCLUDES(mutex_);
     /// No further page is begun. `publish_none`: what was begun is not published any more.
-    void end_early(std::string problem, bool publish_none);
-    void count(store::RetryResult result, std::int64_t letters);
-    void count(const store::RetryEnd& end);
-    RedriveReport finish(store::Redrive opened);
+    void end_early(std::string problem, bool publish_none) EXCLUDES(mutex_);
+    void count(const std::vector<store::RetryEnd>& ends) EXCLUDES(mutex_);
+    void close(RedriveReport& report);
+    void notify() REQUIRES(mutex_);
 
-    const RedriveParts parts_;
-    const std::string topic_;
-    const std::string owner_;
-    const std::string actor_;
+    const RetryServices services_;
+    const RedriveRequest request_;
+    const store::Redrive opened_;
+    BatchSender sender_;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<Begun> begun_;  // in order
-    std::vector<store::RetryEnd> ended_;
-    Load ended_load_;
-    Load in_flight_;
-    bool all_read_ = false;  // no further page comes
-    bool all_published_ = false;
-    bool ends_early_ = false;
-    bool publish_none_ = false;
-    bool cut_off_ = false;   // the broker got a part of a batch, and not all of a topic that it takes
-    bool gives_up_ = false;  // whoever goes on with it could do no more
-    bool lost_ = false;      // the redrive is somebody else's
-    bool complete_ = false;  // the store had no further page
-    std::string problem_;
-    std::string not_tried_reason_;
-    std::vector<std::string> passed_by_;  // topics
-    std::string why_passed_by_;           // of the first
-    Counts counts_;
+    mutable Mutex mutex_;
+    Condition changed_;
+    std::uint64_t changes_ GUARDED_BY(mutex_) = 0;
+    std::vector<RetryBatch> begun_ GUARDED_BY(mutex_);  // in the letters' order
+    Load begun_load_ GUARDED_BY(mutex_);
+    std::vector<store::RetryEnd> ended_ GUARDED_BY(mutex_);
+    Load ended_load_ GUARDED_BY(mutex_);
+    Load in_flight_ GUARDED_BY(mutex_);              // begun and not recorded
+    bool all_read_ GUARDED_BY(mutex_) = false;       // no further page comes
+    bool all_published_ GUARDED_BY(mutex_) = false;  // nor any further end
+    bool ends_early_ GUARDED_BY(mutex_) = false;
+    bool publish_none_ GUARDED_BY(mutex_) = false;
+    bool cut_off_ GUARDED_BY(mutex_) = false;   // the broker did not get all records of a topic that it takes
+    bool gives_up_ GUARDED_BY(mutex_) = false;  // whoever resumed it could do no more
+    bool lost_ GUARDED_BY(mutex_) = false;      // somebody else owns the redrive
+    bool complete_ GUARDED_BY(mutex_) = false;  // the store had no further page
+    std::string problem_ GUARDED_BY(mutex_);
+    std::string not_tried_reason_ GUARDED_BY(mutex_);
+    std::vector<std::string> skipped_topics_ GUARDED_BY(mutex_);
+    std::string why_skipped_ GUARDED_BY(mutex_);  // of the first
+    Counts counts_ GUARDED_BY(mutex_);
 };
 
 }  // namespace deliverd::deadletter

@@ -28,7 +28,7 @@ TEST_F(RedriveTest, ABrokerThatDoesNotAnswerIsNotSaidToHaveGotNothing) {
 }
 
 /// A topic that is missing, or may not be written to: that is no letter's fault, and no other topic's.
-TEST_F(RedriveTest, ATopicThatTakesNothingIsPassedBy) {
+TEST_F(RedriveTest, ATopicThatTakesNothingIsSkipped) {
     std::vector<std::string> away;
     std::vector<std::string> there;
     for (int i = 0; i < 1'500; ++i) away.push_back(letters.add("gone"));
@@ -50,7 +50,7 @@ TEST_F(RedriveTest, ATopicThatTakesNothingIsPassedBy) {
         EXPECT_EQ(report.redrive.failed, 0);
         EXPECT_GT(report.not_tried, 0);
         EXPECT_LE(report.not_tried, 800) << "what was in flight; the rest is not even begun";
-        EXPECT_EQ(report.problem, "what is for topic gone was left out: UNKNOWN_TOPIC: Kafka has no topic gone");
+        EXPECT_EQ(report.problem, "messages for topic gone were skipped: UNKNOWN_TOPIC: Kafka has no topic gone");
         EXPECT_TRUE(report.redrive.finished);
         EXPECT_EQ(count(LetterStatus::resolved, there), 300U);
         EXPECT_EQ(count(LetterStatus::pending, away), away.size()) << "as before, however often";
@@ -78,14 +78,14 @@ TEST_F(RedriveTest, ARecordThatIsRefusedDoesNotStandForItsTopic) {
 }
 
 TEST_F(RedriveTest, WhereTooManyTopicsTakeNothingItEnds) {
-    const int topics = static_cast<int>(kMaxTopicsPassedBy) + 50;
+    const int topics = static_cast<int>(kMaxSkippedTopics) + 50;
     for (int i = 0; i < topics; ++i) {
         const std::string id = letters.add("gone-" + std::to_string(i));
         letters.change(id, [](FakeLetters::Row& row) { row.detail.letter.topic = "all.dlq.v1"; });
     }
     replayer.answer = [](const Record&) { return Outcome{.kind = OutcomeKind::retryable, .code = "UNKNOWN_TOPIC"}; };
     const RedriveReport report = redrive("all.dlq.v1");
-    EXPECT_TRUE(report.problem.starts_with("more than 100 topics take nothing; what is for topic gone-0 was left out"))
+    EXPECT_TRUE(report.problem.starts_with("more than 100 topics take nothing; messages for topic gone-0 were skipped"))
         << report.problem;
 }
 
@@ -152,17 +152,17 @@ TEST_F(RedriveTest, ForAPersonWhoStopsItItIsOver) {
     EXPECT_TRUE(report.redrive.finished);
     EXPECT_LT(report.redrive.published, 2'500);
     EXPECT_EQ(static_cast<std::int64_t>(replayer.arrived().size()), report.redrive.published);
-    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "nobody goes on with it";
+    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "nobody resumes it";
     EXPECT_EQ(redrive("orders").redrive.published, 2'500 - report.redrive.published) << "but when asked again";
 }
 
-TEST_F(RedriveTest, OneThatCouldNotBeClosedIsSaidToGoOn) {
+TEST_F(RedriveTest, OneThatCouldNotBeClosedIsSaidToResume) {
     add(10);
     letters.fault = [](int, std::string_view call) { return call == "close_redrive" ? Fault::retryable : Fault::none; };
     const RedriveReport report = redrive();
     EXPECT_EQ(report.redrive.published, 10);
     const std::string told = how_it_ended(report);
-    EXPECT_NE(told.find("goes on by itself"), std::string::npos) << told;
+    EXPECT_NE(told.find("resumes by itself"), std::string::npos) << told;
     EXPECT_EQ(told.find("can be retried"), std::string::npos) << told;
 }
 
@@ -253,7 +253,7 @@ TEST_F(RedriveTest, WithARuleItIsNotResumed) {
     const RedriveReport report = ending.retry_all("orders", "olga", only_to("orders")).value();
     EXPECT_EQ(report.problem, "it was stopped");
     EXPECT_LT(report.redrive.published, 2'500);
-    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "who resumes it does not know the rule";
+    EXPECT_EQ(manager.resume_abandoned().value(), 0) << "whoever resumes it does not know the rule";
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST_F(ResumedRedriveTest, WithoutABrokerItIsLeftForTheNextTime) {
     replayer.is_reachable = false;
     for (int turn = 1; turn <= 3; ++turn) {
         EXPECT_EQ(manager.resume_abandoned().value(), 0);
-        EXPECT_EQ(abandoned(), 1U) << "it was promised to go on";
+        EXPECT_EQ(abandoned(), 1U) << "it was promised to resume";
         EXPECT_EQ(log.count(LogLevel::warn), turn);
     }
     EXPECT_EQ(letters.calls_of("next_of_redrive"), 0) << "nothing is begun in vain";
@@ -149,7 +149,7 @@ TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayWithinTheLastBatchIsWaitedFor) {
     EXPECT_EQ(replayer.arrived().size(), 10U) << "each once";
 }
 
-/// What was given back is recorded, where it goes on is not.
+/// What was given back is recorded; the release is not.
 TEST_F(ResumedRedriveTest, AStoreThatGoesAwayWithTheBrokerLosesNothing) {
     const auto ids = add(300);
     abandon();

@@ -86,15 +86,15 @@ store::LetterDetail letter_to(std::string original_topic) {
 }
 
 TEST(Replay, ARowWithTheSeedsColumnsAloneSendsItsPayload) {
-    store::LetterDetail seed = letter_to("orders");
-    seed.letter.topic.reset();
-    seed.letter.payload = R"({"a":1})";
-    seed.record = {};
-    const Record replay = replay_of(seed, "fresh");
+    store::LetterDetail inserted = letter_to("orders");
+    inserted.letter.topic.reset();
+    inserted.letter.payload = R"({"a":1})";
+    inserted.record = {};
+    const Record replay = replay_of(inserted, "fresh");
     EXPECT_EQ(replay.value, R"({"a":1})");
     EXPECT_EQ(replay.key, "fresh");
-    seed.letter.topic = "orders.dlq.v1";
-    EXPECT_EQ(replay_of(seed, "fresh").value, std::nullopt) << "a record's null value is null";
+    inserted.letter.topic = "orders.dlq.v1";
+    EXPECT_EQ(replay_of(inserted, "fresh").value, std::nullopt) << "a record's null value is null";
 }
 
 TEST(Refusal, NoneForARecordWithAnOrigin) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "deadletter/ports.h"
 #include "deadletter/provenance.h"
 #include "store/letter_rules.h"
 
@@ -31,17 +32,17 @@ store::RetryResult result_of(const Outcome& outcome) {
     return store::RetryResult::in_doubt;
 }
 
-std::string as_it_stands(const store::Letter& letter) {
+std::string state_of(const store::Letter& letter) {
     return "status=" + std::string(to_string(letter.status)) + ", retry_count=" + std::to_string(letter.retry_count) +
            "/" + std::to_string(letter.max_retries);
 }
 
-/// One that is finished says so; of the others, what is left to do.
-std::string why_at_its_end(const store::Letter& letter) {
-    std::string reason = as_it_stands(letter);
+/// For one at its limit and in doubt: what a person can do.
+std::string why_finished(const store::Letter& letter) {
+    std::string reason = state_of(letter);
     if (letter.status == store::LetterStatus::retrying && letter.in_doubt) {
         reason +=
-            ": its last retry may have been published, nobody confirmed it. See whether it is in its original topic, "
+            ": its last retry may have been published, nobody confirmed it. Check whether it is in its original topic, "
             "then mark it as dead or delete it";
     }
     return reason;
@@ -66,7 +67,7 @@ bool resolves(store::RetryResult result) {
     return result == store::RetryResult::published || result == store::RetryResult::unpublished;
 }
 
-bool stands_so(const store::Letter& letter, store::RetryResult result) {
+bool is_as_after(const store::Letter& letter, store::RetryResult result) {
     return resolves(result) == (letter.status == store::LetterStatus::resolved);
 }
 
@@ -76,7 +77,7 @@ std::string not_retryable_reason(const store::LetterDetail& letter, std::string_
     const bool finished = row.status == store::LetterStatus::resolved || row.status == store::LetterStatus::dead;
     // An order is DEAD from the beginning, which would not say why.
     const bool exhausted = row.retry_count >= row.max_retries && !row.unfinished;
-    if (!order && (finished || exhausted)) return why_at_its_end(row);
+    if (!order && (finished || exhausted)) return why_finished(row);
     return replay_refusal(letter, pattern);
 }
 
@@ -86,9 +87,14 @@ std::string destination_refusal(std::string_view topic, std::span<const std::str
     return "topic " + one_line(topic) + " is not in kafka.replay_topics: add it there if messages may be sent to it";
 }
 
+std::string not_killable_reason(const store::Letter& before) {
+    const bool finished = before.status == store::LetterStatus::resolved || before.status == store::LetterStatus::dead;
+    return finished ? state_of(before) : "";
+}
+
 std::string not_revivable_reason(const store::Letter& before) {
     if (store::is_order(before)) return replay_refusal({.letter = before, .record = {}}, {});
-    return before.status == store::LetterStatus::dead ? "" : as_it_stands(before);
+    return before.status == store::LetterStatus::dead ? "" : state_of(before);
 }
 
 RetryReport answer_to(const store::RetryClaim& claim) {
@@ -96,13 +102,13 @@ RetryReport answer_to(const store::RetryClaim& claim) {
     if (claim.letter) report.letter = claim.letter->letter;
     switch (claim.verdict) {
         case store::RetryVerdict::begun:
-            break;  // then it is not this function's business
+            break;  // not asked about
         case store::RetryVerdict::unknown:
             return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(claim.id)};
         case store::RetryVerdict::finished:
         case store::RetryVerdict::exhausted:
             report.message = kNotRetryable;
-            if (report.letter) report.message += why_at_its_end(*report.letter);
+            if (report.letter) report.message += why_finished(*report.letter);
             break;
         case store::RetryVerdict::under_way:
             report.message = "another retry of this message is under way";
@@ -119,13 +125,20 @@ RetryReport answer_to(const store::RetryEnd& end, store::Letter letter) {
     switch (end.result) {
         case store::RetryResult::published:
             report.answer = RetryAnswer::resolved;
-            report.message = "published: " + end.detail;
+            report.message = letter.lane_row       ? "back in its lane " + letter.lane_row->lane
+                             : is_of_spool(letter) ? end.detail
+                                                   : "published: " + end.detail;
             break;
         case store::RetryResult::unpublished:
             report.answer = RetryAnswer::resolved;
             report.message = "resolved, " + end.detail;
             break;
         case store::RetryResult::failed:
+            if (letter.lane_row) {
+                report.answer = RetryAnswer::conflict;
+                report.message = "not put back into its lane: " + end.detail;
+                break;
+            }
             report.message = "not published: " + end.detail;
             report.message += letter.status == store::LetterStatus::dead ? "; that was its last retry, it is DEAD now"
                                                                          : "; it can be retried";
@@ -166,7 +179,7 @@ RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, 
     return report;
 }
 
-bool broker_is_away(std::span<const Outcome> outcomes) {
+bool nothing_arrived(std::span<const Outcome> outcomes) {
     return !outcomes.empty() && std::ranges::all_of(outcomes, [](const Outcome& outcome) {
         return outcome.not_attempted || outcome.kind == OutcomeKind::ambiguous;
     });

@@ -1,18 +1,18 @@
-// Lets calls in until it is closed, and knows when the last one is out.
+// Lets calls in until it is closed, and knows when the last one has left.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "base/assert.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace deliverd::deadletter {
 
 /// Thread-safe.
 class StopGate {
 public:
-    /// One call. It is in when it converts to true.
+    /// One call. It was let in when this converts to true.
     class Pass {
     public:
         explicit Pass(StopGate& gate) : gate_(gate), in_(gate.enter()) {}
@@ -29,40 +29,41 @@ public:
     };
 
     [[nodiscard]] bool closed() const {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return closed_;
     }
 
-    /// Waits so long, or until it is closed; false when it is.
+    /// Blocks for `span`, or until the gate is closed; false when it is.
     bool wait(Duration span) {
-        std::unique_lock lock(mutex_);
-        return !changed_.wait_for(lock, span, [this] { return closed_; });
+        const MutexLock lock(mutex_);
+        return !changed_.wait_for(mutex_, span, [this]() REQUIRES(mutex_) { return closed_; });
     }
 
-    /// Lets nobody in any more and waits for those inside; false when some are left after `deadline`.
+    /// Lets no further call in and waits for those inside; false when some are left after `deadline`.
     bool close(Duration deadline) {
-        std::unique_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         closed_ = true;
         changed_.notify_all();
-        return changed_.wait_for(lock, deadline, [this] { return inside_ == 0; });
+        return changed_.wait_for(mutex_, deadline, [this]() REQUIRES(mutex_) { return inside_ == 0; });
     }
 
 private:
     bool enter() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!closed_) ++inside_;
         return !closed_;
     }
     void leave() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         --inside_;
+        ASSERT(inside_ >= 0);
         changed_.notify_all();
     }
 
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::int64_t inside_ = 0;
-    bool closed_ = false;
+    mutable Mutex mutex_;
+    Condition changed_;
+    std::int64_t inside_ GUARDED_BY(mutex_) = 0;
+    bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace deliverd::deadletter

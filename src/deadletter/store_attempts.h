@@ -1,22 +1,22 @@
-// Tries a step in the store again while a failure says that this may help.
+// Repeats a store call while its error is retryable.
 #pragma once
 
-#include "deadletter/manager.h"
+#include "deadletter/manager_options.h"
 #include "deadletter/stop_gate.h"
 #include "deliverd/result.h"
 
 namespace deliverd::deadletter {
 
-/// For steps that are safe to repeat. kStoreAttempts at most, with waits that double; a gate that closes ends the
-/// waits.
+/// For calls that are safe to repeat: kStoreAttempts at most, with waits that double. Closing the gate ends the waits,
+/// not the attempts: what was published still has to be recorded.
 class StoreAttempts {
 public:
     StoreAttempts(Duration wait, StopGate& gate) : wait_(wait), gate_(gate) {}
 
-    template <typename Step>
-    auto run(Step step) -> decltype(step()) {
+    template <typename Call>
+    auto run(Call call) -> decltype(call()) {
         for (int attempt = 1;; ++attempt) {
-            auto result = step();
+            auto result = call();
             if (result) return result;
             if (result.error().error_class == ErrorClass::ambiguous) ambiguous_ = true;
             if (result.error().error_class == ErrorClass::permanent || attempt == kStoreAttempts) return result;

@@ -12,14 +12,13 @@ namespace {
 constexpr std::string_view kSpecial = R"(.[]{}()\*+?^$|)";  // in a regular expression
 
 bool is_of_a_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-';
+    return is_alphanumeric(c) || c == '.' || c == '_' || c == '-';
 }
 
 }  // namespace
 
 bool matches_pattern(std::string_view topic, std::string_view pattern) noexcept {
-    // On a mismatch the last `*` takes one character more: at most |topic| * |pattern| steps.
+    // On a mismatch the last `*` takes one more character: at most |topic| * |pattern| steps.
     constexpr std::size_t kNone = std::string_view::npos;
     std::size_t t = 0;
     std::size_t p = 0;
@@ -59,14 +58,14 @@ std::string subscription_of(std::string_view pattern) {
 
 Result<void> check_topic_pattern(std::string_view pattern) {
     if (pattern.empty()) {
-        return permanent("bad_argument", "the pattern of the dead-letter topics is empty: set one such as *.dlq.v1");
+        return bad_argument("the pattern of the dead-letter topics is empty: set one such as *.dlq.v1");
     }
     const bool possible = std::ranges::all_of(pattern, [](char c) { return is_of_a_name(c) || c == '*' || c == '?'; });
     if (!possible || pattern.size() > kMaxTopicBytes) {
-        return permanent("bad_argument",
-                         fmt::format("no topic's name can match '{}': names have up to {} letters, digits, '.', '_' "
-                                     "and '-'; '*' stands for any number of them, '?' for one",
-                                     shorten(one_line(pattern), 128), kMaxTopicBytes));
+        return bad_argument(
+            fmt::format("no topic's name can match '{}': names have up to {} letters, digits, '.', '_' "
+                        "and '-'; '*' matches any number of them, '?' one",
+                        shorten(one_line(pattern), 128), kMaxTopicBytes));
     }
     return {};
 }

@@ -8,7 +8,7 @@ namespace deliverd::http {
 
 namespace {
 
-constexpr std::size_t kFloodBytes = 8 * 1024 * 1024;  // bodies at once that everyday traffic does not reach
+constexpr std::size_t kFloodBytes = 8 * 1024 * 1024;  // held at once; everyday traffic stays below
 
 }  // namespace
 

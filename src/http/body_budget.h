@@ -1,4 +1,4 @@
-// How much memory the bodies of all requests may take.
+// Bounds the memory that the bodies of all requests take.
 #pragma once
 
 #include <atomic>
@@ -8,15 +8,15 @@
 
 namespace deliverd::http {
 
-/// Shared by all that hold a body. Thread-safe.
+/// Shared by everything that holds a body. Thread-safe.
 class BodyBudget {
 public:
     explicit BodyBudget(std::size_t most) : most_(most) {}
 
     [[nodiscard]] bool take(std::size_t bytes);
 
-    /// The body is freed already. After a flood the last one also gives the process's free memory back to the system,
-    /// which malloc by itself may keep for ever.
+    /// Call it after the body is freed. After a flood, the last call also returns free memory to the system, which
+    /// malloc might otherwise keep for ever.
     void give_back(std::size_t bytes);
 
 private:
@@ -25,7 +25,7 @@ private:
     std::atomic<bool> flooded_ = false;
 };
 
-/// What one body has of the budget; given back with it.
+/// One body's share of the budget. The destructor gives it back.
 class BodyShare {
 public:
     explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
@@ -33,14 +33,14 @@ public:
     BodyShare& operator=(const BodyShare&) = delete;
     ~BodyShare() { clear(); }
 
-    /// For a body of so many bytes; false when the budget has not that much left.
+    /// Takes enough for a body of `bytes`; false if the budget has too little left.
     [[nodiscard]] bool grow_to(std::size_t bytes) {
         if (bytes <= bytes_) return true;
         if (!budget_->take(bytes - bytes_)) return false;
         bytes_ = bytes;
         return true;
     }
-    /// All of it, for who holds the body from now on. This one can grow for the next body.
+    /// Moves the share to the body's next holder. This object can grow again for the next body.
     [[nodiscard]] BodyShare hand_over() { return BodyShare(budget_, std::exchange(bytes_, 0)); }
     void clear() {
         if (bytes_ > 0) budget_->give_back(std::exchange(bytes_, 0));

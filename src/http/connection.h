@@ -24,7 +24,7 @@ using boost::system::error_code;
 using Executor = asio::io_context::executor_type;
 using Socket = asio::basic_stream_socket<tcp, Executor>;
 
-/// Reads or writes one thing at a time. Deadlines hold for TLS too, because all of it goes through the plain stream.
+/// One read or write at a time. Deadlines hold for TLS too, because TLS reads and writes the plain stream.
 class Connection {
 public:
     using executor_type = Executor;
@@ -56,19 +56,19 @@ public:
 
     [[nodiscard]] bool is_tls() const { return tls_ != nullptr; }
 
-    /// Only of TLS.
+    /// Only with TLS.
     template <typename Handler>
     void async_handshake(Handler&& handler) {
         tls_->async_handshake(asio::ssl::stream_base::server, std::forward<Handler>(handler));
     }
 
-    /// Only of TLS: says that nothing more follows, and waits for the client to say so too.
+    /// Only with TLS: announces the end of the stream and waits for the client to do the same.
     template <typename Handler>
     void async_shutdown(Handler&& handler) {
         tls_->async_shutdown(std::forward<Handler>(handler));
     }
 
-    /// Plain from now on. For a handshake that failed, and after async_shutdown().
+    /// Plain from now on. For use after a failed handshake and after async_shutdown().
     void end_tls() { tls_.reset(); }
 
 private:

@@ -5,26 +5,27 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "http/body_budget.h"
 #include "http/handler_pool.h"
-#include "http/server.h"
+#include "http/options.h"
 #include "http/tls.h"
 
 namespace deliverd::http {
 
 class Session;
 
-constexpr const char* kRetryAfterSeconds =
-    "1";  // of the server's own 503: what is in the way passes quickly or not at all
+/// Of the server's own 503: an overload passes quickly or not at all.
+constexpr const char* kRetryAfterSeconds = "1";
 
-/// Takes answers from any thread to the I/O thread. Replies share it with the server and may outlive it; once it is
-/// closed they have no effect. A connection has one request at a time, so it holds at most one answer a connection.
+/// Takes answers from any thread to the I/O thread. Replies share the mailbox with the server and may outlive the
+/// server; once the mailbox is closed, they have no effect. Holds at most one answer per connection, which has one
+/// request at a time.
 class Mailbox {
 public:
     /// `wake` makes the I/O thread call take() soon.
@@ -35,25 +36,25 @@ public:
     /// `session` waits for this answer; it is not touched when the mailbox is closed. Thread-safe.
     void put(Session* session, Response&& response) noexcept;
 
-    /// Swaps the sessions whose answer has come into `out`, which is empty and has room for all connections.
+    /// Swaps the sessions whose answers have arrived into `out`, which is empty and has capacity for all connections.
     void take(std::vector<Session*>& out) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         answered_.swap(out);
         awake_ = false;
     }
 
     void close() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         closed_ = true;
         answered_.clear();
     }
 
 private:
     const std::function<void()> wake_;
-    std::mutex mutex_;
-    std::vector<Session*> answered_;
-    bool awake_ = false;
-    bool closed_ = false;
+    Mutex mutex_;
+    std::vector<Session*> answered_ GUARDED_BY(mutex_);
+    bool awake_ GUARDED_BY(mutex_) = false;
+    bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 /// A request on its way, shared by the pool's task and the reply: it may outlive the server.
@@ -85,8 +86,8 @@ struct Core {
 
     std::shared_ptr<ssl_ctx_st> tls;  // for connections to come; null: plain HTTP
 
-    // Every open connection that was not refused is in one of the three, and moves between them in O(1); the one that
-    // is there longest comes first.
+    // Every open connection that was not refused is in one of these three lists, longest-waiting first, and moves
+    // between them in O(1).
     std::list<Session*> waiting;  // for a whole request header, or for its client to close
     std::list<Session*> reading;  // a request's body
     std::list<Session*> serving;  // a request: handling, answering

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "http/raw_client.h"
+#include "http/testing/raw_client.h"
 #include "http/testing/server_fixture.h"
 
 namespace deliverd::http {

@@ -1,4 +1,4 @@
-// The threads that run handlers, fed from a queue with a limit.
+// The threads that run handlers, fed from a bounded queue.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "http/raw_client.h"
+#include "http/testing/raw_client.h"
 #include "http/testing/server_fixture.h"
 
 namespace deliverd::http {

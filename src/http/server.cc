@@ -1,5 +1,3 @@
-// One I/O thread owns every socket, so sessions need no locks of their own; handlers run on the pool, and
-// their responses come back through the mailbox.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -7,18 +5,19 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "http/session.h"
 
 namespace deliverd::http {
 
 namespace {
 
-constexpr std::size_t kMaxRefusing = 64;  // connections being told 503 at once; further ones are just closed
+constexpr std::size_t kMaxRefusing = 64;  // connections that are being answered 503; beyond that: closed at once
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept (no descriptors left)
 constexpr Duration kLongestPatience = std::chrono::hours(24);
 
@@ -34,7 +33,7 @@ public:
         answered_.reserve(options.max_connections);
         core_.tls = std::move(tls);
         core_.on_quiet = [this] {
-            const std::lock_guard lock(quiet_mutex_);
+            const MutexLock lock(quiet_mutex_);
             quiet_ = true;
             quiet_changed_.notify_all();
         };
@@ -42,7 +41,7 @@ public:
     ~ServerImpl() override {
         try {
             ServerImpl::stop(Duration::zero());
-        } catch (...) {  // only where even a lock fails: nothing is left to do about it
+        } catch (...) {  // even a lock failed: nothing is left to try
         }
     }
     ServerImpl(const ServerImpl&) = delete;
@@ -71,19 +70,16 @@ public:
     [[nodiscard]] std::uint16_t port() const override { return port_; }
 
     Result<WallTime> reload_tls() override {
-        auto loaded = load_tls(*core_.options.tls);
-        if (!loaded) return tl::unexpected(loaded.error());
-        asio::post(io_, [this, context = std::move(loaded->context)] { core_.tls = context; });
-        return loaded->valid_until;
+        TRY_ASSIGN(auto loaded, load_tls(*core_.options.tls));
+        asio::post(io_, [this, context = std::move(loaded.context)] { core_.tls = context; });
+        return loaded.valid_until;
     }
 
     void stop(Duration patience) override {
-        const std::lock_guard stopping(stop_mutex_);
+        const MutexLock stopping(stop_mutex_);
         if (thread_.joinable()) {
             asio::post(io_, [this] { begin_drain(); });
-            std::unique_lock lock(quiet_mutex_);
-            quiet_changed_.wait_for(lock, std::min(patience, kLongestPatience), [this] { return quiet_; });
-            lock.unlock();
+            wait_until_quiet(std::min(patience, kLongestPatience));
             io_.stop();
             thread_.join();
         }
@@ -97,6 +93,11 @@ public:
     }
 
 private:
+    void wait_until_quiet(Duration patience) EXCLUDES(quiet_mutex_) {
+        const MutexLock lock(quiet_mutex_);
+        quiet_changed_.wait_for(quiet_mutex_, patience, [this]() REQUIRES(quiet_mutex_) { return quiet_; });
+    }
+
     error_code listen_on(const tcp::endpoint& endpoint) {
         error_code error;
         error = acceptor_.open(endpoint.protocol(), error);
@@ -137,7 +138,7 @@ private:
         const bool out_of_descriptors =
             error == asio::error::no_descriptors || error == boost::system::errc::too_many_files_open_in_system;
         if (!out_of_descriptors) return pause_then_accept();
-        // The kernel says so also when nobody is there to be accepted, and nobody has to go for that.
+        // The kernel reports this even if no connection is waiting, and then no other has to be closed for it.
         acceptor_.async_wait(tcp::socket::wait_read, [this](error_code) {
             if (!acceptor_.is_open()) return;
             if (make_room()) return accept();
@@ -193,26 +194,26 @@ private:
         if (core_.busy == 0) core_.on_quiet();
     }
 
-    // Sessions live in the I/O context's queues and refer to what stands before it: that has to outlive them.
-    std::mutex quiet_mutex_;
-    std::condition_variable quiet_changed_;
-    bool quiet_ = false;
+    // Sessions live in the I/O context's queues and refer to the members before it, which must outlive them.
+    Mutex quiet_mutex_;
+    Condition quiet_changed_;
+    bool quiet_ GUARDED_BY(quiet_mutex_) = false;
     Core core_;
     asio::io_context io_{1};
-    // While a handler runs, its session has nothing pending here; the loop has to go on all the same.
+    // While a handler runs, its session has nothing pending here, and the loop must not end.
     asio::executor_work_guard<Executor> keep_running_{io_.get_executor()};
     asio::basic_socket_acceptor<tcp, Executor> acceptor_;
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
         accept_pause_;
     std::uint16_t port_ = 0;
     std::vector<Session*> answered_;  // taken from the mailbox, to be written
-    std::mutex stop_mutex_;
-    std::thread thread_;
+    Mutex stop_mutex_;
+    std::thread thread_;  // joined under stop_mutex_
 };
 
 std::string bind_advice(const error_code& error) {
     if (error == asio::error::address_in_use) return "stop the program that uses it, or choose another port";
-    if (error == asio::error::access_denied) return "ports below 1024 need privileges: choose a higher one";
+    if (error == asio::error::access_denied) return "ports below 1024 need privileges: choose a higher port";
     return "choose an address of this machine, such as 127.0.0.1";
 }
 
@@ -230,15 +231,13 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Defe
     try {
         LoadedTls tls;
         if (options.tls) {
-            auto loaded = load_tls(*options.tls);
-            if (!loaded) return tl::unexpected(loaded.error());
-            tls = std::move(*loaded);
+            TRY_ASSIGN(tls, load_tls(*options.tls));
         }
         auto server =
             std::make_unique<ServerImpl>(options, std::move(tls.context), std::move(handler), std::move(error_body));
         if (const auto error = server->listen()) {
-            return permanent("bind_failed", fmt::format("cannot listen on {}:{}: {}; {}", options.host, options.port,
-                                                        error.message(), bind_advice(error)));
+            return permanent(codes::kBindFailed, fmt::format("cannot listen on {}:{}: {}; {}", options.host,
+                                                             options.port, error.message(), bind_advice(error)));
         }
         server->run();
         return server;

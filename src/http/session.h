@@ -1,5 +1,5 @@
-// One connection of the server: read a request, have it handled, write the response, again. With server.cc,
-// its only includer, the only code that sees Beast.
+// One connection of the server: reads a request, has it handled, writes the response, and repeats. Only server.cc
+// includes this header, so that no other file compiles Beast.
 #pragma once
 
 #include <array>
@@ -17,10 +17,11 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "http/connection.h"
 #include "http/core.h"
 #include "http/handler_pool.h"
-#include "http/server.h"
+#include "http/options.h"
 #include "http/wire.h"
 
 namespace deliverd::http {
@@ -28,14 +29,14 @@ namespace deliverd::http {
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kReadBytes = 4096;
-constexpr std::size_t kBodyPieceBytes = 16 * 1024;  // the room a buffer has beside a header
-constexpr std::size_t kMaxKeptBytes = 16 * 1024;    // of a buffer that a body made large, between two requests
-/// After a refusal the client may still be sending. Closing at once would reset the connection and throw the
-/// answer away unread, so this much is read and dropped first.
+constexpr std::size_t kBodyPieceBytes = 16 * 1024;  // beyond a header, in the read buffer
+constexpr std::size_t kMaxKeptBytes = 16 * 1024;  // a buffer that a body enlarged shrinks to this between two requests
+/// After a refusal the client may still be sending. Closing at once would reset the connection, and the client would
+/// lose the answer, so this much is read and dropped first.
 constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
 constexpr std::size_t kDrainChunkBytes = 16 * 1024;
 constexpr Duration kLingerTime = std::chrono::seconds(2);
-constexpr std::size_t kMaxJoinedBytes = 16 * 1024;  // a body so long goes into one TLS record with its header
+constexpr std::size_t kMaxJoinedBytes = 16 * 1024;  // a body up to this size goes into one TLS record with its header
 
 struct Refusal {
     int status;
@@ -43,12 +44,12 @@ struct Refusal {
     std::string_view message;
 };
 
-/// What HTTP lets pass the parser and we do not: requests whose length two readers could see differently.
+/// Refuses what the parser accepts but two readers could interpret differently, above all the length of a request.
 inline std::optional<Refusal> refusal_of(const Parser& parser) {
     const auto& request = parser.get();
     using beast::http::field;
     if (request.version() != 11 && request.version() != 10) {
-        return Refusal{505, "VERSION_NOT_SUPPORTED", "only HTTP/1.1 and HTTP/1.0 are spoken here"};
+        return Refusal{505, "VERSION_NOT_SUPPORTED", "this server supports HTTP/1.1 and HTTP/1.0 only"};
     }
     if (request.count(field::host) > 1 || (request.version() == 11 && request.count(field::host) == 0)) {
         return Refusal{400, "BAD_REQUEST", "an HTTP/1.1 request has exactly one Host header"};
@@ -58,15 +59,15 @@ inline std::optional<Refusal> refusal_of(const Parser& parser) {
         if (request.version() == 10 || request.count(field::transfer_encoding) != 1) {
             return Refusal{400, "BAD_REQUEST", "Transfer-Encoding is not allowed here"};
         }
-        if (!equal_without_case(coding->value(), "chunked")) {
-            return Refusal{501, "NOT_IMPLEMENTED", "the only transfer coding understood is chunked"};
+        if (!equal_ignoring_case(coding->value(), "chunked")) {
+            return Refusal{501, "NOT_IMPLEMENTED", "chunked is the only supported transfer coding"};
         }
     }
-    if (request.count(field::expect) > 0 && !equal_without_case(request[field::expect], "100-continue")) {
-        return Refusal{417, "EXPECTATION_FAILED", "the only expectation understood is 100-continue"};
+    if (request.count(field::expect) > 0 && !equal_ignoring_case(request[field::expect], "100-continue")) {
+        return Refusal{417, "EXPECTATION_FAILED", "100-continue is the only supported expectation"};
     }
     if (!is_sane_method(request.method_string())) {
-        return Refusal{400, "BAD_REQUEST", "the method is not one: write it in upper case"};
+        return Refusal{400, "BAD_REQUEST", "the method is invalid: write it in upper case"};
     }
     if (!parse_target(request.target())) {
         return Refusal{400, "BAD_REQUEST", "the request target is neither a path nor an http URL"};
@@ -74,7 +75,7 @@ inline std::optional<Refusal> refusal_of(const Parser& parser) {
     return std::nullopt;
 }
 
-/// The refusal for what the parser stumbled over; none when there is nobody to tell (gone, or too slow).
+/// The refusal for a parser error; none if the client has gone or was too slow.
 inline std::optional<Refusal> refusal_of(const error_code& error) {
     using Kind = beast::http::error;
     if (error == Kind::end_of_stream || error == Kind::partial_message) return std::nullopt;
@@ -138,13 +139,13 @@ public:
         ignored = stream_.socket().close(ignored);
     }
 
-    /// Closes, and waits for no answer any more: a session that did is gone after this.
+    /// Closes without waiting for an answer. A session that waited for one is destroyed.
     void abandon() {
         close();
         const auto last_owner = std::move(waiting_);
     }
 
-    /// The mailbox's: leaves the answer for deliver(). On any thread, while the session waits for it.
+    /// Called by the mailbox: keeps the answer for deliver(). On any thread, while the session waits for it.
     void put_answer(Response&& response) noexcept { response_ = std::move(response); }
 
     /// Writes the answer that the mailbox brought.
@@ -165,8 +166,8 @@ private:
 
     void on_handshake_error(error_code error) {
         stream_.end_tls();
-        if (is_plain_http(error)) return fail({400, "BAD_REQUEST", "this port speaks TLS: call it by https://"});
-        linger();  // OpenSSL's alert says why, and closing at once could throw it away
+        if (is_plain_http(error)) return fail({400, "BAD_REQUEST", "this port uses TLS: use https:// in the URL"});
+        linger();  // the client must be able to read OpenSSL's alert
     }
 
     /// Takes the last place of `list`.
@@ -222,8 +223,8 @@ private:
     }
 
     void on_header(error_code error, std::size_t bytes) {
-        if (list_ == nullptr) return;  // made room for another meanwhile
-        // The parser limits the first line and the fields one by one where both arrive at once.
+        if (list_ == nullptr) return;  // closed meanwhile to make room for another connection
+        // If the whole header arrives at once, the parser limits the first line and the fields separately.
         if (!error && bytes > core_.options.max_header_bytes) error = beast::http::error::header_limit;
         if (error) return on_read_error(error);
         const auto& request = parser_->get();
@@ -231,7 +232,7 @@ private:
         head_only_ = request.method() == beast::http::verb::head;
         if (const auto refusal = refusal_of(*parser_)) return fail(*refusal);
         if (parser_->is_done()) return dispatch();
-        // The parser adds the trailer of a chunked body to these headers, where nobody would have checked it.
+        // Copied now: the parser later adds the trailer of a chunked body to these headers, unchecked.
         request_ = request_of(request);
         if (core_.options.refuse) {
             if (auto refusal = core_.options.refuse(*request_)) return refuse(std::move(*refusal));
@@ -246,7 +247,7 @@ private:
         static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
         asio::async_write(stream_, asio::buffer(kContinue), [self = shared_from_this()](error_code error, std::size_t) {
             if (error) return self->close();
-            if (self->list_ == nullptr) return;  // made room for another meanwhile
+            if (self->list_ == nullptr) return;  // closed meanwhile to make room for another connection
             self->read_body();
         });
     }
@@ -254,7 +255,7 @@ private:
     void read_body() {
         beast::http::async_read_some(
             stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
-                if (self->list_ == nullptr) return;  // made room for another meanwhile
+                if (self->list_ == nullptr) return;  // closed meanwhile to make room for another connection
                 if (error) return self->on_read_error(error);
                 if (!self->share_.grow_to(self->parser_->get().body().size())) {
                     return self->fail(
@@ -375,7 +376,7 @@ private:
         } else {
             finish_sending();
         }
-        set_busy(false);  // last: when the server stops, TLS has said that nothing more follows
+        set_busy(false);  // last: a stopping server lets TLS announce the end of the stream first
     }
 
     void finish_sending() {
@@ -406,7 +407,7 @@ private:
     std::optional<Parser> parser_;
     std::optional<Request> request_;  // by its header, while its body is read
     std::string remote_address_;
-    std::shared_ptr<Session> waiting_;  // itself, while nothing but a reply will go on with it
+    std::shared_ptr<Session> waiting_;  // itself, while only a reply can resume it
     Response response_;
     std::string head_;
     std::size_t requests_ = 0;
@@ -419,14 +420,14 @@ private:
 
 inline void Mailbox::put(Session* session, Response&& response) noexcept {
     try {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (closed_) return;
         session->put_answer(std::move(response));
         answered_.push_back(session);
         if (awake_) return;
         wake_();
         awake_ = true;
-    } catch (...) {  // out of memory for the wake-up: the next answer's takes this one along
+    } catch (...) {  // out of memory for the wake-up: the wake-up of the next answer delivers this one too
     }
 }
 

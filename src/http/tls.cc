@@ -16,13 +16,15 @@
 #include <system_error>
 #include <vector>
 
+#include "base/try.h"
+
 namespace deliverd::http {
 
 namespace {
 
 constexpr std::size_t kMaxTlsFileBytes = 1024 * 1024;
 constexpr std::string_view kSessionContext = "deliverd";  // resumed sessions need one where clients have certificates
-/// For TLS 1.2: forward secrecy and authenticated encryption only. Those of TLS 1.3 all have both.
+/// For TLS 1.2: forward secrecy and authenticated encryption only. Every cipher of TLS 1.3 has both.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 template <auto Free>
@@ -41,7 +43,7 @@ Failure wrong_file(const std::string& path, std::string_view what) {
     return permanent("tls_files", fmt::format("{}: {}", path, what));
 }
 
-/// What OpenSSL found last, in its words.
+/// OpenSSL's text for its last error.
 std::string openssl_reason() {
     const char* reason = ERR_reason_error_string(ERR_peek_last_error());
     return reason == nullptr ? "unknown error" : reason;
@@ -71,14 +73,13 @@ Input input_of(const std::string& content) {
 
 /// At least one.
 Result<std::vector<Certificate>> certificates_of(const std::string& path) {
-    const auto content = content_of(path);
-    if (!content) return Failure(content.error());
-    const auto input = input_of(*content);
+    TRY_ASSIGN(const auto content, content_of(path));
+    const auto input = input_of(content);
     std::vector<Certificate> found;
     while (auto* certificate = PEM_read_bio_X509(input.get(), nullptr, nullptr, nullptr)) {
         found.emplace_back(certificate);
     }
-    // Whatever else stopped the reading: a certificate is cut off or damaged.
+    // Reading must end with PEM_R_NO_START_LINE; any other error means a truncated or damaged certificate.
     const auto error = ERR_peek_last_error();
     if (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
         return wrong_file(path, fmt::format("a certificate in it is damaged: {}", openssl_reason()));
@@ -89,10 +90,9 @@ Result<std::vector<Certificate>> certificates_of(const std::string& path) {
 }
 
 Result<Key> key_of(const std::string& path) {
-    const auto content = content_of(path);
-    if (!content) return Failure(content.error());
-    const auto no_passphrase = [](char*, int, int, void*) { return -1; };  // instead of asking on the terminal
-    Key key(PEM_read_bio_PrivateKey(input_of(*content).get(), nullptr, no_passphrase, nullptr));
+    TRY_ASSIGN(const auto content, content_of(path));
+    const auto no_passphrase = [](char*, int, int, void*) { return -1; };  // never ask on the terminal
+    Key key(PEM_read_bio_PrivateKey(input_of(content).get(), nullptr, no_passphrase, nullptr));
     if (!key) {
         return wrong_file(path,
                           fmt::format("has no private key in PEM format without a passphrase: {}", openssl_reason()));
@@ -108,22 +108,20 @@ WallTime time_of(const ASN1_TIME* time) {
 }
 
 Result<void> use_certificate(const TlsFiles& files, LoadedTls& tls) {
-    const auto chain = certificates_of(files.cert_file);
-    if (!chain) return Failure(chain.error());
-    const auto key = key_of(files.key_file);
-    if (!key) return Failure(key.error());
-    X509* own = chain->front().get();
-    if (X509_check_private_key(own, key->get()) != 1) {
+    TRY_ASSIGN(const auto chain, certificates_of(files.cert_file));
+    TRY_ASSIGN(const auto key, key_of(files.key_file));
+    X509* own = chain.front().get();
+    if (X509_check_private_key(own, key.get()) != 1) {
         return wrong_file(files.key_file, fmt::format("is not the key of the certificate in {}", files.cert_file));
     }
     bool used = SSL_CTX_use_certificate(tls.context.get(), own) == 1 &&
-                SSL_CTX_use_PrivateKey(tls.context.get(), key->get()) == 1;
+                SSL_CTX_use_PrivateKey(tls.context.get(), key.get()) == 1;
     tls.valid_from = WallTime::min();
     tls.valid_until = WallTime::max();
-    for (const auto& certificate : *chain) {
+    for (const auto& certificate : chain) {
         tls.valid_from = std::max(tls.valid_from, time_of(X509_get0_notBefore(certificate.get())));
         tls.valid_until = std::min(tls.valid_until, time_of(X509_get0_notAfter(certificate.get())));
-        if (certificate == chain->front()) continue;
+        if (certificate == chain.front()) continue;
         used = used && SSL_CTX_add1_chain_cert(tls.context.get(), certificate.get()) == 1;
     }
     if (!used) return wrong_file(files.cert_file, fmt::format("cannot be used: {}", openssl_reason()));
@@ -131,11 +129,10 @@ Result<void> use_certificate(const TlsFiles& files, LoadedTls& tls) {
 }
 
 Result<void> require_clients_of(const std::string& path, SSL_CTX* context) {
-    const auto authorities = certificates_of(path);
-    if (!authorities) return Failure(authorities.error());
-    for (const auto& authority : *authorities) {
+    TRY_ASSIGN(const auto authorities, certificates_of(path));
+    for (const auto& authority : authorities) {
         if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1 ||
-            SSL_CTX_add_client_CA(context, authority.get()) != 1) {  // tells clients which certificate to choose
+            SSL_CTX_add_client_CA(context, authority.get()) != 1) {  // helps clients choose a certificate
             return wrong_file(path, fmt::format("cannot be used: {}", openssl_reason()));
         }
     }
@@ -156,12 +153,10 @@ Result<LoadedTls> load_tls(const TlsFiles& files) {
         return retryable("tls_failed", fmt::format("cannot set up TLS: {}", openssl_reason()));
     }
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);  // tickets do, and take no memory here
-    if (const auto used = use_certificate(files, tls); !used) return Failure(used.error());
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);  // tickets replace the cache and take no memory
+    TRY(use_certificate(files, tls));
     if (!files.client_ca_file.empty()) {
-        if (const auto required = require_clients_of(files.client_ca_file, context); !required) {
-            return Failure(required.error());
-        }
+        TRY(require_clients_of(files.client_ca_file, context));
     }
     return tls;
 }

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "deliverd/result.h"
-#include "http/server.h"
+#include "http/options.h"
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
@@ -13,7 +13,7 @@ namespace deliverd::http {
 
 struct LoadedTls {
     std::shared_ptr<ssl_ctx_st> context;
-    /// When all certificates of `cert_file` are valid. Outside of that they are used all the same: clients decide.
+    /// The time in which all certificates of `cert_file` are valid. They are used outside of it too: clients decide.
     WallTime valid_from;
     WallTime valid_until;
 };

@@ -6,15 +6,13 @@
 #include <array>
 #include <chrono>
 
+#include "base/text.h"
+
 namespace deliverd::http {
 
 namespace {
 
 constexpr std::size_t kMaxMethodBytes = 32;
-
-char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
 
 /// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale.
 std::string imf_date(WallTime now) {
@@ -42,21 +40,10 @@ void append_header(std::string& head, std::string_view name, std::string_view va
 bool written_by_server(std::string_view name) {
     static constexpr std::array<std::string_view, 5> kOwn = {"content-length", "connection", "date", "content-type",
                                                              "transfer-encoding"};
-    return std::any_of(kOwn.begin(), kOwn.end(), [&](std::string_view own) { return equal_without_case(own, name); });
+    return std::any_of(kOwn.begin(), kOwn.end(), [&](std::string_view own) { return equal_ignoring_case(own, name); });
 }
 
 }  // namespace
-
-bool equal_without_case(std::string_view a, std::string_view b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
-}
-
-std::string_view Request::header(std::string_view name) const {
-    for (const auto& [key, value] : headers) {
-        if (equal_without_case(key, name)) return value;
-    }
-    return {};
-}
 
 std::optional<Target> parse_target(std::string_view target) {
     if (target == "*") return Target{target, {}, {}};
@@ -66,7 +53,7 @@ std::optional<Target> parse_target(std::string_view target) {
         const auto scheme_end = target.find("://");
         if (scheme_end == std::string_view::npos) return std::nullopt;
         const auto scheme = target.substr(0, scheme_end);
-        if (!equal_without_case(scheme, "http") && !equal_without_case(scheme, "https")) return std::nullopt;
+        if (!equal_ignoring_case(scheme, "http") && !equal_ignoring_case(scheme, "https")) return std::nullopt;
         const auto rest = target.substr(scheme_end + 3);
         const auto authority_end = rest.find_first_of("/?");
         if (authority_end == 0) return std::nullopt;

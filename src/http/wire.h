@@ -1,4 +1,4 @@
-// The parts of HTTP/1.1 that need no Boost: reading a request's target, writing a response's head.
+// The parts of HTTP/1.1 that need no Boost: parsing a request target, writing a response head.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,9 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "http/server.h"
+#include "http/messages.h"
 
 namespace deliverd::http {
-
-[[nodiscard]] bool equal_without_case(std::string_view a, std::string_view b);
 
 struct Target {
     std::string_view path;
@@ -19,7 +17,7 @@ struct Target {
     std::string_view authority;  // "host:port" of absolute-form, which replaces the header Host; else empty
 };
 
-/// Reads origin-form ("/a?b"), absolute-form ("http://host/a?b") and "*"; none for anything else.
+/// Parses origin-form ("/a?b"), absolute-form ("http://host/a?b") and "*"; none for anything else.
 /// The views point into `target`.
 [[nodiscard]] std::optional<Target> parse_target(std::string_view target);
 
@@ -27,7 +25,7 @@ struct Target {
 [[nodiscard]] bool is_sane_method(std::string_view method);
 
 struct HeadOptions {
-    unsigned minor_version = 1;  // the client's: an HTTP/1.0 client has to be told that the connection stays open
+    unsigned minor_version = 1;  // the client's: an HTTP/1.0 client needs `Connection: keep-alive`
     bool keep_alive = true;
     std::string_view reason;  // "Not Found"
 };

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace deliverd::lane {
 
 DedupGate::Verdict DedupGate::admit(store::Claimed& row) {
@@ -29,6 +31,7 @@ DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool 
     std::deque<store::Claimed>& waiting = place->second;
     if (delivered) {
         std::move(waiting.begin(), waiting.end(), std::back_inserter(followers.duplicates));
+        ASSERT(waiting_ >= waiting.size());
         waiting_ -= waiting.size();
         behind_.erase(place);
         remember(dedup_key, receipt);
@@ -46,6 +49,7 @@ void DedupGate::remember(const std::string& dedup_key, const std::optional<std::
     if (!delivered_.emplace(dedup_key, receipt).second) return;
     delivered_order_.push_back(dedup_key);
     if (delivered_order_.size() <= remember_) return;
+    ASSERT(delivered_.size() == delivered_order_.size());
     delivered_.erase(delivered_order_.front());
     delivered_order_.pop_front();
 }

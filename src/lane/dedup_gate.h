@@ -1,8 +1,9 @@
-// Lets one of several equal messages through at a time, and none after one was delivered, within one lane.
+// Within one lane, lets one of several equal messages through at a time, and none after one was delivered.
 //
-// The claim finds equals whose `sent` is committed. Two equals claimed together, or one claimed while the other's
-// settle is still on its way, it does not. So the first one leads and the others wait for how it ends: delivered,
-// they are duplicates, also those that come a little later; failed, the next one leads.
+// The claim finds equal messages whose `sent` is committed. It does not find two that are claimed together, nor one
+// that is claimed while the settle of the other is on its way. So the first one leads and the others wait for its end:
+// if it is delivered, they are duplicates, and so are those that come a little later; if it fails, the next one leads.
+// Two processes that each hold one of two equal rows still send both: these are different messages with different ids.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +13,31 @@
 #include <unordered_map>
 #include <vector>
 
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::lane {
 
-/// One thread at a time. Holds no more waiting rows than the lane does.
+/// One thread at a time. Holds at most the rows that the lane holds.
 class DedupGate {
 public:
-    /// `remember`: how many delivered keys are kept. As many rows as a lane may hold, twice, is enough: whatever
-    /// was delivered before that is settled, and the claim finds it.
+    /// `remember`: delivered keys that are kept. Twice the rows that a lane may hold is enough: what was delivered
+    /// before those is settled, and the claim finds it.
     explicit DedupGate(std::size_t remember) : remember_(remember) {}
 
     enum class Verdict {
         lead,       // send it, and call leader_ended() afterwards
         wait,       // `row` was taken and waits
-        duplicate,  // an equal one was delivered: row.duplicate_receipt says as what
+        duplicate,  // an equal one was delivered, under row.duplicate_receipt
     };
     Verdict admit(store::Claimed& row);
 
     struct Followers {
         std::vector<store::Claimed> duplicates;  // the leader was delivered: settle these as duplicates
-        std::vector<store::Claimed> next;        // it failed: this one (at most) leads in its place
+        std::vector<store::Claimed> next;        // the leader failed: this one, if any, leads in its place
     };
     Followers leader_ended(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
 
-    /// Everything that waits; nobody does afterwards.
+    /// Takes everything that waits.
     std::vector<store::Claimed> take_all();
     [[nodiscard]] std::size_t waiting() const { return waiting_; }
 

@@ -32,7 +32,7 @@ TEST_F(Gate, DifferentOrUncomparedMessagesDoNotWait) {
     EXPECT_EQ(gate.waiting(), 0U);
 }
 
-TEST_F(Gate, EqualsOfADeliveredMessageAreDuplicates) {
+TEST_F(Gate, MessagesEqualToADeliveredOneAreDuplicates) {
     EXPECT_TRUE(admit(1, "a"));
     EXPECT_FALSE(admit(2, "a"));
     EXPECT_FALSE(admit(3, "a"));
@@ -43,7 +43,7 @@ TEST_F(Gate, EqualsOfADeliveredMessageAreDuplicates) {
     EXPECT_TRUE(followers.next.empty());
 }
 
-TEST_F(Gate, AnEqualThatComesAfterTheDeliveryIsADuplicateToo) {
+TEST_F(Gate, AnEqualMessageAfterTheDeliveryIsADuplicateToo) {
     admit(1, "a");
     ended("a", true);
     store::Claimed late = row(2, "a");
@@ -51,7 +51,7 @@ TEST_F(Gate, AnEqualThatComesAfterTheDeliveryIsADuplicateToo) {
     EXPECT_EQ(late.duplicate_receipt, "m-1");
 }
 
-TEST_F(Gate, RemembersOnlyAsManyAsItMay) {
+TEST_F(Gate, RemembersALimitedNumberOfKeys) {
     for (const char* key : {"a", "b", "c"}) {
         admit(1, key);
         ended(key, true);
@@ -61,7 +61,7 @@ TEST_F(Gate, RemembersOnlyAsManyAsItMay) {
     EXPECT_FALSE(admit(4, "c"));
 }
 
-TEST_F(Gate, AfterAFailureTheNextOneLeadsAndTheRestWaitOn) {
+TEST_F(Gate, AfterAFailureTheNextOneLeadsAndTheRestKeepWaiting) {
     EXPECT_TRUE(admit(1, "a"));
     EXPECT_FALSE(admit(2, "a"));
     EXPECT_FALSE(admit(3, "a"));
@@ -76,7 +76,7 @@ TEST_F(Gate, AfterAFailureTheNextOneLeadsAndTheRestWaitOn) {
     EXPECT_TRUE(admit(5, "a"));
 }
 
-TEST_F(Gate, WhatWaitsCanBeTakenBack) {
+TEST_F(Gate, WaitingRowsCanBeTakenBack) {
     admit(1, "a");
     admit(2, "a");
     EXPECT_EQ(gate.take_all().size(), 1U);

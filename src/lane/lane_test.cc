@@ -61,7 +61,7 @@ TEST_F(LaneTest, DeliversEveryRowOnce) {
     EXPECT_FALSE(totals.anything_failed());
 }
 
-TEST_F(LaneTest, SendsAsManyAtOnceAsItMayAndNoMore) {
+TEST_F(LaneTest, SendsUpToParallelismAtOnce) {
     sink.hold = true;
     enqueue(20);
     lane().start();
@@ -75,7 +75,7 @@ TEST_F(LaneTest, SendsAsManyAtOnceAsItMayAndNoMore) {
     EXPECT_EQ(sink.most_at_once, 3U);
 }
 
-TEST_F(LaneTest, LargeMessagesAreHeldFewAtATime) {
+TEST_F(LaneTest, FewLargeMessagesAreHeldAtATime) {
     options.held_bytes = 5'000;
     fake.body.assign(1'000, 'x');
     sink.hold = true;
@@ -92,7 +92,7 @@ TEST_F(LaneTest, LargeMessagesAreHeldFewAtATime) {
     lane().stop(5s);
 }
 
-TEST_F(LaneTest, OnceIsOneBatch) {
+TEST_F(LaneTest, RunOnceProcessesOneBatch) {
     enqueue(12);
     const LaneTotals totals = lane().run_once(10s);
     EXPECT_EQ(totals.claimed, 7U);
@@ -101,7 +101,7 @@ TEST_F(LaneTest, OnceIsOneBatch) {
     EXPECT_EQ(sent(), 7);
 }
 
-TEST_F(LaneTest, OnceReportsWhatFailed) {
+TEST_F(LaneTest, RunOnceReportsFailures) {
     enqueue(2);
     sink.answer = [](const Message& message) {
         return Outcome{.kind = message.id == 1 ? OutcomeKind::retryable : OutcomeKind::permanent, .code = "E"};
@@ -115,7 +115,7 @@ TEST_F(LaneTest, OnceReportsWhatFailed) {
     EXPECT_EQ(fake.rows().at(2).failures, 1);
 }
 
-TEST_F(LaneTest, EachFailedSendIsInTheLog) {
+TEST_F(LaneTest, EachFailedSendIsLogged) {
     enqueue(2);
     sink.answer = [](const Message& message) {
         return Outcome{.kind = message.id == 1 ? OutcomeKind::ambiguous : OutcomeKind::permanent, .code = "E"};
@@ -129,14 +129,14 @@ TEST_F(LaneTest, EachFailedSendIsInTheLog) {
                     "error: gave up on a message lane=test message_id=fake-2 outcome=permanent error=E"));
 }
 
-TEST_F(LaneTest, OnceWithoutADatabaseSaysSo) {
+TEST_F(LaneTest, RunOnceReportsThatTheDatabaseIsAway) {
     outbox.down = true;
     const LaneTotals totals = lane().run_once(10s);
     EXPECT_EQ(totals.database_errors, 1U);
     EXPECT_TRUE(totals.anything_failed());
 }
 
-TEST_F(LaneTest, EqualMessagesAreSentOnceAlsoWhenTheyAreFarApart) {
+TEST_F(LaneTest, EqualMessagesFarApartAreSentOnce) {
     options.parallelism = 1;
     options.batch_size = 5;
     for (const char* key : {"same", "x1", "x2", "same", "x3", "x4", "same"}) fake.enqueue(key);
@@ -147,7 +147,7 @@ TEST_F(LaneTest, EqualMessagesAreSentOnceAlsoWhenTheyAreFarApart) {
     EXPECT_EQ(lane().totals().duplicates, 2U);
 }
 
-TEST_F(LaneTest, WhileSettlesAreRefusedHardlyAnythingIsSent) {
+TEST_F(LaneTest, HardlyAnythingIsSentWhileSettlesAreRefused) {
     options.settle_patience = 1h;
     enqueue(100);
     outbox.refuse_all = true;
@@ -223,7 +223,7 @@ TEST_F(LaneTest, StoppingFinishesWhatIsUnderWayAndGivesTheRestBack) {
     for (const auto& [id, row] : fake.rows()) EXPECT_FALSE(row.locked_by.has_value()) << id;
 }
 
-TEST_F(LaneTest, WhatCannotBeFinishedIsLeftToItsLeaseUncounted) {
+TEST_F(LaneTest, UnfinishedRowsAreLeftToTheirLeasesUncounted) {
     sink.hold = true;
     enqueue(2);
     lane().start();
@@ -293,7 +293,7 @@ TEST_F(LaneTest, AHurriedStopEndsWhenTheDatabaseIsAway) {
     EXPECT_EQ(totals.abandoned, 7U);
 }
 
-TEST_F(LaneTest, WhatWaitsOutAPauseIsGivenBackOnAStop) {
+TEST_F(LaneTest, RowsThatWaitForAPauseAreGivenBackOnAStop) {
     options.throttle = true;
     sink.answer = [](const Message&) {
         return Outcome{.kind = OutcomeKind::retryable, .code = "RATE_LIMITED", .retry_after = 1h};
@@ -310,7 +310,7 @@ TEST_F(LaneTest, WhatWaitsOutAPauseIsGivenBackOnAStop) {
     EXPECT_TRUE(fake.holders().empty());
 }
 
-TEST_F(LaneTest, OnceDoesNotWaitOutAPause) {
+TEST_F(LaneTest, RunOnceDoesNotWaitForAPauseToEnd) {
     options.throttle = true;
     sink.answer = [](const Message&) {
         return Outcome{.kind = OutcomeKind::retryable, .code = "RATE_LIMITED", .retry_after = 1h};
@@ -323,7 +323,7 @@ TEST_F(LaneTest, OnceDoesNotWaitOutAPause) {
     EXPECT_TRUE(fake.holders().empty());
 }
 
-TEST_F(LaneTest, OnceFreesWhatWasStuckFirst) {
+TEST_F(LaneTest, RunOnceFreesStuckRowsFirst) {
     options.rescue_interval = 1h;
     fake.claims_expired = false;
     enqueue(1);
@@ -333,7 +333,7 @@ TEST_F(LaneTest, OnceFreesWhatWasStuckFirst) {
     EXPECT_EQ(fake.rescue_calls, 1);
 }
 
-TEST_F(LaneTest, OutlivesItsDatabaseAndCountsNothingTwice) {
+TEST_F(LaneTest, SurvivesADatabaseOutageAndCountsNothingTwice) {
     sink.hold = true;
     enqueue(6);
     lane().start();
@@ -370,7 +370,7 @@ TEST_F(LaneTest, ALongSendKeepsItsLease) {
     EXPECT_EQ(lane().totals().conflicts, 0U);
 }
 
-TEST_F(LaneTest, ARowTakenOverMeanwhileIsOneConflictInTheAudit) {
+TEST_F(LaneTest, ARowThatWasTakenOverIsOneConflictInTheAudit) {
     sink.hold = true;
     enqueue(1);
     lane().start();
@@ -386,7 +386,7 @@ TEST_F(LaneTest, ARowTakenOverMeanwhileIsOneConflictInTheAudit) {
     EXPECT_EQ(fake.rows().at(1).status, "pending");
 }
 
-TEST_F(LaneTest, ARowTheDatabaseRefusesToRecordDoesNotHoldUpTheOthers) {
+TEST_F(LaneTest, ARowWhoseSettleIsRefusedDoesNotHoldUpTheOthers) {
     options.settle_patience = 100ms;
     enqueue(7);
     outbox.poison = 4;

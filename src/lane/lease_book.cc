@@ -4,13 +4,13 @@
 #include <iterator>
 #include <utility>
 
-namespace deliverd::lane {
+#include "base/assert.h"
 
-LeaseBook::LeaseBook(Duration lease) : lease_(lease) {}
+namespace deliverd::lane {
 
 bool LeaseBook::add(store::Claimed& row, Instant since) {
     const std::size_t bytes = row.message.body.size();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [place, added] = held_.try_emplace(row.message.id, Entry{since, bytes, false, false, std::nullopt});
     bytes_ += bytes;
     if (added) return true;
@@ -23,7 +23,7 @@ bool LeaseBook::add(store::Claimed& row, Instant since) {
 }
 
 std::optional<store::Claimed> LeaseBook::take_newer(std::int64_t id) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto entry = held_.find(id);
     if (entry == held_.end() || !entry->second.newer) return std::nullopt;
     std::optional<store::Claimed> newer = std::exchange(entry->second.newer, std::nullopt);
@@ -32,7 +32,7 @@ std::optional<store::Claimed> LeaseBook::take_newer(std::int64_t id) {
 }
 
 bool LeaseBook::end(std::int64_t id, std::optional<std::int32_t> ended_failures, Instant now) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto place = held_.find(id);
     if (place == held_.end()) return false;
     Entry& entry = place->second;
@@ -49,7 +49,7 @@ bool LeaseBook::end(std::int64_t id, std::optional<std::int32_t> ended_failures,
 }
 
 std::vector<store::Claimed> LeaseBook::take_claimed_again(std::size_t most) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto end = claimed_again_.begin() + static_cast<std::ptrdiff_t>(std::min(most, claimed_again_.size()));
     std::vector<store::Claimed> taken(std::make_move_iterator(claimed_again_.begin()), std::make_move_iterator(end));
     claimed_again_.erase(claimed_again_.begin(), end);
@@ -57,13 +57,15 @@ std::vector<store::Claimed> LeaseBook::take_claimed_again(std::size_t most) {
 }
 
 void LeaseBook::drop(std::unordered_map<std::int64_t, Entry>::iterator entry) {
-    bytes_ -= entry->second.bytes;
-    if (entry->second.newer) bytes_ -= entry->second.newer->message.body.size();
+    const std::size_t bytes =
+        entry->second.bytes + (entry->second.newer ? entry->second.newer->message.body.size() : 0);
+    ASSERT(bytes_ >= bytes);
+    bytes_ -= bytes;
     held_.erase(entry);
 }
 
 void LeaseBook::remove(std::span<const std::int64_t> ids) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const std::int64_t id : ids) {
         if (const auto entry = held_.find(id); entry != held_.end()) drop(entry);
     }
@@ -76,7 +78,7 @@ bool LeaseBook::is_due(const Entry& entry, Instant now) const {
 std::vector<std::int64_t> LeaseBook::due_for_renewal(Instant now) const {
     std::vector<std::int64_t> due;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         for (const auto& [id, entry] : held_) {
             if (is_due(entry, now)) due.push_back(id);
         }
@@ -87,7 +89,7 @@ std::vector<std::int64_t> LeaseBook::due_for_renewal(Instant now) const {
 
 Instant LeaseBook::next_renewal(Instant now) const {
     Instant next = now + lease_ / 3;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [id, entry] : held_) {
         if (!entry.lost) next = std::min(next, entry.in_doubt ? now : entry.since + lease_ / 3);
     }
@@ -95,9 +97,9 @@ Instant LeaseBook::next_renewal(Instant now) const {
 }
 
 void LeaseBook::renewed(std::span<const std::int64_t> renewed, std::span<const std::int64_t> lost, Instant since) {
-    const std::lock_guard lock(mutex_);
-    // A row may have been settled, and even claimed again, while the renewal was under way.
-    const auto older_entry = [&](std::int64_t id) -> Entry* {
+    const MutexLock lock(mutex_);
+    // A row may have been settled, and even claimed again, during the renewal.
+    const auto older_entry = [&](std::int64_t id) REQUIRES(mutex_) -> Entry* {
         const auto entry = held_.find(id);
         return entry == held_.end() || entry->second.since > since ? nullptr : &entry->second;
     };
@@ -113,7 +115,7 @@ void LeaseBook::renewed(std::span<const std::int64_t> renewed, std::span<const s
 }
 
 Hold LeaseBook::look(std::int64_t id, Instant now) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto entry = held_.find(id);
     if (entry == held_.end() || entry->second.lost) return Hold::lost;
     const bool near_its_end = now - entry->second.since >= lease_ * 2 / 3;
@@ -121,12 +123,12 @@ Hold LeaseBook::look(std::int64_t id, Instant now) const {
 }
 
 std::size_t LeaseBook::bytes() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return bytes_;
 }
 
 std::size_t LeaseBook::size() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return held_.size();
 }
 

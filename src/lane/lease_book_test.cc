@@ -45,7 +45,7 @@ TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
     EXPECT_THAT(book.due_for_renewal(kBookStart + 40s), ElementsAre(2));
 }
 
-TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
+TEST(LeaseBook, ARowThatSomeoneHasLockedIsNeitherRenewedNorLost) {
     LeaseBook book(60s);
     add(book, row_of(1), kBookStart);
     book.renewed(Ids{}, Ids{}, kBookStart + 20s);
@@ -53,7 +53,7 @@ TEST(LeaseBook, WhatSomeoneHadLockedIsNeitherRenewedNorLost) {
     EXPECT_THAT(book.due_for_renewal(kBookStart + 21s), ElementsAre(1));
 }
 
-TEST(LeaseBook, AnOldLeaseIsTooStaleToBeginASend) {
+TEST(LeaseBook, NoSendBeginsOnAnOldLease) {
     LeaseBook book(60s);
     add(book, row_of(1), kBookStart);
     EXPECT_EQ(book.look(1, kBookStart + 39s), Hold::fresh);
@@ -97,7 +97,7 @@ TEST(LeaseBook, AddsUpTheBytesOfWhatIsHeld) {
     EXPECT_EQ(book.bytes(), 0U);
 }
 
-TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheElderHasEnded) {
+TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheOlderOneHasEnded) {
     LeaseBook book(60s);
     add(book, row_of(1, 0), kBookStart);
     EXPECT_FALSE(add(book, row_of(1, 1), kBookStart + 5s));
@@ -112,7 +112,7 @@ TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheElderHasEnded) {
     EXPECT_EQ(book.size(), 0U);
 }
 
-TEST(LeaseBook, ANewerCopyIsNotSentBeforeARenewalThatBeganAfterTheElderEnded) {
+TEST(LeaseBook, ANewerCopyIsSentOnlyAfterARenewalThatBeganAfterTheOlderOneEnded) {
     LeaseBook book(60s);
     add(book, row_of(1, 0), kBookStart);
     add(book, row_of(1, 0), kBookStart + 5s);
@@ -148,7 +148,7 @@ TEST(LeaseBook, TheNewestCopyReplacesOneThatWaits) {
     EXPECT_FALSE(book.end(1, std::nullopt, kBookStart + 7s));
 }
 
-TEST(LeaseBook, HandsOutNoMoreThanAskedFor) {
+TEST(LeaseBook, HandsOutAtMostWhatWasAskedFor) {
     LeaseBook book(60s);
     for (const std::int64_t id : {3, 1, 2}) {
         add(book, row_of(id, 0), kBookStart);

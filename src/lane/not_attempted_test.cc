@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lane/lane.h"
 #include "lane/testing/fakes.h"
 #include "lane/testing/stepped_lane.h"
 
@@ -41,7 +42,7 @@ protected:
     LaneOptions options;
 };
 
-TEST_F(NotAttempted, CostsNoAttemptHoweverLongItLasts) {
+TEST_F(NotAttempted, CostsNoAttemptHoweverLongItTakes) {
     for (int i = 0; i < 6; ++i) fake.enqueue("");
     SteppedLane lane(options, outbox, sink, clock, observer, log);
     lane.run_for(10min);
@@ -70,7 +71,7 @@ TEST_F(NotAttempted, EqualContentStaysBehindTheOneThatWaits) {
     EXPECT_EQ(sink.sends(), (std::vector<std::int64_t>{1, 1}));
 }
 
-TEST_F(NotAttempted, OnceGivesAllBackAndHasFailed) {
+TEST_F(NotAttempted, RunOnceGivesEverythingBackAndReportsAFailure) {
     const SystemClock real;
     FakeOutbox rows([&real] { return real.now().time_since_epoch(); });
     for (int i = 0; i < 3; ++i) rows.enqueue("");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pipeline/pacing.h"
+
 namespace deliverd::lane {
 
 PollPacer::PollPacer(Duration busy_poll, Duration idle_poll)
@@ -18,12 +20,12 @@ std::optional<store::Cursor> PollPacer::position(Instant now) const {
 
 void PollPacer::looked(Instant began, Instant ended, bool from_beginning, std::size_t rows, std::size_t limit,
                        const std::optional<store::Cursor>& last) {
-    error_wait_ = Duration::zero();
+    failures_ = 0;
     if (from_beginning) {
         last_full_look_ = ended;
         full_look_cost_ = ended - began;
     }
-    // A full look that found few rows took everything that is due: the old position still holds.
+    // A full look that was not filled took everything that is due: the old position is still right.
     const bool all_taken_before_it = from_beginning && rows < limit && cursor_;
     if (last && !all_taken_before_it) cursor_ = last;
 
@@ -45,9 +47,7 @@ void PollPacer::failed(Instant began, Instant ended, bool from_beginning, Random
         last_full_look_ = ended;
         full_look_cost_ = ended - began;
     }
-    error_wait_ = error_wait_ == Duration::zero() ? Duration(std::chrono::milliseconds(50))
-                                                  : std::min(error_wait_ * 2, kLongestErrorWait);
-    next_look_ = ended + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
+    next_look_ = ended + pipeline::backoff(++failures_, pipeline::kFirstLookRetry, pipeline::kLongestLookRetry, random);
 }
 
 }  // namespace deliverd::lane

@@ -2,26 +2,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::lane {
 
-/// Two questions, one answer each look:
+/// *When?* At once after a full batch; otherwise after a wait that doubles from `busy_poll` to `idle_poll` while
+/// nothing is found. After an error as pipeline::backoff() says.
 ///
-/// *When?* At once after a full batch; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
-/// while nothing is found. After an error: doubling up to kLongestErrorWait, with jitter.
-///
-/// *From where?* A long transaction elsewhere keeps the index entries of settled rows alive, and a look from
-/// the beginning walks over all of them. So a look normally starts behind the last row taken, and from the
-/// beginning only as often as that costs at most one part in kFullLookShare of the time, and at least once in
-/// kLongestWithoutFullLook: rows that became visible late, were given back, or whose lease ran out are there.
+/// *From where?* A transaction left open elsewhere keeps the index entries of settled rows alive, and a look from the
+/// beginning walks over all of them. So a look normally starts behind the last row taken, and from the beginning only
+/// as often as that costs at most one part in kFullLookShare of the time, and at least once per
+/// kLongestWithoutFullLook: that look finds the rows that became visible late, were given back, or whose lease ran out.
 class PollPacer {
 public:
-    static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
     static constexpr Duration kLongestWithoutFullLook = std::chrono::seconds(1);
     static constexpr int kFullLookShare = 20;
 
@@ -34,8 +32,8 @@ public:
     /// A look that began at `began` with position `from` and ended at `ended` found `rows` of `limit`.
     void looked(Instant began, Instant ended, bool from_beginning, std::size_t rows, std::size_t limit,
                 const std::optional<store::Cursor>& last);
-    /// A look that ended in an error. One from the beginning that took long is not repeated at once: in the very
-    /// case the position is for, it would time out again.
+    /// A look that ended in an error. One from the beginning that took long is not repeated at once: with a transaction
+    /// left open, the very case the position is for, it would time out again.
     void failed(Instant began, Instant ended, bool from_beginning, Random& random);
 
 private:
@@ -44,7 +42,7 @@ private:
     Duration busy_poll_;
     Duration idle_poll_;
     Duration wait_;
-    Duration error_wait_{};
+    std::int32_t failures_ = 0;  // in a row
     Instant next_look_{};
     std::optional<store::Cursor> cursor_;
     Instant last_full_look_{};

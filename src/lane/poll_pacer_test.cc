@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/pacing.h"
+
 namespace deliverd::lane {
 namespace {
 
@@ -31,7 +33,7 @@ TEST_F(Pacer, LooksAgainAtOnceAfterAFullBatch) {
     EXPECT_LE(pacer.next_look(), now);
 }
 
-TEST_F(Pacer, WaitsLongerAndLongerWhileNothingComesUpToTheIdlePoll) {
+TEST_F(Pacer, TheWaitGrowsToTheIdlePollWhileNothingComes) {
     Duration last{};
     for (int i = 0; i < 20; ++i) {
         look(0, 10, 0ms);
@@ -45,7 +47,7 @@ TEST_F(Pacer, WaitsLongerAndLongerWhileNothingComesUpToTheIdlePoll) {
     EXPECT_EQ(pacer.next_look() - now, 2ms);
 }
 
-TEST_F(Pacer, StartsBehindTheLastRowWhileFullLooksAreDear) {
+TEST_F(Pacer, StartsBehindTheLastRowWhileFullLooksAreExpensive) {
     EXPECT_TRUE(look(10, 10, 40ms));
     EXPECT_FALSE(look(10, 10, 1ms));
     ASSERT_TRUE(pacer.position(now).has_value());
@@ -73,7 +75,7 @@ TEST_F(Pacer, FullLooksTakeASmallShareOfTheTime) {
     EXPECT_LE(to_seconds(spent) / to_seconds(now - from), 1.1 / PollPacer::kFullLookShare);
 }
 
-TEST_F(Pacer, AFullLookThatTimedOutGivesTheOthersATurn) {
+TEST_F(Pacer, AfterAFullLookThatTimedOutOtherLooksComeFirst) {
     look(10, 10, 40ms);
     now += 1s;
     ASSERT_FALSE(pacer.position(now).has_value());
@@ -91,8 +93,8 @@ TEST_F(Pacer, BacksOffAfterErrorsAndRecoversAtOnce) {
         longest = std::max(longest, pacer.next_look() - now);
         EXPECT_GT(pacer.next_look(), now);
     }
-    EXPECT_LE(longest, PollPacer::kLongestErrorWait);
-    EXPECT_GE(longest, PollPacer::kLongestErrorWait / 2);
+    EXPECT_LE(longest, pipeline::kLongestLookRetry);
+    EXPECT_GE(longest, pipeline::kLongestLookRetry / 2);
     look(10, 10, 0ms);
     EXPECT_LE(pacer.next_look(), now);
 }

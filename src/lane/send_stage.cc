@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/failpoint.h"
 #include "lane/stages.h"
 #include "pipeline/decide.h"
@@ -9,18 +10,16 @@ namespace deliverd::lane {
 
 namespace {
 
-constexpr Duration kStaleNap = std::chrono::milliseconds(20);  // between looks whether a lease was renewed
+constexpr Duration kStaleNap = std::chrono::milliseconds(20);  // between checks whether a lease was renewed
 
 }  // namespace
 
 SendStage::SendStage(Shared& shared, std::uint64_t seed)
-    : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {
-    if (shared.options.throttle) throttle_.emplace(shared.options.retry_after_cap);
-}
+    : shared_(shared), random_(seed), gate_(2 * shared.held_limit()) {}
 
-Step SendStage::step() {
-    const bool draining = shared_.draining.load();
-    depth_.tell(shared_.observer, shared_.claimed.size());
+Instant SendStage::step() {
+    const bool draining = shared_.control.draining.load();
+    depth_.report(shared_.observer(), shared_.claimed.size());
     std::size_t moved = read_answers();
     shared_.at_sink.store(under_way_.size());
     const Instant now = shared_.clock.now();
@@ -28,22 +27,18 @@ Step SendStage::step() {
         moved += send_more(now);
         hand_over();
     }
-    shared_.observer.on_in_flight(under_way_.size());
-    if (draining) {
-        shared_.sends_ended = true;
-        shared_.signals.stopping.poke();
-    }
-    return {moved > 0, wake_at(now)};
+    shared_.observer().on_in_flight(under_way_.size());
+    return moved > 0 ? now : wake_at(now);
 }
 
 Instant SendStage::wake_at(Instant now) const {
-    if (now < put_off_until_) return std::min(put_off_until_, now + kLongestNap);
-    if (throttle_ && throttle_->next_permit(now) > now) return std::min(throttle_->next_permit(now), now + kLongestNap);
+    const Instant next_permit = shared_.limit.next_permit(now);
+    if (next_permit > now) return std::min(next_permit, now + kLongestNap);
     return now + (stale_.empty() ? kLongestNap : kStaleNap);
 }
 
 std::size_t SendStage::read_answers() {
-    shared_.inbox.take(answers_);
+    shared_.control.inbox.take(answers_);
     if (!answers_.empty()) failpoint("lane.after_send");
     for (const pipeline::Answer& answer : answers_) {
         auto node = under_way_.extract(answer.id);
@@ -55,109 +50,52 @@ std::size_t SendStage::read_answers() {
 void SendStage::finish(const pipeline::Answer& answer, UnderWay& under_way) {
     const Outcome& outcome = answer.outcome;
     const Message& message = under_way.row.message;
+    const Instant now = shared_.clock.now();
     const bool delivered = outcome.kind == OutcomeKind::delivered;
-    shared_.observer.on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
-    if (!delivered) shared_.observer.on_failure(message, outcome);
-    adjust_rate(outcome, under_way.began);
+    shared_.observer().on_outcome(outcome.kind, outcome.code, answer.at - under_way.began);
+    if (!delivered) shared_.observer().on_failure(message, outcome);
+    shared_.limit.on_outcome(now, outcome, under_way.began);
     if (outcome.not_attempted && outcome.kind == OutcomeKind::retryable) {
-        put_off(std::move(under_way.row), outcome);
+        // The row stays ours, uncounted, and goes first when the pause is over; on a stop it is given back.
+        shared_.reporter.put_off(now, message, outcome, false);
+        shared_.limit.pause_until(now + kPauseWhenNotAttempted);
+        leading_.push_back(std::move(under_way.row));
         return;
     }
 
     if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
         unsent_.push_back(message.id);  // it never went out: no attempt was made
-    } else if (outcome.kind == OutcomeKind::ambiguous && shared_.cut_off.load()) {
-        shared_.book.end(message.id, message.failures, shared_.clock.now());
-        shared_.tally.add(&LaneTotals::abandoned, 1);
+    } else if (outcome.kind == OutcomeKind::ambiguous && shared_.control.cut_off.load()) {
+        shared_.book.end(message.id, message.failures, now);
+        shared_.reporter.add(&LaneTotals::abandoned, 1);
     } else {
         store::Settlement settlement =
             pipeline::decide(message, outcome, shared_.options.retry, shared_.options.retry_after_cap, random_);
-        if (!delivered) log_failure(message, outcome, settlement);
-        queue_settlement(std::move(settlement));
+        if (!delivered) shared_.reporter.send_failed(now, message, outcome, settlement);
+        ready_.push_back(std::move(settlement));
     }
     follow(message.dedup_key, delivered, outcome.receipt);
-}
-
-/// The row stays ours, uncounted, and goes first when the pause is over; on a stop it is given back.
-void SendStage::put_off(store::Claimed row, const Outcome& outcome) {
-    leading_.push_back(std::move(row));
-    shared_.tally.add(&LaneTotals::put_off, 1);
-    const Instant now = shared_.clock.now();
-    if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
-        shared_.log.error("nothing can be sent: waiting", {{"lane", shared_.options.name},
-                                                           {"error", pipeline::describe_failure(outcome)},
-                                                           {"lines_left_out", *left_out}});
-    }
-    put_off_until_ = now + kPauseWhenNotAttempted;
-    shared_.paused_until = std::max(shared_.paused_until.load(), put_off_until_.time_since_epoch());
-}
-
-void SendStage::adjust_rate(const Outcome& outcome, Instant began) {
-    if (!throttle_) return;
-    const std::optional<double> before = throttle_->rate();
-    if (outcome.code == kRateLimited) {
-        const Instant now = shared_.clock.now();
-        throttle_->on_rate_limited(began, now, outcome.retry_after);
-        shared_.paused_until = throttle_->paused_until().time_since_epoch();
-    } else if (outcome.kind == OutcomeKind::delivered) {
-        throttle_->on_success(began);
-    }
-    const std::optional<double> rate = throttle_->rate();
-    if (rate == before) return;
-    shared_.observer.on_send_rate(rate.value_or(0));
-    if (!rate) {
-        shared_.log.info("sending without a limit again", {{"lane", shared_.options.name}});
-    } else if (!before || *rate < *before) {
-        shared_.log.warn("the receiver asked for less: sending slower",
-                         {{"lane", shared_.options.name}, {"per_second", *rate}});
-    }
-}
-
-void SendStage::log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement) {
-    const std::optional<std::uint64_t> left_out = failure_lines_.admit(shared_.clock.now());
-    if (!left_out) return;
-    const bool dead = settlement.kind == store::SettleKind::dead;
-    shared_.log.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on a message" : "a send failed",
-                      {{"lane", shared_.options.name},
-                       {"message_id", message.message_id},
-                       {"outcome", to_string(outcome.kind)},
-                       {"failures", message.failures + 1},
-                       {"retry_in_seconds", to_seconds(settlement.delay)},
-                       {"error", settlement.error},
-                       {"lines_left_out", *left_out}});
 }
 
 void SendStage::follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt) {
     DedupGate::Followers followers = gate_.leader_ended(dedup_key, delivered, receipt);
     for (const store::Claimed& row : followers.duplicates)
-        queue_settlement(pipeline::settle_as_duplicate(row.message, receipt));
+        ready_.push_back(pipeline::settle_as_duplicate(row.message, receipt));
     for (store::Claimed& row : followers.next) leading_.push_back(std::move(row));
-}
-
-void SendStage::queue_settlement(store::Settlement settlement, bool lost_before_send) {
-    ready_.push_back({std::move(settlement), shared_.clock.now(), lost_before_send});
 }
 
 bool SendStage::hand_over() {
     const std::size_t handed = shared_.settling.try_push_some(ready_.begin(), ready_.end());
     ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(handed));
-    if (handed > 0) {
-        shared_.signals.settle.poke();
-    }
+    if (handed > 0) shared_.control.signals.settle.poke();
     return ready_.empty();
 }
 
-/// How many messages may be at the sink when this step is over.
-std::size_t SendStage::most_under_way(Instant now) const {
+std::size_t SendStage::send_more(Instant now) {
     const auto parallelism = static_cast<std::size_t>(shared_.options.parallelism);
     const std::size_t present = under_way_.size();
-    if (!throttle_ || present >= parallelism) return parallelism;
-    return present + throttle_->permits(now, parallelism - present);
-}
-
-std::size_t SendStage::send_more(Instant now) {
-    if (now < put_off_until_) return 0;
-    const std::size_t most = most_under_way(now);
+    if (present >= parallelism) return 0;
+    const std::size_t most = present + shared_.limit.permits(now, parallelism - present);
     batch_.clear();
     std::size_t moved = 0;
     for (std::size_t turn = stale_.size(); turn > 0 && under_way_.size() < most; --turn) {
@@ -178,25 +116,25 @@ std::size_t SendStage::send_more(Instant now) {
     while (under_way_.size() < most) {
         popped_.clear();
         if (shared_.claimed.try_pop(popped_, most - under_way_.size()) == 0) break;
-        shared_.signals.take.poke();
+        shared_.control.signals.take.poke();
         for (store::Claimed& row : popped_) moved += admit(row, now, false) ? 1 : 0;
     }
     if (batch_.empty()) return moved;
-    if (throttle_) throttle_->on_sent(now, batch_.size());
+    ASSERT(under_way_.size() <= parallelism);
+    shared_.limit.on_sent(now, batch_.size());
     failpoint("lane.before_send");
     shared_.at_sink.store(under_way_.size());
-    shared_.sink.send(batch_, shared_.inbox);
+    shared_.sink.send(batch_, shared_.control.inbox);
     return moved;
 }
 
-/// Sorts a row into where it belongs: settled as a duplicate, dropped as lost, kept until its lease is
-/// renewed, kept behind an equal one, or the batch. `leads`: the gate already let it through.
-/// False when it only waits.
+/// Puts a row where it belongs: settled as a duplicate, dropped as lost, kept until its lease is renewed, kept behind
+/// an equal one, or into the batch. `leads`: the gate already let it through. False when the row only waits.
 bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
     if (std::optional<store::Claimed> newer = shared_.book.take_newer(row.message.id)) row = std::move(*newer);
     if (row.duplicate) {
         if (leads) follow(row.message.dedup_key, true, row.duplicate_receipt);
-        queue_settlement(pipeline::settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
+        ready_.push_back(pipeline::settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
         return true;
     }
     if (!leads) {
@@ -209,7 +147,10 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
             store::Settlement nothing;
             nothing.id = row.message.id;
             nothing.failures_before = row.message.failures;
-            queue_settlement(std::move(nothing), true);
+            shared_.conflict(nothing, "the lease was lost before it was sent");
+            shared_.forget(nothing, false);
+            shared_.control.signals.settle.poke();  // it writes the note
+            shared_.control.signals.take.poke();    // there may be room again
             follow(row.message.dedup_key, false, std::nullopt);
             return true;
         }
@@ -220,20 +161,21 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
             break;
     }
     const std::int64_t id = row.message.id;
-    const auto placed = under_way_.emplace(id, UnderWay{std::move(row), now}).first;
+    const auto [placed, is_new] = under_way_.emplace(id, UnderWay{std::move(row), now});
+    ASSERT(is_new);  // the book keeps a row that was claimed again until its elder has ended
     batch_.push_back(&placed->second.row.message);
     return true;
 }
 
 bool SendStage::drained() const {
-    return under_way_.empty() && ready_.empty() && shared_.inbox.empty();
+    return under_way_.empty() && ready_.empty() && shared_.control.inbox.empty();
 }
 
 void SendStage::abandon() {
     const Instant now = shared_.clock.now();
-    for (const SettleItem& item : ready_) shared_.book.end(item.settlement.id, item.settlement.failures_before, now);
+    for (const store::Settlement& unread : ready_) shared_.book.end(unread.id, unread.failures_before, now);
     for (const auto& [id, under_way] : under_way_) shared_.book.end(id, under_way.row.message.failures, now);
-    shared_.tally.add(&LaneTotals::abandoned, ready_.size() + under_way_.size());
+    shared_.reporter.add(&LaneTotals::abandoned, ready_.size() + under_way_.size());
     ready_.clear();
     under_way_.clear();
 }

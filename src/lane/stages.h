@@ -1,5 +1,7 @@
-// The four stages of a lane, without threads: each step() does what can be done now and never waits for
-// another stage. Lane (lane.h) gives each a thread; the simulator calls them in any order it likes.
+// The four stages of a lane, without threads: each step() does what can be done now, never waits for another stage, and
+// answers when it wants to be called again if nobody pokes it; an instant that is over, at once. Lane (lane.h) gives
+// each a thread. The simulator calls them in any order it likes: it interleaves the stages of several workers with
+// crashes, lost answers, slow calls, pauses and clock jumps, from one seed that replays exactly.
 //
 // Each stage is used by one thread at a time. A step blocks for as long as one database call may.
 #pragma once
@@ -8,7 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string_view>
+#include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -16,40 +19,41 @@
 #include "lane/dedup_gate.h"
 #include "lane/poll_pacer.h"
 #include "lane/shared.h"
-#include "pipeline/log_limiter.h"
-#include "pipeline/queue_depth.h"
-#include "pipeline/throttle.h"
+#include "pipeline/pacing.h"
+#include "pipeline/settle_queue.h"
 
 namespace deliverd::lane {
 
 /// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {
 public:
+    /// While the database takes claims but refuses settles, each row claimed is a row sent in vain: one now and then
+    /// finds out whether that is over, and the rows already sent are kept.
     static constexpr Duration kClaimIntervalWhileRefused = std::chrono::seconds(5);
 
     FetchStage(Shared& shared, std::uint64_t seed);
-    Step step();
+    Instant step();
 
 private:
     [[nodiscard]] std::size_t room() const;
-    [[nodiscard]] Instant refused_until() const;
     void take(store::ClaimBatch batch, Instant began);
 
     Shared& shared_;
     SeededRandom random_;
     PollPacer pacer_;
     Instant last_claim_{};
-    std::size_t typical_bytes_ = 0;  // of a row, rather too large than too small
+    pipeline::ByteBudget budget_;
 };
 
 /// Hands rows to the sink, `parallelism` at a time and as the throttle allows, and turns outcomes into settlements.
 class SendStage {
 public:
-    /// Before anything is sent again after an outcome that was not attempted: what is wrong is wrong for all.
+    /// Before anything is sent again after an outcome that was not attempted: what is wrong is wrong for all. Such an
+    /// attempt is not counted: each message of a long outage would die of it.
     static constexpr Duration kPauseWhenNotAttempted = std::chrono::seconds(5);
 
     SendStage(Shared& shared, std::uint64_t seed);
-    Step step();
+    Instant step();
 
     /// Nothing at the sink, no outcome unread, no settlement kept back.
     [[nodiscard]] bool drained() const;
@@ -65,92 +69,67 @@ private:
     };
 
     [[nodiscard]] Instant wake_at(Instant now) const;
-    [[nodiscard]] std::size_t most_under_way(Instant now) const;
     std::size_t read_answers();
-    void adjust_rate(const Outcome& outcome, Instant began);
     void finish(const pipeline::Answer& answer, UnderWay& under_way);
-    void put_off(store::Claimed row, const Outcome& outcome);
-    void log_failure(const Message& message, const Outcome& outcome, const store::Settlement& settlement);
     void follow(const std::string& dedup_key, bool delivered, const std::optional<std::string>& receipt);
     bool hand_over();
     std::size_t send_more(Instant now);
     bool admit(store::Claimed& row, Instant now, bool leads);
-    void queue_settlement(store::Settlement settlement, bool lost_before_send = false);
 
     Shared& shared_;
     SeededRandom random_;
     DedupGate gate_;
-    std::optional<pipeline::Throttle> throttle_;  // where the lane has one
-    Instant put_off_until_{};
-    pipeline::LogLimiter failure_lines_;
-    pipeline::RepeatLimiter put_off_lines_;
     pipeline::QueueDepth depth_{"claimed"};
     std::unordered_map<std::int64_t, UnderWay> under_way_;
-    std::deque<SettleItem> ready_;        // settlements the queue had no room for yet
-    std::deque<store::Claimed> leading_;  // followers whose leader failed, and what was put off: next to be sent
-    std::deque<store::Claimed> stale_;    // waiting for their lease to be renewed
-    std::vector<std::int64_t> unsent_;    // handed to the sink, but stopped before they went out
+    std::deque<store::Settlement> ready_;  // settlements the queue had no room for yet
+    std::deque<store::Claimed> leading_;   // followers whose leader failed, and what was put off: next to be sent
+    std::deque<store::Claimed> stale_;     // waiting for their lease to be renewed
+    std::vector<std::int64_t> unsent_;     // handed to the sink, but stopped before they went out
     std::vector<store::Claimed> popped_;
     std::vector<pipeline::Answer> answers_;
     std::vector<const Message*> batch_;
 };
 
-/// Records settlements in batches: when one is full, has waited long enough, or nothing else is under way.
-///
-/// What the database does not take is kept and tried again for `settle_patience`, then left to its lease:
-///   - the call failed: the whole batch, after a growing wait;
-///   - the call was refused for good: its rows one by one, so that the others pass; the refused ones are held back;
-///   - a row was locked by someone at that moment: it is held back.
+/// Records settlements in batches (settle_queue.h): when one is full, has waited long enough, or nothing else is under
+/// way. What the database does not take for `settle_patience` is left to its lease.
 class SettleStage {
 public:
     SettleStage(Shared& shared, std::uint64_t seed);
-    Step step();
+    Instant step();
 
     /// Nothing queued, nothing kept.
-    [[nodiscard]] bool drained() const { return batch_.empty() && held_back_.empty() && shared_.settling.size() == 0; }
+    [[nodiscard]] bool drained() const { return queue_.size() == 0 && shared_.settling.size() == 0; }
     /// Leaves whatever could not be recorded to its lease, after one last try to write the notes.
     void abandon();
 
 private:
-    [[nodiscard]] bool worth_flushing(Instant now) const;
-    [[nodiscard]] std::size_t rows_to_flush() const { return one_by_one_ > 0 ? 1 : batch_.size(); }
-    [[nodiscard]] Instant wake_at(Instant now) const;
-    void take_back(Instant now);
-    void flush(Instant now);
-    void record(const std::vector<store::SettleAnswer>& answers, std::size_t rows, Instant now);
-    void count(const store::Settlement& settlement);
-    void conflict(const SettleItem& item, std::string found);
-    void on_failure(const Error& error, std::size_t rows, Instant now);
-    void hold_back(SettleItem item, Instant now);
-    void leave_to_lease(std::span<const SettleItem> items);
-    void forget(const store::Settlement& settlement, bool ended);
-    void drop_from_batch(std::size_t rows);
-    Duration wait_after(std::int32_t tries);
-    void note(const SettleItem& item, Reason reason, std::string detail);
+    using Queue = pipeline::SettleQueue<store::Settlement>;
+
+    bool take_queued(Instant now);
+    void flush(Instant now, const std::vector<store::Settlement>& settlements);
+    void record(Queue::Item& item, const store::SettleAnswer& answer, Instant now);
+    void leave_to_lease(const std::vector<Queue::Item>& items);
     void write_notes(Instant now);
 
     Shared& shared_;
     SeededRandom random_;
     pipeline::QueueDepth depth_{"settling"};
-    std::vector<SettleItem> batch_;
-    std::deque<SettleItem> held_back_;  // about in order of retry_at
-    std::size_t one_by_one_ = 0;        // rows at the front of the batch to be settled singly
-    std::int32_t failed_calls_ = 0;     // in a row
-    Instant next_try_{};
-    std::vector<store::AuditNote> notes_;  // to be written as soon as the database answers
+    Queue queue_;
+    std::vector<store::Settlement> popped_;
     Instant next_notes_{};
 };
 
 /// Renews what has been held for a third of its lease, and frees what others left stuck, where the lane does that:
-/// with the first step and then each `rescue_interval`.
+/// with the first step and then each `rescue_interval`. The lease protocol's own loop renews before and after each
+/// send; going by age protects as well (no send begins on a lease older than two thirds) without two round trips per
+/// message.
 class RenewStage {
 public:
     explicit RenewStage(Shared& shared) : shared_(shared) {}
-    Step step();
+    Instant step();
 
 private:
-    [[nodiscard]] Duration retry_wait() const;
-    Step renew();
+    Instant renew();
     void rescue();
 
     Shared& shared_;

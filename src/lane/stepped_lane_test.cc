@@ -127,7 +127,7 @@ private:
     std::optional<SteppedLane> lane_;
 };
 
-TEST_F(OrdersLane, TwoFailuresAndASuccessAreTwoBackoffsAndSent) {
+TEST_F(OrdersLane, TwoFailuresAreTwoBackoffsBeforeItIsSent) {
     broker.answer = [](std::size_t n) { return BrokerSays{.status = n <= 2 ? 503 : 201}; };
     enqueue(1);
     ASSERT_TRUE(lane().run_until([&] { return all_ended(); }, 1h));
@@ -165,7 +165,7 @@ TEST_F(OrdersLane, TheNinthFailureIsTheLast) {
     EXPECT_EQ(fake.rows().at(1).status, "dead");
 }
 
-TEST_F(OrdersLane, RetryAfterPausesTheWholeLaneAndThenItGoesSlower) {
+TEST_F(OrdersLane, RetryAfterPausesTheWholeLaneWhichThenSendsSlower) {
     broker.answer = [](std::size_t n) { return n == 16 ? BrokerSays{429, "3"} : BrokerSays{}; };
     enqueue(400);
     lane().run_for(2900ms);
@@ -192,7 +192,7 @@ TEST_F(OrdersLane, NothingIsClaimedDuringAPause) {
     broker.answer = [](std::size_t) { return BrokerSays{429, "100"}; };
     enqueue(1);
     lane().run_for(50s);
-    enqueue(50);  // also what comes meanwhile
+    enqueue(50);  // and what comes during it
     const int looks = recorder.looks_with_rows + recorder.looks_without;
     lane().run_for(49s);
     EXPECT_EQ(recorder.looks_with_rows + recorder.looks_without, looks);
@@ -201,7 +201,7 @@ TEST_F(OrdersLane, NothingIsClaimedDuringAPause) {
     EXPECT_GT(broker.sends.size(), 1U);
 }
 
-TEST_F(OrdersLane, ADateMayNameTheEndOfThePause) {
+TEST_F(OrdersLane, RetryAfterMayBeADate) {
     broker.answer = [](std::size_t n) {
         return n == 1 ? BrokerSays{429, "Thu, 01 Jan 1970 00:00:30 GMT"} : BrokerSays{};
     };
@@ -221,7 +221,7 @@ TEST_F(OrdersLane, WithoutTheThrottleOnlyTheRowWaits) {
     EXPECT_TRUE(recorder.rates.empty());
 }
 
-TEST_F(OrdersLane, RowsThatWaitOutAPauseAreKept) {
+TEST_F(OrdersLane, RowsAreKeptDuringAPause) {
     options.lease = 30s;
     broker.answer = [](std::size_t n) { return n == 4 ? BrokerSays{429, "300"} : BrokerSays{}; };
     enqueue(20);
@@ -234,7 +234,7 @@ TEST_F(OrdersLane, RowsThatWaitOutAPauseAreKept) {
     EXPECT_EQ(broker.sends.size(), 21U);
 }
 
-TEST_F(OrdersLane, WhatADeadWorkerHeldIsRescuedAtTheStart) {
+TEST_F(OrdersLane, RowsOfADeadWorkerAreRescuedAtTheStart) {
     enqueue(1);
     ASSERT_EQ(fake.claim({"gone", 10, options.lease, std::nullopt})->rows.size(), 1U);
     fake.rows().at(1).locked_at -= options.lease + 1s;
@@ -244,7 +244,7 @@ TEST_F(OrdersLane, WhatADeadWorkerHeldIsRescuedAtTheStart) {
     EXPECT_THAT(log.lines, Contains(HasSubstr("warn: freed rows that were stuck")));
 }
 
-TEST_F(OrdersLane, RescuesEachHalfMinuteButNothingTooEarly) {
+TEST_F(OrdersLane, RescuesEachHalfMinuteAndNoRowTooEarly) {
     enqueue(1);
     ASSERT_EQ(fake.claim({"gone", 10, options.lease, std::nullopt})->rows.size(), 1U);
     lane().run_for(options.lease);
@@ -306,7 +306,7 @@ TEST_F(OrdersLane, ARetryThatIsClaimedBeforeItsSettleIsAnsweredIsSent) {
     EXPECT_EQ(lane().totals().conflicts, 0U);
 }
 
-TEST_F(OrdersLane, ARowClaimedAgainBeforeItWasSentIsSentAsItStandsNow) {
+TEST_F(OrdersLane, ARowClaimedAgainBeforeItWasSentIsSentInItsNewState) {
     broker.answer = [](std::size_t n) { return n == 1 ? BrokerSays{429, "100"} : BrokerSays{}; };
     options.parallelism = 1;
     enqueue(2);
@@ -339,7 +339,7 @@ TEST_F(OrdersLane, ALostRowClaimedAgainBeforeTheLossIsNotedIsSent) {
     EXPECT_EQ(std::ranges::count(broker.sends, 2, &Broker::Send::id), 1);
 }
 
-TEST_F(OrdersLane, AnIdleLaneTellsThatItsQueuesAreEmpty) {
+TEST_F(OrdersLane, AnIdleLaneReportsEmptyQueues) {
     enqueue(20);
     lane().run_for(1s);
     ASSERT_TRUE(all_ended());
@@ -349,7 +349,7 @@ TEST_F(OrdersLane, AnIdleLaneTellsThatItsQueuesAreEmpty) {
     EXPECT_EQ(recorder.depths["settling"], 0U);
 }
 
-TEST_F(OrdersLane, EachLookAtTheTableIsTold) {
+TEST_F(OrdersLane, EachLookAtTheTableIsReported) {
     lane().run_for(10s);
     EXPECT_EQ(recorder.looks_with_rows, 0);
     EXPECT_GE(recorder.looks_without, 50);

@@ -14,19 +14,19 @@ Upkeep::~Upkeep() {
 
 void Upkeep::start() {
     thread_ = std::thread([this] {
-        std::unique_lock lock(mutex_);
+        MutexLock lock(mutex_);
         while (!ending_) {
             lock.unlock();
             run_due();
             lock.lock();
-            wake_.wait_for(lock, wait_between_looks(), [this] { return ending_; });
+            wake_.wait_for(mutex_, wait_between_looks(), [this]() REQUIRES(mutex_) { return ending_; });
         }
     });
 }
 
 void Upkeep::stop() {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         ending_ = true;
     }
     wake_.notify_all();
@@ -34,7 +34,7 @@ void Upkeep::stop() {
 }
 
 bool Upkeep::ending() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return ending_;
 }
 

@@ -97,7 +97,7 @@ TEST_F(UpkeepTest, WorksInPiecesUntilNothingIsLeftAndThenNotBeforeTheInterval) {
     EXPECT_EQ(upkeep_.run_due(), 3);
 }
 
-TEST_F(UpkeepTest, LeavesItToWhoeverHasTheLease) {
+TEST_F(UpkeepTest, LeavesTheChoresToTheProcessThatHasTheLease) {
     store_.holder = "other";
     store_.expires = clock_.now() + seconds(60);
     EXPECT_EQ(upkeep_.run_due(), 0);
@@ -134,7 +134,7 @@ TEST_F(UpkeepTest, AStopEndsAfterThePieceUnderWay) {
     during_piece_ = [this] { upkeep_.stop(); };
     EXPECT_EQ(upkeep_.run_due(), 10);
     EXPECT_FALSE(store_.holder);
-    EXPECT_TRUE(store_.done_at.empty()) << "unfinished: the next process goes on at once";
+    EXPECT_TRUE(store_.done_at.empty()) << "unfinished: the next process continues at once";
 }
 
 TEST_F(UpkeepTest, TheThreadLooksAtOnceAndStops) {

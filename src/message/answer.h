@@ -1,4 +1,4 @@
-// An HTTP answer as it is read, and what in it says that an order was processed before.
+// An HTTP answer, and how it says that an order was processed before.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@ namespace deliverd {
 
 struct HttpAnswer {
     int status = 0;
-    std::string_view body;         // as much of it as was read
+    std::string_view body;         // the part that was read
     std::string_view retry_after;  // the header's value; empty when absent
 };
 
-/// How a 409 says that the order was processed before: somewhere in its JSON one of `fields` has the value `value` or
-/// a string contains `text`; where it is no JSON, the body contains `text`. Right behind "not", `text` does not count.
-/// Capitals do not matter; an empty `value` or `text` matches nothing.
+/// How a 409 says that the order was processed before: anywhere in its JSON one of `fields` has the value `value` or a
+/// string contains `text`; a body that is not JSON contains `text`. Directly after "not", `text` does not count. Case
+/// does not matter; an empty `value` or `text` matches nothing.
 struct ProcessedMatch {
     std::vector<std::string> fields{"code", "status"};
     std::string value = "already_processed";

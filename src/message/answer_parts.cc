@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/canonical_json.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "message/answer_scan.h"
 #include "message/retry_after.h"

@@ -1,4 +1,4 @@
-// What an answer says, wherever in it that stands. For this room only.
+// Finds statements anywhere in an answer. For this room only.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,17 @@
 
 namespace deliverd {
 
-/// Which values the members `idempotency_key` have, each as often as it was written.
+/// The values of all members `idempotency_key`, repeated members included.
 struct KeyMentions {
     bool ours = false;
     bool null = false;
-    bool another = false;  // also what is no text
+    bool another = false;  // also a value that is not a string
 };
 
 struct AnswerScan {
     bool says_processed = false;  // by a field or a text, at any depth
     KeyMentions at_top;           // of the object that the answer is
-    KeyMentions anywhere;         // at the top as well
+    KeyMentions anywhere;         // at the top too
 };
 
 /// None where `body` is not one JSON value, or one nested deeper than kMaxJsonDepth.

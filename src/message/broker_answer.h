@@ -10,13 +10,12 @@
 namespace deliverd {
 
 /// As classify_http_answer(), and beyond it:
-///   - a 2xx is a delivery only when its body is a JSON object whose `idempotency_key` is ours, each time it is
-///   written;
-///     without one, with another one, unreadable or cut it is ambiguous, `UNKNOWN`: the broker may have the order;
-///   - a delivery keeps the broker's answer with the digest of its canonical form (of its bytes where that cannot be
-///     had: numbers no double holds), a processed conflict with kDigestFromConflict;
+///   - a 2xx is a delivery only when its body is a JSON object whose every `idempotency_key` is ours; without one, with
+///     another one, unreadable or cut it is ambiguous, `UNKNOWN`: the broker may have the order;
+///   - a delivery keeps the broker's answer with the digest of its canonical form (of its bytes if it has none, because
+///     of numbers that no double holds), a processed conflict with kDigestFromConflict;
 ///   - a 409 is read by `match`; one that was cut, is broken JSON or names another key is `UNKNOWN`, not a refusal.
-/// The receipt is the answer's `broker_order_id`, else `id`. `body_cut`: the answer was longer than what was read.
+/// The receipt is the answer's `broker_order_id`, otherwise `id`. `body_cut`: only a part of the answer was read.
 [[nodiscard]] Outcome classify_broker_answer(const HttpAnswer& answer, bool body_cut, std::string_view idempotency_key,
                                              const ProcessedMatch& match, WallTime now);
 

@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
+
 namespace deliverd {
 
 namespace {
-
-bool is_alphanumeric(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 
 /// Names of CloudEvents attributes are small letters and digits.
 std::string extension_name(std::string_view name) {
     std::string out;
     for (const char c : name) {
         if (!is_alphanumeric(c)) continue;
-        out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+        out.push_back(ascii_lower(c));
     }
     return out;
 }
@@ -56,20 +54,7 @@ Attributes cloudevents_attributes(const Message& message, std::string_view sourc
 }
 
 std::string percent_encoded(std::string_view value) {
-    constexpr std::string_view kHex = "0123456789ABCDEF";
-    std::string out;
-    out.reserve(value.size());
-    for (const char c : value) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte > ' ' && byte < 0x7F && c != '"' && c != '%') {
-            out.push_back(c);
-        } else {
-            out.push_back('%');
-            out.push_back(kHex[byte >> 4U]);
-            out.push_back(kHex[byte & 0x0FU]);
-        }
-    }
-    return out;
+    return percent_encoded(value, [](char c) { return c > ' ' && c < 0x7F && c != '"' && c != '%'; });
 }
 
 bool stands_in_a_header(std::string_view value) {

@@ -1,4 +1,5 @@
-// What a sink says about an event beside its body: names and values, before each protocol's own spelling. Pure code.
+// The attributes that a sink sends with an event's body: names and values, before each protocol's own spelling. Pure
+// code.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +26,11 @@ struct EventAttributesOptions {
     std::string source;  // cloudevents: the attribute `source`, a URI reference
 };
 
-/// Names that were seen. Few are compared with each other, which allocates nothing; many are looked up, so that an
-/// event with any number of entries costs no more than each of them.
+/// A set of names. A few are compared one by one, which allocates nothing; many are hashed, so that the cost of an
+/// event grows linearly with its entries.
 class SeenNames {
 public:
-    /// False: it was seen before. `name` must outlive this.
+    /// False when it was added before. `name` must outlive the set.
     bool add(std::string_view name) {
         if (!many_.empty()) return many_.insert(name).second;
         if (std::find(few_.begin(), few_.begin() + count_, name) != few_.begin() + count_) return false;
@@ -54,7 +55,7 @@ using Attributes = std::vector<std::pair<std::string, std::string>>;
 /// (Message::headers) in their order, without those that have one of these names.
 [[nodiscard]] Attributes plain_attributes(const Message& message);
 
-/// The same, each handed to `take(name, value)` as views of the message instead of copies.
+/// The same without copies: calls `take(name, value)` with views of the message.
 template <typename Take>
 void each_plain_attribute(const Message& message, Take take) {
     using Pair = std::pair<std::string_view, std::string_view>;
@@ -79,19 +80,19 @@ void each_plain_attribute(const Message& message, Take take) {
 /// the above are left out.
 [[nodiscard]] Attributes cloudevents_attributes(const Message& message, std::string_view source);
 
-/// A header's value in HTTP as CloudEvents' HTTP binding wants it: everything but printable ASCII, and space, `"` and
-/// `%`, percent-encoded as UTF-8.
+/// A header's value by CloudEvents' HTTP binding: everything but printable ASCII, and space, `"` and `%`, is
+/// percent-encoded as UTF-8.
 [[nodiscard]] std::string percent_encoded(std::string_view value);
 
-/// Whether a value comes out of a header of HTTP or NATS as it went in: visible ASCII, and spaces within.
+/// Whether a header of HTTP or NATS carries the value unchanged: visible ASCII, and spaces within.
 [[nodiscard]] bool stands_in_a_header(std::string_view value);
 
-/// The same in the plain format: as it is where it can stand in a header, otherwise percent_encoded(). So is a value
-/// with a `%`: whoever decodes every value has exactly what went in.
+/// A value in the plain format: unchanged if stands_in_a_header(), otherwise percent_encoded(). A value with a `%` is
+/// encoded too, so that decoding every value gives the original.
 [[nodiscard]] std::string plain_header_value(std::string_view value);
 
-/// A metadata entry's name as an HTTP header: "X-" in front, `_` becomes `-`, and so does what a header's name may not
-/// have. correlation_id → X-correlation-id.
+/// A metadata entry's name as an HTTP header: "X-" in front; `_`, and every character that a header's name may not
+/// have, becomes `-`. correlation_id → X-correlation-id.
 [[nodiscard]] std::string http_header_name(std::string_view name);
 
 }  // namespace deliverd

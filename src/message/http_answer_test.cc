@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "message/http_date.h"
+#include "message/retry_after.h"
 
 namespace deliverd {
 namespace {

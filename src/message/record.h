@@ -1,4 +1,4 @@
-// A Kafka record as it lay in its topic, byte for byte. Plain values, no I/O.
+// A Kafka record as in its topic, byte for byte. Plain values, no I/O.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct Record {
     RecordTime timestamp_type = RecordTime::none;
 };
 
-/// Of key, value and headers: what a record takes of a limit in bytes.
+/// The size of key, value and headers, for limits in bytes.
 [[nodiscard]] inline std::size_t content_bytes(const Record& record) {
     std::size_t bytes = (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
     for (const RecordHeader& header : record.headers) {

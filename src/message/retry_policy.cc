@@ -6,7 +6,7 @@
 namespace deliverd {
 namespace {
 
-/// No policy waits longer than this, whatever its numbers say; it also keeps every wait inside a Duration.
+/// No policy waits longer than this, whatever its numbers; so every wait fits a Duration.
 constexpr double kLongestWaitSeconds = 366.0 * 24 * 3600;
 
 double bounded(double seconds) {

@@ -1,4 +1,4 @@
-// When to try again, and when to give up: pure code over a number of failures and a Random.
+// When to retry and when to give up, from the number of failures and a Random. Pure code.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace deliverd {
 ///     raw  = base_seconds * factor^(n - 1 + first_exponent)  [+ uniform(±jitter_seconds)]
 ///     wait = min(raw, cap_seconds)                            [* (1 ± jitter)]
 ///
-/// cut to whole seconds where `whole_seconds` says so, and never below min_seconds.
+/// rounded down to whole seconds with `whole_seconds`, and at least min_seconds.
 struct RetryPolicy {
     double base_seconds = 1;
     double factor = 2;

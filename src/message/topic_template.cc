@@ -4,26 +4,18 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
+
 namespace deliverd {
 
 namespace {
-
-bool is_upper(char c) {
-    return c >= 'A' && c <= 'Z';
-}
-bool is_lower_or_digit(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-char lower(char c) {
-    return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
-}
 
 /// A word begins at a capital behind a small letter or digit (order|Created), and at the last capital of a run that a
 /// small letter follows (HTTP|Request).
 bool begins_word(std::string_view text, std::size_t at) {
     if (at == 0 || !is_upper(text[at])) return false;
-    if (is_lower_or_digit(text[at - 1])) return true;
-    return is_upper(text[at - 1]) && at + 1 < text.size() && text[at + 1] >= 'a' && text[at + 1] <= 'z';
+    if (is_lower(text[at - 1]) || is_digit(text[at - 1])) return true;
+    return is_upper(text[at - 1]) && at + 1 < text.size() && is_lower(text[at + 1]);
 }
 
 }  // namespace
@@ -33,7 +25,7 @@ std::string dotted_event_type(std::string_view event_type) {
     out.reserve(event_type.size() + 4);
     for (std::size_t at = 0; at < event_type.size(); ++at) {
         if (begins_word(event_type, at)) out.push_back('.');
-        out.push_back(event_type[at] == '_' ? '.' : lower(event_type[at]));
+        out.push_back(event_type[at] == '_' ? '.' : ascii_lower(event_type[at]));
     }
     return out;
 }
@@ -45,23 +37,23 @@ Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
          {"aggregate_id", Part::aggregate_id},
          {"aggregate_type", Part::aggregate_type}}};
     TopicTemplate out;
-    if (text.empty()) return permanent("bad_argument", "must not be empty");
+    if (text.empty()) return bad_argument("must not be empty");
     while (!text.empty()) {
         const std::size_t open = std::min(text.find('{'), text.size());
         if (text.substr(0, open).find('}') != std::string_view::npos) {
-            return permanent("bad_argument", "has a closing brace without an opening one");
+            return bad_argument("has a closing brace without an opening one");
         }
         if (open > 0) out.pieces_.push_back({Part::text, std::string(text.substr(0, open))});
         text.remove_prefix(open);
         if (text.empty()) break;
         const std::size_t close = text.find('}');
-        if (close == std::string_view::npos) return permanent("bad_argument", "has a brace that is not closed");
+        if (close == std::string_view::npos) return bad_argument("has a brace that is not closed");
         const std::string_view name = text.substr(1, close - 1);
         const auto* const known = std::ranges::find(kPlaceholders, name, &std::pair<std::string_view, Part>::first);
         if (known == kPlaceholders.end()) {
-            return permanent("bad_argument", "has an unknown placeholder {" + std::string(name) +
-                                                 "}; there are {event_type}, {event_type_raw}, {aggregate_id} and "
-                                                 "{aggregate_type}");
+            return bad_argument("has an unknown placeholder {" + std::string(name) +
+                                "}; there are {event_type}, {event_type_raw}, {aggregate_id} and "
+                                "{aggregate_type}");
         }
         out.pieces_.push_back({known->second, ""});
         text.remove_prefix(close + 1);

@@ -1,4 +1,4 @@
-// Where an event goes: a topic's name made from the event. Pure code.
+// The destination of an event: a topic's name made from the event. Pure code.
 #pragma once
 
 #include <string>

@@ -7,53 +7,53 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <mutex>
+#include "base/mutex.h"
 
 namespace deliverd::metrics {
 
 struct Metrics::Impl {
     prometheus::Registry registry;
-    std::mutex mutex;
-    std::map<std::string, std::vector<double>> bounds_by_name;  // the first ones asked for stay
+    Mutex mutex;
+    std::map<std::string, std::vector<double>> bounds_by_name GUARDED_BY(mutex);  // as first asked for
 };
 
 void Counter::add(double amount) const {
-    static_cast<prometheus::Counter*>(series_)->Increment(amount);
+    series_->Increment(amount);
 }
 
 void Gauge::set(double value) const {
-    static_cast<prometheus::Gauge*>(series_)->Set(value);
+    series_->Set(value);
 }
 
 void Gauge::add(double amount) const {
-    static_cast<prometheus::Gauge*>(series_)->Increment(amount);
+    series_->Increment(amount);
 }
 
 void Histogram::observe(double value) const {
-    static_cast<prometheus::Histogram*>(series_)->Observe(value);
+    series_->Observe(value);
 }
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-// Registering a name again gives its family, adding labels again gives their series: the library promises both.
+// Registering a name again returns its family, adding labels again returns their series: the library promises both.
 
 Counter Metrics::counter(const std::string& name, const std::string& help, const Labels& labels) {
     auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(impl_->registry);
-    return Counter(&family.Add(labels));
+    return Counter(family.Add(labels));
 }
 
 Gauge Metrics::gauge(const std::string& name, const std::string& help, const Labels& labels) {
     auto& family = prometheus::BuildGauge().Name(name).Help(help).Register(impl_->registry);
-    return Gauge(&family.Add(labels));
+    return Gauge(family.Add(labels));
 }
 
 Histogram Metrics::histogram(const std::string& name, const std::string& help, const Labels& labels,
                              const std::vector<double>& bounds) {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     const std::vector<double>& agreed = impl_->bounds_by_name.try_emplace(name, bounds).first->second;
     auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(impl_->registry);
-    return Histogram(&family.Add(labels, agreed));
+    return Histogram(family.Add(labels, agreed));
 }
 
 std::string Metrics::text() const {

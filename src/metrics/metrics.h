@@ -1,7 +1,7 @@
 // Prometheus metrics behind a header without Prometheus. One Metrics object is one registry.
 //
-// Handles (Counter, Gauge, Histogram) are cheap to copy, thread-safe, and valid as long as the Metrics
-// they came from. Asking twice for the same name and labels gives the same series.
+// Handles (Counter, Gauge, Histogram) are cheap to copy, thread-safe, and valid as long as the Metrics object that made
+// them. Asking twice for the same name and labels gives the same series.
 #pragma once
 
 #include <map>
@@ -9,6 +9,12 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace prometheus {
+class Counter;
+class Gauge;
+class Histogram;
+}  // namespace prometheus
 
 namespace deliverd::metrics {
 
@@ -20,8 +26,8 @@ public:
 
 private:
     friend class Metrics;
-    explicit Counter(void* series) : series_(series) {}
-    void* series_;
+    explicit Counter(prometheus::Counter& series) : series_(&series) {}
+    prometheus::Counter* series_;
 };
 
 class Gauge {
@@ -31,8 +37,8 @@ public:
 
 private:
     friend class Metrics;
-    explicit Gauge(void* series) : series_(series) {}
-    void* series_;
+    explicit Gauge(prometheus::Gauge& series) : series_(&series) {}
+    prometheus::Gauge* series_;
 };
 
 class Histogram {
@@ -41,8 +47,8 @@ public:
 
 private:
     friend class Metrics;
-    explicit Histogram(void* series) : series_(series) {}
-    void* series_;
+    explicit Histogram(prometheus::Histogram& series) : series_(&series) {}
+    prometheus::Histogram* series_;
 };
 
 class Metrics {

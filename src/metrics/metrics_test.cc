@@ -70,7 +70,7 @@ TEST(Metrics, LabelValuesAreEscaped) {
     EXPECT_THAT(metrics.text(), HasSubstr("n_total{lane=\"a\\\"b\\\\c\\nd\"} 1\n"));
 }
 
-TEST(Metrics, RegistriesAreApart) {
+TEST(Metrics, RegistriesAreSeparate) {
     Metrics one;
     Metrics other;
     one.counter("n_total", "N.", {}).add();

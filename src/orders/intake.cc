@@ -4,20 +4,20 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "base/mutex.h"
 
 namespace deliverd::orders {
 
 namespace {
 
-constexpr std::chrono::hours kLongWait{
-    1};  // the queue's waits have deadlines; this one only ends by an order or stop()
+/// The queue's waits need a deadline; an order or stop() ends this one.
+constexpr std::chrono::hours kLongWait{1};
 
 using Answer = Result<store::AcceptAnswer>;
 
@@ -35,7 +35,7 @@ struct Intake::Impl {
 
     void write_until_closed() {
         std::vector<Waiting> group;
-        // Nothing goes in after the close, so a queue that is closed and then found empty stays empty.
+        // Nothing enters a closed queue, so once it is closed and empty it stays empty.
         while (!queue.closed() || queue.size() > 0) {
             group.clear();
             queue.pop_until(group, options.batch_size, std::chrono::steady_clock::now() + kLongWait);
@@ -57,7 +57,7 @@ struct Intake::Impl {
         }
     }
 
-    /// Ends early when the database goes away meanwhile: then the rest was not tried, and each try may take long.
+    /// Stops when the database becomes unreachable: each further attempt could take long. The rest was not tried.
     void store_one_by_one(std::vector<Waiting>& group, std::span<const store::NewOrder> batch) {
         for (std::size_t i = 0; i < group.size(); ++i) {
             auto answers = accept(batch.subspan(i, 1));
@@ -80,9 +80,9 @@ struct Intake::Impl {
                                                             answers->size(), batch.size()));
         }
         if (answers) {
-            tell(*answers);
+            report(*answers);
             if (failing.exchange(false)) log.info("orders are stored again");
-        } else if (!failing.exchange(true)) {  // once an outage, not once a group
+        } else if (!failing.exchange(true)) {  // once per outage, not once per group
             log.warn("orders could not be stored", {{"orders", batch.size()},
                                                     {"class", to_string(answers.error().error_class)},
                                                     {"code", answers.error().code},
@@ -91,7 +91,7 @@ struct Intake::Impl {
         return answers;
     }
 
-    void tell(const std::vector<store::AcceptAnswer>& answers) const {
+    void report(const std::vector<store::AcceptAnswer>& answers) const {
         if (!options.on_stored) return;
         for (const store::AcceptAnswer& answer : answers) options.on_stored(answer.kind);
     }
@@ -101,8 +101,8 @@ struct Intake::Impl {
     Log& log;
     std::atomic<bool> failing = false;
     BoundedQueue<Waiting> queue{options.max_waiting};
-    std::mutex stop_mutex;
-    std::vector<std::thread> writers;
+    Mutex stop_mutex;
+    std::vector<std::thread> writers GUARDED_BY(stop_mutex);
 };
 
 Intake::Intake(const IntakeOptions& options, store::Orders& orders, Log& log)
@@ -116,15 +116,15 @@ void Intake::submit(store::NewOrder order, Done done) {
     Impl::Waiting waiting{std::move(order), std::move(done)};
     if (impl_->queue.try_push(waiting)) return;
     const std::string why = impl_->queue.closed()
-                                ? "the service is stopping; nothing was stored, post the order again in a moment"
-                                : fmt::format("{} orders already wait to be stored; this one was not, post it again",
+                                ? "the service is stopping; the order was not stored, post it again in a moment"
+                                : fmt::format("{} orders are already waiting; this one was not stored, post it again",
                                               impl_->options.max_waiting);
-    waiting.done(Answer(retryable("overloaded", why)));
+    waiting.done(Answer(retryable(codes::kOverloaded, why)));
 }
 
 void Intake::stop() {
     impl_->queue.close();
-    const std::lock_guard lock(impl_->stop_mutex);
+    const MutexLock lock(impl_->stop_mutex);
     for (std::thread& writer : impl_->writers) {
         if (writer.joinable()) writer.join();
     }

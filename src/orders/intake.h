@@ -1,4 +1,6 @@
-// Stores orders in groups: whoever posts while a commit is on its way to the disk shares the next one.
+// Stores orders in groups. A commit waits for the disk; orders that are posted meanwhile share the next commit. Each
+// caller waits for the commit that holds its own order. Keys are inserted in sorted order, so that two groups never
+// deadlock.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +15,30 @@
 namespace deliverd::orders {
 
 struct IntakeOptions {
-    std::size_t writers = 2;         // threads, each with one group on its way
-    std::size_t batch_size = 64;     // orders a group
-    std::size_t max_waiting = 4096;  // further ones are refused at once: `overloaded`
-    /// Told how each order ended that the database answered for, before its caller is; thread-safe, quick. May be
-    /// empty.
+    std::size_t writers = 2;         // threads; each stores one group at a time
+    std::size_t batch_size = 64;     // orders per group
+    std::size_t max_waiting = 4096;  // further orders are refused at once: `overloaded`
+    /// Called for each order that the database answered for, before its caller gets the answer. Thread-safe, quick; may
+    /// be empty.
     std::function<void(store::AcceptKind)> on_stored{};
 };
 
 class Intake {
 public:
-    /// How the order of one submit() ended; the errors are store/orders.h's and `overloaded` (retryable: nothing was
+    /// The result of one submit(): the store's errors (store/orders.h), or `overloaded` (retryable: nothing was
     /// stored). Called once, from a writer's thread or from within submit(); must be quick.
     using Done = std::function<void(Result<store::AcceptAnswer>)>;
 
-    /// `orders` and `log` outlive it. Starts the writers.
+    /// Starts the writers. `orders` and `log` must outlive this object.
     Intake(const IntakeOptions& options, store::Orders& orders, Log& log);
     ~Intake();  // stop()
 
-    /// Returns at once. A group that the database refuses for good is tried order by order, so that one bad order
+    /// Does not block. A group that the database refuses permanently is tried order by order, so that one bad order
     /// fails alone.
     void submit(store::NewOrder order, Done done);
 
-    /// Stores what waits, then joins the writers. Later submits are refused as `overloaded`. Idempotent. Blocks for as
-    /// long as the store's calls may.
+    /// Stores the orders that wait, then joins the writers. Later submits are refused as `overloaded`. Idempotent.
+    /// Blocks as long as the store's calls do.
     void stop();
 
 private:

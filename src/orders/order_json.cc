@@ -1,11 +1,10 @@
 #include "orders/order_json.h"
 
-#include <boost/json.hpp>
 #include <optional>
 #include <string_view>
 
-#include "base/canonical_json.h"
 #include "base/json_object.h"
+#include "base/json_reader.h"
 
 namespace deliverd::orders {
 
@@ -13,16 +12,7 @@ namespace {
 
 using Text = std::optional<std::string>;
 
-/// Members written twice and numbers no double holds are JSON as well, though they have no canonical form.
-bool is_json(std::string_view text) {
-    boost::json::parse_options options;
-    options.max_depth = kMaxJsonDepth;
-    boost::system::error_code error;
-    boost::json::parse(boost::json::string_view(text.data(), text.size()), error, {}, options);
-    return !error;
-}
-
-/// JSON as it came; a string where it is none.
+/// JSON byte for byte; a string if it is not JSON.
 void add_json(JsonObject& object, std::string_view name, const Text& value) {
     if (value && is_json(*value)) {
         object.raw(name, *value);
@@ -37,6 +27,14 @@ void add_acceptance(JsonObject& object, const store::Order& order) {
     object.text("status", order.status);
     object.text("request_digest", order.request_digest);
     object.time("created_at", order.created_at);
+}
+
+void add_attempts(JsonObject& object, const store::Order& order) {
+    object.number("retry_count", order.retry_count);
+    object.time("next_attempt_at", order.next_attempt_at);
+    object.text("last_error", order.last_error);
+    object.text("last_error_detail", order.last_error_detail);
+    object.boolean("in_doubt", order.in_doubt);
 }
 
 void add_result(JsonObject& object, const store::Order& order) {
@@ -79,11 +77,7 @@ std::string detail_json(const store::OrderDetail& detail) {
     const store::Order& order = detail.order;
     JsonObject object;
     add_acceptance(object, order);
-    object.number("retry_count", order.retry_count);
-    object.time("next_attempt_at", order.next_attempt_at);
-    object.text("last_error", order.last_error);
-    object.text("last_error_detail", order.last_error_detail);
-    object.boolean("in_doubt", order.in_doubt);
+    add_attempts(object, order);
     add_result(object, order);
     object.text("trace_id", order.trace_id);
     add_json(object, "request", order.request_json);
@@ -101,11 +95,7 @@ std::string row_json(const store::Order& order) {
     add_json(object, "request_json", order.request_json);
     object.text("request_digest", order.request_digest);
     object.text("status", order.status);
-    object.number("retry_count", order.retry_count);
-    object.time("next_attempt_at", order.next_attempt_at);
-    object.text("last_error", order.last_error);
-    object.text("last_error_detail", order.last_error_detail);
-    object.boolean("in_doubt", order.in_doubt);
+    add_attempts(object, order);
     object.text("trace_id", order.trace_id);
     object.text("broker_order_id", order.broker_order_id);
     object.time("created_at", order.created_at);

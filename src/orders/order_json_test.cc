@@ -5,7 +5,7 @@
 
 #include <boost/json.hpp>
 
-#include "base/canonical_json.h"
+#include "base/json_reader.h"
 
 namespace deliverd::orders {
 namespace {

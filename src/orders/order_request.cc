@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/canonical_json.h"
+#include "base/json_reader.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/uuid.h"
@@ -19,22 +20,16 @@ namespace {
 
 constexpr std::string_view kKey = "idempotency_key";
 constexpr std::string_view kTraceId = "trace_id";
-constexpr std::size_t kMaxShownBytes = 64;     // of what a caller sent, in a message about it
+constexpr std::size_t kMaxShownBytes = 64;     // of the caller's text in a message
 constexpr std::size_t kMaxExponentDigits = 4;  // beside kMaxNumberChars
 
-using Members = std::vector<JsonMember>;
+using Members = std::vector<CanonicalMember>;
 
 std::string shown(std::string_view text) {
     return shorten(one_line(text), kMaxShownBytes);
 }
 
-// --- one rule a field -------------------------------------------------------------------------------------------
-
-/// The text of a JSON string; none for any other value.
-std::optional<std::string> string_of(const JsonMember& member) {
-    if (!member.canonical.starts_with('"')) return std::nullopt;
-    return std::string(boost::json::parse(member.canonical).as_string());
-}
+// --- one rule per field -------------------------------------------------------------------------------------------
 
 std::size_t count_characters(std::string_view utf8) {
     return static_cast<std::size_t>(std::count_if(
@@ -51,51 +46,50 @@ bool has_control_character(std::string_view utf8) {
     return false;
 }
 
-/// For what travels as a header, which loses the spaces at its ends and cannot hold control characters.
-bool is_header_text(const JsonMember& member, std::size_t min_chars, std::size_t max_chars) {
-    const auto text = string_of(member);
+/// For values that are sent as headers: those lose spaces at their ends and cannot hold control characters.
+bool is_header_text(const CanonicalMember& member, std::size_t min_chars, std::size_t max_chars) {
+    const auto text = json_string(member.value);
     if (!text || text->starts_with(' ') || text->ends_with(' ') || has_control_character(*text)) return false;
     const std::size_t length = count_characters(*text);
     return length >= min_chars && length <= max_chars;
 }
 
-bool is_key(const JsonMember& member) {
+bool is_key(const CanonicalMember& member) {
     return is_header_text(member, kMinKeyChars, kMaxKeyChars);
 }
 
-bool is_symbol(const JsonMember& member) {
-    const auto text = string_of(member);
+bool is_symbol(const CanonicalMember& member) {
+    const auto text = json_string(member.value);
     return text && text->size() >= 3 && text->size() <= 20 && std::all_of(text->begin(), text->end(), [](char c) {
-               return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+               return is_upper(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
            });
 }
 
-bool is_intent(const JsonMember& member) {
+bool is_intent(const CanonicalMember& member) {
     return member.canonical == R"("BUY")" || member.canonical == R"("SELL")";
 }
 
-/// Looks at the canonical form, in which every zero is "0" and a number no double holds is empty.
-bool is_positive_number(const JsonMember& member) {
-    return !member.canonical.empty() && member.canonical.front() >= '0' && member.canonical.front() <= '9' &&
-           member.canonical != "0";
+/// In the canonical form every zero is "0", and a number that no double holds is empty.
+bool is_positive_number(const CanonicalMember& member) {
+    return !member.canonical.empty() && is_digit(member.canonical.front()) && member.canonical != "0";
 }
 
-bool is_positive_number_or_null(const JsonMember& member) {
+bool is_positive_number_or_null(const CanonicalMember& member) {
     return member.canonical == "null" || is_positive_number(member);
 }
 
-bool is_trace_id(const JsonMember& member) {
+bool is_trace_id(const CanonicalMember& member) {
     return is_header_text(member, 1, kMaxTraceIdChars);
 }
 
-bool is_object(const JsonMember& member) {
+bool is_object(const CanonicalMember& member) {
     return member.canonical.starts_with('{');
 }
 
 struct Rule {
     std::string_view field;
     bool required;
-    bool (*holds)(const JsonMember&);
+    bool (*holds)(const CanonicalMember&);
     std::string_view allowed;
 };
 
@@ -127,37 +121,31 @@ bool is_too_long_number(std::string_view number) {
     return digits != std::string_view::npos && number.size() - digits > kMaxExponentDigits;
 }
 
-/// Whether the text of a JSON value (known to be one) holds something that cannot be stored; if so, what.
+/// Why the JSON value `value` cannot be stored; none when it can.
 std::optional<std::string> storage_problem(std::string_view value) {
-    bool in_string = false;
-    for (std::size_t i = 0; i < value.size(); ++i) {
-        const char c = value[i];
-        if (c == '"') {
-            in_string = !in_string;
-        } else if (in_string && c == '\\') {
-            if (value.substr(i, 6) == "\\u0000") return "must not contain the character U+0000, which cannot be stored";
-            ++i;
-        } else if (!in_string && (c == '-' || (c >= '0' && c <= '9'))) {
-            const std::size_t end = std::min(value.find_first_not_of("+-.0123456789eE", i), value.size());
-            if (is_too_long_number(value.substr(i, end - i))) {
-                return fmt::format("has a number of more than {} characters or with an exponent beyond 9999: {}",
-                                   kMaxNumberChars, shown(value.substr(i, end - i)));
-            }
-            i = end - 1;
+    std::optional<std::string> problem;
+    const auto check = [&problem](const JsonEvent& event) -> Result<void> {
+        if (event.text.find('\0') != std::string_view::npos) {
+            problem = "must not contain the character U+0000, which cannot be stored";
+        } else if (event.token == JsonToken::number && is_too_long_number(event.raw)) {
+            problem = fmt::format("has a number of more than {} characters or with an exponent beyond 9999: {}",
+                                  kMaxNumberChars, shown(event.raw));
         }
-    }
-    return std::nullopt;
+        return {};
+    };
+    ASSERT(read_json(value, check));
+    return problem;
 }
 
 // --- all fields ---------------------------------------------------------------------------------------------------
 
-const JsonMember* find(const Members& members, std::string_view key) {
-    const auto found =
-        std::find_if(members.begin(), members.end(), [key](const JsonMember& member) { return member.key == key; });
+const CanonicalMember* find(const Members& members, std::string_view key) {
+    const auto found = std::find_if(members.begin(), members.end(),
+                                    [key](const CanonicalMember& member) { return member.key == key; });
     return found == members.end() ? nullptr : &*found;
 }
 
-std::optional<std::string> problem_with(const Rule& rule, const JsonMember* member) {
+std::optional<std::string> problem_with(const Rule& rule, const CanonicalMember* member) {
     if (member == nullptr) {
         if (!rule.required) return std::nullopt;
         return fmt::format("is missing; it must be {}", rule.allowed);
@@ -169,8 +157,8 @@ std::optional<std::string> problem_with(const Rule& rule, const JsonMember* memb
 
 std::string unknown_field(std::string_view key) {
     if (const auto meant = nearest(key, kFields))
-        return fmt::format("is no field of an order; did you mean {}?", *meant);
-    return fmt::format("is no field of an order, which has {}; anything else goes into meta", fmt::join(kFields, ", "));
+        return fmt::format("is not a field of an order; did you mean {}?", *meant);
+    return fmt::format("is not a field of an order; put it into meta, or use one of {}", fmt::join(kFields, ", "));
 }
 
 std::vector<FieldProblem> problems_in(const Members& members) {
@@ -181,7 +169,7 @@ std::vector<FieldProblem> problems_in(const Members& members) {
         }
     }
     std::size_t unknown = 0;
-    for (const JsonMember& member : members) {
+    for (const CanonicalMember& member : members) {
         if (std::find(kFields.begin(), kFields.end(), member.key) != kFields.end()) continue;
         if (++unknown <= kMaxUnknownFieldsNamed) problems.push_back({shown(member.key), unknown_field(member.key)});
     }
@@ -208,7 +196,7 @@ Reading refuse_json(std::string_view body, const Error& error) {
 Reading refuse_fields(std::vector<FieldProblem> problems) {
     std::vector<std::string_view> names;
     for (const FieldProblem& problem : problems) names.emplace_back(problem.field);
-    std::string message = fmt::format("the order is not valid; wrong: {}", fmt::join(names, ", "));
+    std::string message = fmt::format("the order is not valid; invalid fields: {}", fmt::join(names, ", "));
     return refuse(422, "VALIDATION_ERROR", std::move(message), std::move(problems));
 }
 
@@ -222,7 +210,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::string digest_of(Members members) {
-    std::erase_if(members, [](const JsonMember& member) { return member.key == kKey || member.key == kTraceId; });
+    std::erase_if(members, [](const CanonicalMember& member) { return member.key == kKey || member.key == kTraceId; });
     return "sha256:" + sha256_hex(canonical_object(members));
 }
 
@@ -234,11 +222,11 @@ Reading read_order(std::string_view header_key, std::string_view body, WallTime 
                       "the header Idempotency-Key is missing; send the order's idempotency_key in it");
     }
     const std::string_view text = trimmed(body);
-    auto members = json_members(text);
+    auto members = canonical_members(text);
     if (!members) return refuse_json(text, members.error());
 
-    const JsonMember* key_member = find(*members, kKey);
-    auto key = key_member == nullptr ? std::nullopt : string_of(*key_member);
+    const CanonicalMember* key_member = find(*members, kKey);
+    auto key = key_member == nullptr ? std::nullopt : json_string(key_member->value);
     if (key && *key != header_key) {
         std::string message = fmt::format(
             "the header Idempotency-Key is '{}' and the body's idempotency_key '{}'; "
@@ -252,8 +240,8 @@ Reading read_order(std::string_view header_key, std::string_view body, WallTime 
     OrderRequest order;
     order.idempotency_key = std::move(*key);
     order.json = text;
-    if (const JsonMember* trace_id = find(*members, kTraceId)) {
-        order.trace_id = *string_of(*trace_id);
+    if (const CanonicalMember* trace_id = find(*members, kTraceId)) {
+        order.trace_id = *json_string(trace_id->value);
     } else {
         order.trace_id = make_uuid_v7(now, random);
         order.json.insert(order.json.size() - 1, fmt::format(R"(,"trace_id":"{}")", order.trace_id));

@@ -38,7 +38,7 @@ TEST_F(Decide, DeliveredIsSentWithItsReceipt) {
     EXPECT_EQ(settlement.failures_before, 2);
 }
 
-TEST_F(Decide, RetryableWaitsAsThePolicySays) {
+TEST_F(Decide, ARetryableFailureWaitsAsThePolicyDemands) {
     const Settlement settlement = decide_after(0, {.kind = OutcomeKind::retryable, .code = "BROKER_5XX"});
     EXPECT_EQ(settlement.kind, SettleKind::retry);
     EXPECT_GE(settlement.delay, std::chrono::seconds(84));
@@ -58,19 +58,19 @@ TEST_F(Decide, PermanentIsDeadAtOnce) {
     EXPECT_EQ(settlement.error, "BAD_REQUEST: 400");
 }
 
-TEST_F(Decide, AnAmbiguousEndIsCalledAmbiguous) {
+TEST_F(Decide, AnAmbiguousOutcomeIsNamedSo) {
     const Settlement settlement =
         decide_after(0, {.kind = OutcomeKind::ambiguous, .code = "NETWORK_TIMEOUT", .detail = "no answer in 5 s"});
     EXPECT_EQ(settlement.kind, SettleKind::retry);
     EXPECT_EQ(settlement.error, "NETWORK_TIMEOUT (ambiguous: the receiver may have it): no answer in 5 s");
 }
 
-TEST_F(Decide, AFailureWithoutACodeIsCalledFailed) {
+TEST_F(Decide, AFailureWithoutACodeIsNamedFailed) {
     EXPECT_EQ(decide_after(0, {.kind = OutcomeKind::retryable}).error, "FAILED");
     EXPECT_EQ(decide_after(0, {.kind = OutcomeKind::permanent, .detail = "gone"}).error, "FAILED: gone");
 }
 
-TEST_F(Decide, OnlyAnAmbiguousEndIsInDoubt) {
+TEST_F(Decide, OnlyAnAmbiguousOutcomeIsInDoubt) {
     for (const std::int32_t failures : {0, 4}) {  // a retry, and the last attempt
         EXPECT_TRUE(decide_after(failures, {.kind = OutcomeKind::ambiguous}).in_doubt) << failures;
         EXPECT_FALSE(decide_after(failures, {.kind = OutcomeKind::retryable}).in_doubt) << failures;
@@ -95,7 +95,7 @@ TEST_F(Decide, RetryAfterOnlyLengthensAndIsCapped) {
     EXPECT_EQ(delay(std::chrono::hours(48)), std::chrono::hours(1));
 }
 
-TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
+TEST(TookEffectEarlier, RecognisesOnlyARowAsTheEarlierTryLeftIt) {
     const Settlement sent{.id = 1, .kind = SettleKind::sent};
     const Settlement retry{.id = 1, .kind = SettleKind::retry, .failures_before = 1, .error = "E"};
     const Settlement dead{.id = 1, .kind = SettleKind::dead, .failures_before = 1, .error = "E"};
@@ -112,7 +112,7 @@ TEST(TookEffectEarlier, RecognisesItsOwnTraceAndNothingElse) {
     EXPECT_FALSE(took_effect_earlier(dead, RowState{.phase = RowPhase::sent, .failures = 1, .last_error = "E"}));
 }
 
-TEST(TookEffectEarlier, NeitherAnOpenRowIsDeadNorADeadOneOpen) {
+TEST(TookEffectEarlier, DoesNotTakeAnOpenRowForDeadOrADeadOneForOpen) {
     const Settlement retry{.id = 1, .kind = SettleKind::retry, .failures_before = 1, .error = "E"};
     const Settlement dead{.id = 1, .kind = SettleKind::dead, .failures_before = 1, .error = "E"};
     const Settlement duplicate{.id = 1, .kind = SettleKind::duplicate};
@@ -122,7 +122,7 @@ TEST(TookEffectEarlier, NeitherAnOpenRowIsDeadNorADeadOneOpen) {
     EXPECT_FALSE(took_effect_earlier(duplicate, RowState{.phase = RowPhase::dead}));
 }
 
-TEST(SettleAsDuplicate, KeepsTheRowAndTheFirstOnesReceipt) {
+TEST(SettleAsDuplicate, KeepsTheRowAndTheReceiptOfTheFirst) {
     Message message;
     message.id = 7;
     message.failures = 2;
@@ -133,7 +133,7 @@ TEST(SettleAsDuplicate, KeepsTheRowAndTheFirstOnesReceipt) {
     EXPECT_EQ(settlement.receipt, "m-1");
 }
 
-TEST(StillOurs, OnlyAnOpenRowThatIsLockedByUsAsItWas) {
+TEST(StillOurs, OnlyAnOpenRowThatWeLockedAndThatHasNotChanged) {
     const Settlement settlement{.id = 1, .kind = SettleKind::retry, .failures_before = 1};
     const RowState ours{.failures = 1, .locked_by = "w1"};
     EXPECT_TRUE(still_ours(settlement, ours, "w1"));

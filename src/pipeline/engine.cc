@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace deliverd::pipeline {
 
 namespace {
 
-constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // for what came in as patience ended
+constexpr Duration kLastSettleGrace = std::chrono::seconds(2);  // to record what came in as the patience ended
 
 }  // namespace
 
-/// Steps until `done` says so, and naps in between, though not beyond the end of a stop.
+/// Steps until `done`, and naps in between, though not beyond the end of a stop.
 void Engine::run(Worker& worker, Instant (Engine::*step)(), const std::function<bool()>& done) {
     worker.thread = std::thread([this, &worker, step, done] {
         while (!(worker.exit && done())) {
@@ -23,6 +25,17 @@ void Engine::run(Worker& worker, Instant (Engine::*step)(), const std::function<
     });
 }
 
+/// A sender that begins its turn while the engine drains has nothing more for the sink when it ends.
+Instant Engine::send_turn() {
+    const bool draining = control_.draining.load();
+    const Instant wake_at = send();
+    if (draining) {
+        sends_ended_ = true;
+        control_.signals.stopping.poke();
+    }
+    return wake_at;
+}
+
 void Engine::finish(Worker& worker) {
     worker.exit = true;
     worker.signal.poke();
@@ -30,7 +43,8 @@ void Engine::finish(Worker& worker) {
 }
 
 void Engine::start_sending() {
-    run(send_, &Engine::send, [this] { return out_of_time() || all_outcomes_read(); });
+    ASSERT(!send_.thread.joinable());  // started once
+    run(send_, &Engine::send_turn, [this] { return out_of_time() || all_outcomes_read(); });
     run(settle_, &Engine::settle, [this] { return out_of_time() || all_settled(); });
     run(keep_, &Engine::keep, [] { return true; });
 }
@@ -50,25 +64,25 @@ void Engine::bring_end_forward(Instant end) {
 void Engine::hurry() {
     hurried_ = true;
     bring_end_forward(clock_.now() + kHurriedGrace);
-    for (Signal* signal : {&signals_.stopping, &send_.signal, &settle_.signal}) signal->poke();
+    for (Signal* signal : {&control_.signals.stopping, &send_.signal, &settle_.signal}) signal->poke();
 }
 
-/// First until the sender has seen that it is to send nothing more (it never waits long), then until everything at the
-/// sink has ended, or there is no more time.
+/// Waits until the sender has seen that it must send nothing more (it never naps long), then until everything at the
+/// sink has ended or the time is up.
 void Engine::wait_for_sink(Instant deadline) {
-    while (send_.thread.joinable() && !sends_ended()) {
+    while (send_.thread.joinable() && !sends_ended_) {
         send_.signal.poke();
-        signals_.stopping.wait_until(clock_.now() + kStopCheck);
+        control_.signals.stopping.wait_until(clock_.now() + kStopCheck);
     }
     while (at_sink() > 0 && !hurried_ && clock_.now() < deadline) {
-        signals_.stopping.wait_until(std::min(deadline, clock_.now() + kStopCheck));
+        control_.signals.stopping.wait_until(std::min(deadline, clock_.now() + kStopCheck));
     }
     cut_off();
     sink_.stop(Duration::zero());
 }
 
 void Engine::stop(Duration patience) {
-    const std::lock_guard lock(stop_mutex_);
+    const MutexLock lock(stop_mutex_);
     if (stopped_) return;
     stopped_ = true;
     const Instant deadline = clock_.now() + patience;
@@ -79,19 +93,15 @@ void Engine::stop(Duration patience) {
     const Instant now = clock_.now();
     last_instant_ = std::max(deadline, now + kLastSettleGrace).time_since_epoch();
     if (hurried_) bring_end_forward(now + kHurriedGrace);
-    finish(send_);
-    abandon_sends();
-    finish(settle_);
-    abandon_settles();
-    finish(keep_);
-    give_back();
+    for (Worker* worker : {&send_, &settle_, &keep_}) finish(*worker);
+    leave();
 }
 
 LaneTotals Engine::run_once(Duration patience) {
     prepare_once();
     start_sending();
     take_once();
-    while (at_work() && !hurried_) signals_.stopping.wait_until(clock_.now() + kStopCheck);
+    while (at_work() && !hurried_) control_.signals.stopping.wait_until(clock_.now() + kStopCheck);
     stop(patience);
     return totals();
 }

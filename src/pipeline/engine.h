@@ -2,20 +2,23 @@
 //
 //     take ─▶ send ─▶ (sink) ─▶ settle          keep: the leases
 //
-// Four threads, each of which calls one step() after the other and naps in between. What a step does is the engine's
-// own: row leases (lane/lane.h), the ordered relay (relay/relay.h). When each thread ends, in which order, and how long
-// that may take is the same for all and stands here.
+// Four threads, so that database round trips and sends overlap. Each calls its step again and again and naps in
+// between. What a step does differs per engine: row leases (lane/lane.h), the ordered relay (relay/relay.h). When each
+// thread ends, in which order, and how long that may take is the same for all, and is here.
+//
+// A step does what can be done now and returns; it never waits for another step. So the threads are a dozen lines, and
+// a simulator can interleave the steps of several workers without any thread.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
+#include "pipeline/control.h"
 #include "pipeline/runner.h"
-#include "pipeline/signal.h"
 #include "sink/sink.h"
 
 namespace deliverd::pipeline {
@@ -27,16 +30,18 @@ public:
     Engine& operator=(const Engine&) = delete;
 
     void start() final;
+    void drain() override { control_.draining = true; }
     void stop(Duration patience) final;
     void hurry() final;
     LaneTotals run_once(Duration patience) final;
 
 protected:
-    /// Both outlive the engine. The destructor of the class that derives from it calls stop(): the steps are its own.
-    Engine(sink::Sink& sink, const Clock& clock) : sink_(sink), clock_(clock) {}
+    /// Both outlive the engine. The destructor of the derived class calls stop(), because the steps are the derived
+    /// class's.
+    Engine(sink::Sink& sink, const Clock& clock) : sink_(sink), clock_(clock), control_(clock) {}
 
-    /// One turn of each thread: does what can be done now. Answers when it wants to be called again if nobody pokes it:
-    /// an instant that is over, at once.
+    /// One turn of each thread. Answers when it wants to be called again if nobody pokes it; an instant that is over
+    /// means at once.
     virtual Instant take() = 0;
     virtual Instant send() = 0;
     virtual Instant settle() = 0;
@@ -46,22 +51,17 @@ protected:
     virtual void begin_taking() {}
     virtual void end_taking() {}
 
-    /// After drain(): the sender has seen it, and hands nothing more to the sink.
-    [[nodiscard]] virtual bool sends_ended() const = 0;
     /// Messages whose outcome is still to come.
     [[nodiscard]] virtual std::size_t at_sink() const = 0;
-    /// The sink is being stopped: an ambiguous outcome from here on is our own doing.
-    virtual void cut_off() = 0;
-    /// After the sink has stopped: nothing is left to be read, or to be recorded.
+    /// The sink is about to be stopped.
+    virtual void cut_off() { control_.cut_off = true; }
+    /// After the sink has stopped: no outcome is left to be read, no settlement to be recorded.
     [[nodiscard]] virtual bool all_outcomes_read() const = 0;
     [[nodiscard]] virtual bool all_settled() const = 0;
-    /// The sender, then the settler has ended with something left: it is counted as abandoned.
-    virtual void abandon_sends() {}
-    virtual void abandon_settles() = 0;
-    /// All threads have ended: what this engine holds and did not send is given back.
-    virtual void give_back() = 0;
+    /// All threads have ended: counts what is unfinished as abandoned, and gives back what was not sent.
+    virtual void leave() = 0;
 
-    /// For run_once(): before the threads begin, the one batch, and whether it is still under way.
+    /// For run_once(): what comes before the threads begin; the one batch; whether it is still under way.
     virtual void prepare_once() = 0;
     virtual void take_once() = 0;
     [[nodiscard]] virtual bool at_work() const = 0;
@@ -72,7 +72,7 @@ protected:
 
     sink::Sink& sink_;
     const Clock& clock_;
-    Signals signals_;
+    Control control_;
 
 private:
     struct Worker {
@@ -84,18 +84,20 @@ private:
     void run(Worker& worker, Instant (Engine::*step)(), const std::function<bool()>& done);
     static void finish(Worker& worker);
     void start_sending();
+    Instant send_turn();
     void wait_for_sink(Instant deadline);
     [[nodiscard]] bool out_of_time() const { return clock_.now() >= Instant(last_instant_.load()); }
     void bring_end_forward(Instant end);
 
-    Worker take_{signals_.take};
-    Worker send_{signals_.send};
-    Worker settle_{signals_.settle};
-    Worker keep_{signals_.keep};
+    Worker take_{control_.signals.take};
+    Worker send_{control_.signals.send};
+    Worker settle_{control_.signals.settle};
+    Worker keep_{control_.signals.keep};
+    std::atomic<bool> sends_ended_{false};  // after drain(): the sender has seen it, and hands nothing more to the sink
     std::atomic<bool> hurried_{false};
     std::atomic<Duration> last_instant_{Duration::max()};  // of a stop, since an Instant's epoch
-    std::mutex stop_mutex_;
-    bool stopped_ = false;
+    Mutex stop_mutex_;
+    bool stopped_ GUARDED_BY(stop_mutex_) = false;
 };
 
 }  // namespace deliverd::pipeline

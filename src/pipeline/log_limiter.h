@@ -1,5 +1,4 @@
-// Keeps a flood of equal events from flooding the log, and what lasts from being told again and again; a line says how
-// many were left out before it.
+// Limits how often the same thing is logged. Each line says how many were left out before it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ class LogLimiter {
 public:
     static constexpr std::uint32_t kLinesASecond = 10;
 
-    /// How many were left out since the last line; none when this one is to be left out as well.
+    /// How many lines were left out since the last one; none when this one must be left out as well.
     std::optional<std::uint64_t> admit(Instant now) {
         if (now - window_ >= std::chrono::seconds(1)) {
             window_ = now;
@@ -37,13 +36,12 @@ private:
     std::uint64_t left_out_ = 0;
 };
 
-/// For what is tried again and again while it lasts: a line when it begins or becomes something else, then one a
-/// minute. One thread at a time.
+/// For trouble that lasts: a line when it begins or changes, then one per minute. One thread at a time.
 class RepeatLimiter {
 public:
     static constexpr Duration kInterval = std::chrono::minutes(1);
 
-    /// `what` tells one trouble from another. Answers as LogLimiter::admit().
+    /// `what` identifies the trouble. Answers as LogLimiter::admit().
     std::optional<std::uint64_t> admit(Instant now, std::string_view what) {
         if (said_at_ && what == what_ && now - *said_at_ < kInterval) {
             ++left_out_;

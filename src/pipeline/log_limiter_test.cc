@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(LogLimiter, LetsSomeThroughASecondAndCountsTheRest) {
+TEST(LogLimiter, AdmitsALimitedNumberPerSecondAndCountsTheRest) {
     LogLimiter limiter;
     const Instant start{1h};
     for (std::uint32_t i = 0; i < LogLimiter::kLinesASecond; ++i) EXPECT_EQ(limiter.admit(start), 0U);
@@ -17,7 +17,7 @@ TEST(LogLimiter, LetsSomeThroughASecondAndCountsTheRest) {
     EXPECT_EQ(limiter.admit(start + 1s), 0U);
 }
 
-TEST(RepeatLimiter, TellsWhatIsNewAtOnceAndWhatLastsOnceAMinute) {
+TEST(RepeatLimiter, AdmitsNewTroubleAtOnceAndLastingTroubleOncePerMinute) {
     RepeatLimiter limiter;
     const Instant start{};  // also where a clock begins
     EXPECT_EQ(limiter.admit(start, "down"), 0U);

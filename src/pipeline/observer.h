@@ -1,13 +1,14 @@
-// What a lane tells about itself. The program turns it into metrics; the simulator into checks.
+// What a lane reports about itself. The program turns it into metrics, the simulator into checks; so neither the
+// engines nor the simulator know the metrics library.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
-#include <utility>
 
 #include "base/clock.h"
 #include "message/message.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::pipeline {
 
@@ -15,31 +16,18 @@ namespace deliverd::pipeline {
 enum class Reason { success, retry, dead, conflict, dedup_hit, db_timeout, db_error };
 
 [[nodiscard]] constexpr std::string_view to_string(Reason reason) noexcept {
-    switch (reason) {
-        case Reason::success:
-            return "outbox_flush_success";
-        case Reason::retry:
-            return "outbox_flush_retry";
-        case Reason::dead:
-            return "outbox_flush_dead";
-        case Reason::conflict:
-            return "outbox_flush_conflict";
-        case Reason::dedup_hit:
-            return "outbox_flush_dedup_hit";
-        case Reason::db_timeout:
-            return "outbox_flush_db_timeout";
-        case Reason::db_error:
-            return "outbox_flush_db_error";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 7> kNames = {
+        "outbox_flush_success",   "outbox_flush_retry",      "outbox_flush_dead",    "outbox_flush_conflict",
+        "outbox_flush_dedup_hit", "outbox_flush_db_timeout", "outbox_flush_db_error"};
+    return kNames[static_cast<std::size_t>(reason)];
 }
 
 /// Called from the lane's threads, several at once: implementations are thread-safe and quick.
 class Observer {
 public:
     virtual ~Observer() = default;
-    virtual void on_claimed(std::size_t /*rows*/) {}  // each look at the table, also one that found none
-    virtual void on_lag(double /*seconds*/) {}        // store::Claimed::age_seconds of each row claimed
+    virtual void on_claimed(std::size_t /*rows*/) {}                  // each look at the table, even if it found none
+    virtual void on_lag(double /*seconds*/) {}                        // the age of each row claimed
     virtual void on_settled(const store::Settlement& /*settled*/) {}  // each that took effect
     virtual void on_send_rate(double /*per_second*/) {}               // the throttle's; 0 while there is none
     virtual void on_flush(Reason /*reason*/, std::size_t /*rows*/) {}
@@ -49,14 +37,5 @@ public:
     virtual void on_queue_depth(std::string_view /*queue*/, std::size_t /*items*/) {}
     virtual void on_failure(const Message& /*message*/, const Outcome& /*outcome*/) {}  // each failed send
 };
-
-/// Runs `call` (a method of a store), tells the observer how long it took and whether it worked.
-template <typename Call>
-auto timed(const Clock& clock, Observer& observer, std::string_view operation, Call&& call) {
-    const Instant began = clock.now();
-    auto answer = std::forward<Call>(call)();
-    observer.on_database_call(operation, clock.now() - began, answer.has_value());
-    return answer;
-}
 
 }  // namespace deliverd::pipeline

@@ -13,15 +13,17 @@ namespace deliverd::pipeline {
 
 /// Additive increase, multiplicative decrease:
 ///
-///   - without a limit until the first RATE_LIMITED; then half of what was sent in the last second, and from there
-///     half of the limit each time, never below kFloorPerSecond. One complaint is one decrease: attempts that began
-///     before it are answered by the old rate and neither lower nor raise the new one;
-///   - nothing at all is sent until the receiver's Retry-After has passed (kPauseWithoutRetryAfter where it named
-///   none);
-///   - a second of successes at the present rate adds a fixed step: kIncreaseShare of the rate at which the lane was
+///   - There is no limit until the first RATE_LIMITED. Then the limit is half of what was sent in the last second, and
+///     each further complaint halves it, never below kFloorPerSecond. Attempts that began before a complaint belong to
+///     the old rate: they neither lower nor raise the new one.
+///   - Nothing is sent until the receiver's Retry-After has passed, or kPauseWithoutRetryAfter if there is none.
+///   - A second of successes at the present rate adds a fixed step: kIncreaseShare of the rate at which the lane was
 ///     first limited, so that a fast lane is not slow for minutes, and at least kLeastIncreasePerSecond. At
-///     kLiftFactor times that rate, and no less than kLeastLiftPerSecond, the limit is lifted;
-///   - what was not sent in time is not caught up: sends stand at least 1/rate apart, also after a pause.
+///     kLiftFactor times that rate, and no less than kLeastLiftPerSecond, the limit is lifted.
+///   - What was not sent in time is not caught up: sends are at least 1/rate apart, also after a pause.
+///
+/// Each process has a throttle of its own: a shared rate would need the database on the way of every send. Every
+/// process gets complaints of its own and finds its own rate; their sum is what the receiver can take.
 ///
 /// Instants never go back. One thread at a time.
 class Throttle {
@@ -33,7 +35,7 @@ public:
     static constexpr double kLeastLiftPerSecond = 20;
     static constexpr Duration kPauseWithoutRetryAfter = std::chrono::seconds(1);
 
-    /// No Retry-After pauses for longer than `longest_pause`.
+    /// Caps each Retry-After at `longest_pause`.
     explicit Throttle(Duration longest_pause) : longest_pause_(longest_pause) {}
 
     /// How many of `wanted` may go now.
@@ -65,7 +67,7 @@ private:
 
     Duration longest_pause_;
     std::optional<double> rate_;
-    double increase_ = 0;      // a second; while there is a limit
+    double increase_ = 0;      // per second; while there is a limit
     double lift_at_ = 0;       // while there is a limit
     Instant last_decrease_{};  // while there is a limit
     Instant paused_until_{};

@@ -81,7 +81,7 @@ TEST(Throttle, ALaterComplaintNeverShortensAPause) {
     EXPECT_EQ(throttle.next_permit(kThrottleStart + 2s), kThrottleStart + 60s);
 }
 
-TEST(Throttle, AttemptsFromBeforeTheDecreaseChangeTheRateNoFurther) {
+TEST(Throttle, AttemptsThatBeganBeforeADecreaseDoNotChangeTheRate) {
     Throttle throttle(1h);
     send(throttle, kThrottleStart, 64);
     throttle.on_rate_limited(kThrottleStart, kThrottleStart + 100ms, 1s);
@@ -133,7 +133,7 @@ TEST(Throttle, TheStepOfASlowLaneIsNotSmallerThanTheLeast) {
     EXPECT_NEAR(*throttle.rate(), 5 + 5 * Throttle::kLeastIncreasePerSecond, 1);
 }
 
-TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateItBeganAt) {
+TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateAtWhichItBegan) {
     Throttle throttle(1h);
     send(throttle, kThrottleStart, 40);
     throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
@@ -151,7 +151,7 @@ TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateItBeganAt) {
     EXPECT_EQ(throttle.permits(now, 1000), 1000U);
 }
 
-TEST(Throttle, ASlowLaneIsNotLetLooseByAFewSuccesses) {
+TEST(Throttle, AFewSuccessesDoNotLiftTheLimitOfASlowLane) {
     Throttle throttle(1h);
     send(throttle, kThrottleStart, 1);
     throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);

@@ -1,5 +1,7 @@
 #include "relay/horizon.h"
 
+#include "base/assert.h"
+
 namespace deliverd::relay {
 
 void Horizon::looked(Instant began, Instant ended, const store::EventBatch& batch) {
@@ -13,6 +15,7 @@ void Horizon::looked(Instant began, Instant ended, const store::EventBatch& batc
         if (!mark.next && began - mark.seen >= LookPlanner::kLateWindow) mark.next = batch.writers->next;
     }
     while (!marks_.empty() && marks_.front().next && *marks_.front().next <= batch.writers->oldest()) {
+        ASSERT(marks_.front().end >= certain_);  // what is certain stays so
         certain_ = marks_.front().end;
         marks_.pop_front();
     }

@@ -68,7 +68,7 @@ TEST_F(HorizonTest, WhatComesLaterDoesNotHoldUpWhatCameBefore) {
     EXPECT_EQ(horizon_.known(), 9);
 }
 
-TEST_F(HorizonTest, AnOpenTransactionDoesNotMakeItGrow) {
+TEST_F(HorizonTest, AnOpenTransactionAddsNoMarks) {
     for (std::int64_t id = 1; id <= 10'000; ++id) look(LookPlanner::kMarkInterval, {50}, 100, id);
     EXPECT_TRUE(horizon_.nothing());
     EXPECT_LE(horizon_.known(), static_cast<std::int64_t>(Horizon::kMostMarks));
@@ -78,7 +78,7 @@ TEST_F(HorizonTest, AnOpenTransactionDoesNotMakeItGrow) {
     EXPECT_EQ(horizon_.certain(), 10'000);
 }
 
-TEST_F(HorizonTest, AStoreThatTellsNoWritersHasNothingUncertain) {
+TEST_F(HorizonTest, InAStoreWithoutOpenWritersEverythingIsCertain) {
     horizon_.looked(now_, now_, {});
     EXPECT_TRUE(horizon_.everything());
     EXPECT_EQ(horizon_.next_look(), now_);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+#include "pipeline/pacing.h"
+
 namespace deliverd::relay {
 
 namespace {
@@ -50,7 +53,8 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     return look_;
 }
 
-/// Of transactions that the last look did not see: they drew their first id kLateWindow before it at the earliest.
+/// What transactions that the last look did not see cannot have written: they drew their first id kLateWindow before it
+/// at the earliest.
 std::optional<Position> LookPlanner::before_new_writers() const {
     if (!writers_asked_) return std::nullopt;
     for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
@@ -102,7 +106,7 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     const bool covered = ended_ && covers(*ended_);
     const bool written_beside = ended_ && last && last->sequence <= ended_->end;
     if (covered || (ended_ && !written_beside)) {
-        // If this look began there it may have had no room for what that one wrote: the same once more, until it has.
+        // A look that began there may have had no room for what that transaction wrote: it is repeated until it has.
         go_back_to(covered ? look_from_ : ended_->from);
         ended_.reset();
         if (!covered) return false;
@@ -131,7 +135,7 @@ void LookPlanner::saw_writers(const store::OpenWriters& writers, Instant began) 
     if (began - asleep_since_ >= kLongestUnnotified) unnotified_.clear();
 }
 
-/// Whether the look under way shows whatever that one wrote.
+/// Whether the look under way shows all that this transaction wrote.
 bool LookPlanner::covers(const Watched& watched) const {
     return !look_from_ || (watched.from && !watched.from->before(*look_from_));
 }
@@ -156,7 +160,7 @@ Instant LookPlanner::next_look() const {
 }
 
 void LookPlanner::looked(const Found& found) {
-    error_wait_ = Duration::zero();
+    failures_ = 0;
     while (!due_times_.empty() && due_times_.top() <= found.began) due_times_.pop();
     if (found.last && found.last->sequence == 0) unordered_ = true;
     if (std::exchange(valid_, false) && found.asked) {
@@ -174,7 +178,7 @@ void LookPlanner::looked(const Found& found) {
 void LookPlanner::advance(const Found& found) {
     const bool more = found.full;
     if (more && !unordered_ && highest_ && found.last->before(*highest_)) {
-        back_ = Back{found.last};  // what lies between is not to be passed over
+        back_ = Back{found.last};  // nothing between may be skipped
         sweep_from_.reset();       // … and is swept with it
         return;
     }
@@ -184,7 +188,7 @@ void LookPlanner::advance(const Found& found) {
     if (!look_.sweep) {
         const bool old = found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds;
         backlog_ = more && old && found.last->sequence <= drawn_;
-        // A look that went back and found only what was known goes on behind that.
+        // After a look that went back and found only what was known, the reading continues behind that.
         const bool go_on = more && (backlog_ || unordered_ || !found.anything_new);
         continue_ = go_on ? found.last : std::nullopt;
     } else {
@@ -199,6 +203,7 @@ void LookPlanner::advance(const Found& found) {
 
 void LookPlanner::make_safe(const Found& found) {
     if (!look_.sweep && backlog_) {
+        ASSERT(unordered_ || !safe_ || !found.last->before(*safe_));  // the position only moves forward
         safe_ = found.last;
         return forget_marks(found.began);
     }
@@ -223,13 +228,13 @@ void LookPlanner::advance_sweep(const Found& found) {
     if (!more && look_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
 }
 
-/// One page that happened to be slow says little: the cheaper one of two counts.
+/// One page that happened to be slow says little: the cheaper of two counts.
 void LookPlanner::pay_for_sweep(Duration cost, Instant ended) {
     next_sweep_ = ended + std::min(cost, std::exchange(sweep_cost_, cost)) * (kSweepShare - 1);
 }
 
 void LookPlanner::pace(const Found& found) {
-    if (look_.up_to) {  // it took the place of a look that went forward
+    if (look_.up_to) {  // it replaced a look that goes forward
         if (found.anything_new) wait_ = busy_poll_;
         next_look_ = found.ended;
         return;
@@ -252,9 +257,7 @@ void LookPlanner::failed(Instant began, Instant ended, Random& random) {
         pay_for_sweep(ended - began, ended);
         next_sweep_ = std::max(next_sweep_, ended + kBetweenSweeps);
     }
-    error_wait_ = error_wait_ == Duration::zero() ? Duration(std::chrono::milliseconds(50))
-                                                  : std::min(error_wait_ * 2, kLongestErrorWait);
-    next_look_ = ended + from_seconds(to_seconds(error_wait_) * random.between(0.75, 1.0));
+    next_look_ = ended + pipeline::backoff(++failures_, pipeline::kFirstLookRetry, pipeline::kLongestLookRetry, random);
     while (!due_times_.empty() && due_times_.top() <= next_look_) due_times_.pop();
 }
 
@@ -270,11 +273,11 @@ void LookPlanner::start_over() {
     sweep_up_to_.reset();
     back_.reset();
     wait_ = busy_poll_;
-    if (error_wait_ == Duration::zero()) next_look_ = Instant{};
+    if (failures_ == 0) next_look_ = Instant{};
 }
 
 void LookPlanner::wake(Instant now) {
-    if (error_wait_ != Duration::zero()) return;
+    if (failures_ > 0) return;
     wait_ = busy_poll_;
     next_look_ = std::min(next_look_, now);
 }

@@ -2,33 +2,42 @@
 //
 // *From where?* Looks go forward: behind the last row of the look before. Two things can then lie behind the position:
 //
-//   - Writers commit out of the order of their ids. Near the end of the table looks therefore begin further back, at a
-//     *safe* position: all up to there was seen by a look that began kLateWindow after something was first seen there.
-//     A row that became visible since then is found together with, and so before, whatever its writer's next
+//   - Writers commit out of the order of their ids. Near the end of the table, looks therefore begin further back, at a
+//     *safe* position: everything up to there was seen by a look that began kLateWindow after something was first seen
+//     there. A row that became visible since then is found together with, and so before, whatever its writer's next
 //     transaction wrote to the same aggregate. Rows in hand are recognised. Only where the rows are old (a backlog: a
-//     whole batch, all written longer than kBacklogAge ago) does a look begin right behind the last one. A row's age is
-//     that of its transaction: that the ids are not younger than kLateWindow is known from where the table ended then.
-//   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows: each
-//     look, where the position is near the end and a look from the beginning costs about the same; otherwise in pages
-//     up to where the position was when the sweep began (what lies before that was all written before the first page
-//     was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of the
-//     time.
+//     whole batch, all written longer than kBacklogAgeSeconds ago) does a look begin right behind the last one. A row's
+//     age is that of its transaction: that the ids are not younger than kLateWindow is known from where the table ended
+//     then.
+//   - Transactions that stay open for longer. A *sweep* begins at the beginning of the table and finds their rows: with
+//     each look where the position is near the end and a look from the beginning costs about the same; otherwise in
+//     pages up to where the position was when the sweep began (what lies before that was all written before the first
+//     page was read, so that an aggregate's rows are found in order). Sweeps take at most one part in kSweepShare of
+//     the time.
 //
-// Neither is enough for the order of an aggregate: its writer may have taken longer than kLateWindow to commit one
-// event and then written the next, which lies before the position, while the first one lies behind it. So the
-// transactions that were open when the position passed are *watched*, where the store tells them. When one has ended,
-// what a look brings is believed only if it began before anything that transaction can have written, or if the ids of
-// all of it were drawn while the transaction was open (then no writer had waited for it); otherwise the look is thrown
-// away and the reading goes *back* to there. A look that began early enough may have had no room for what the
-// transaction wrote: it is repeated until it has. A transaction may have drawn its first id up to kLateWindow before a
-// look could see it: so it can have written behind where the position was that long before the look that did not see it
-// yet.
+// Neither is enough for the order of an aggregate. An id is given out before its row is visible: a writer may take
+// longer than kLateWindow to commit one event and then write the next, which lies before the position while the first
+// one lies behind it, though the writer did all in order. So a look also reports which transactions are open (one
+// snapshot for both), and those that were open when the position passed are *watched*. When one of them has ended, what
+// a look brings is believed only
+//
+//   - if the look began before anything that transaction can have written, or
+//   - if the ids of all rows it brings were drawn while the transaction was open: then no writer had waited for it.
+//
+// Otherwise the look is thrown away and the reading goes *back* to where that transaction can have written. A look that
+// began early enough may have had no room for what the transaction wrote: it is repeated until it has. A transaction
+// may have drawn its first id up to kLateWindow before a look could see it; so it can have written behind where the
+// position was that long before the first look that did not see it.
+//
+// The simpler rule, to go back whenever a watched transaction has ended, would throw away looks into a backlog while
+// writers are busy; near the end of the table both cost the same (docs/benchmarks.md). To hold the position back while
+// a transaction is open would read the same rows again and again.
 //
 // Tables whose ids are uuids have no order: a new row can be anywhere, and each look that ends begins anew.
 //
 // *When?* At once after a batch that was full; otherwise after a wait that doubles from `busy_poll` to `idle_poll`
 // while nothing is found, counted from the look's beginning, but half of it at least from its end; earlier when a retry
-// comes due. After an error: doubling, with jitter.
+// comes due. After an error as pipeline::backoff() says.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +55,7 @@
 
 namespace deliverd::relay {
 
-/// Where a row stands in the order of the reading.
+/// The place of a row in the order of the reading.
 struct Position {
     std::int64_t sequence = 0;
     store::RowId row_id;
@@ -65,14 +74,13 @@ public:
     static constexpr double kBacklogAgeSeconds = 1;
     static constexpr Duration kBetweenSweeps = std::chrono::seconds(1);  // of a table with a backlog
     static constexpr int kSweepShare = 20;
-    static constexpr Duration kLongestErrorWait = std::chrono::seconds(5);
     static constexpr Duration kSleepFrom = std::chrono::milliseconds(50);
     static constexpr std::size_t kMostDueTimes = 10'000;
     static constexpr Duration kWhileUnnotified = std::chrono::milliseconds(20);
-    /// A transaction that stays open for longer than that may as well be found by the usual look.
+    /// The usual looks may as well find what a transaction wrote that stays open for longer.
     static constexpr Duration kLongestUnnotified = std::chrono::seconds(60);
-    /// Looks begin before what a transaction can have written while it is younger than this. An older one is not worth
-    /// walking over the same rows again and again: the reading goes back once, when it has ended.
+    /// While a transaction is younger than this, looks begin before what it can have written. For an older one the
+    /// reading goes back once, when it has ended, instead of walking over the same rows again and again.
     static constexpr Duration kWatchedClosely = std::chrono::seconds(1);
 
     LookPlanner(Duration busy_poll, Duration idle_poll);
@@ -81,14 +89,14 @@ public:
         std::optional<store::RowId> after;
         std::optional<store::RowId> up_to;
         bool sweep = false;
-        bool sees_rows_again = false;           // begins behind the position: rows in hand come as well, and want room
-        std::optional<std::int64_t> end_above;  // where there may be a backlog, the end of the table is asked for
+        bool sees_rows_again = false;           // begins behind the position: rows in hand come too, and need room
+        std::optional<std::int64_t> end_above;  // in what may be a backlog: report the end of the table above this
     };
     [[nodiscard]] Look plan(Instant now);
     [[nodiscard]] Instant next_look() const;
 
-    /// Whether the forward rows of the look under way may be taken. `last` is the last of them, `end` the table's if it
-    /// was told. False: they must be thrown away, and Found::asked is false.
+    /// Whether the forward rows of the look under way may be taken. `last` is the last of them; `end` is the table's,
+    /// if the look reported it. False: they must be thrown away, and Found::asked is false.
     [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
                                 std::optional<std::int64_t> end, Instant began, Instant ended);
 
@@ -96,36 +104,36 @@ public:
     struct Found {
         Instant began;
         Instant ended;
-        bool asked = true;             // for forward rows at all
+        bool asked = true;             // for forward rows
         std::optional<Position> last;  // of the forward rows that may be passed
         bool full = false;             // there may be more behind the last one
-        double youngest_seconds = 0;   // the least age of a forward row
-        bool anything_new = false;     // any row taken, of whatever kind
+        double youngest_seconds = 0;   // the age of the youngest forward row
+        bool anything_new = false;     // a row of any origin was taken
         bool more_to_ask = false;      // due or followed rows are left
     };
     void looked(const Found& found);
     void failed(Instant began, Instant ended, Random& random);
 
-    /// Everything from the beginning: a look under way no longer says where the position is.
+    /// Reads everything from the beginning: a look under way no longer moves the position.
     void start_over();
-    /// Something is there to be found: the next look comes at once.
+    /// There is something to be found: the next look comes at once.
     void wake(Instant now);
-    /// Once more, then at the latest; the table is as quiet as before.
+    /// Looks once more, at `at` at the latest; the table counts as quiet as before.
     void look_again(Instant at) { next_look_ = std::min(next_look_, at); }
     /// A row becomes due then.
     void due_at(Instant at);
 
     /// The table is quiet: a notification may wake the relay instead.
     [[nodiscard]] bool quiet() const { return wait_ >= std::min(kSleepFrom, idle_poll_); }
-    /// Writers notify the relay from now on. One that wrote before does not when it commits: until all that the next
-    /// look sees open have ended, looks go on every kWhileUnnotified.
+    /// Writers notify the relay from now on. One that wrote before does not notify when it commits: looks continue
+    /// every kWhileUnnotified until all transactions that the next look sees open have ended.
     void fell_asleep(Instant now);
-    /// The open transactions that a look saw, whatever became of its rows.
+    /// A look saw these open transactions, whatever became of its rows.
     void saw_writers(const store::OpenWriters& writers, Instant began);
 
 private:
     struct Watched {
-        std::optional<Position> from;  // it wrote nothing up to there; none: from the beginning
+        std::optional<Position> from;  // it wrote nothing up to there; none: it may have written anywhere
         Instant seen;                  // when the look began that first saw it
         std::int64_t end;              // ids up to there were drawn when it was open
     };
@@ -171,8 +179,8 @@ private:
 
     // Of the transactions that were open when highest_ was seen, and those since, which began behind it.
     std::map<std::uint64_t, Watched> watched_;  // not more than the server has at once
-    // Those that have ended since, while what looks bring was written beside them, as one: in a long backlog there are
-    // any number of them. Going back for the first goes back for all.
+    // Those that have ended, all as one, while looks bring what was written during them: a long backlog has any number
+    // of them, and going back for the first goes back for all.
     std::optional<Watched> ended_;
     std::optional<Instant> writers_asked_;                         // when the last look began whose writers were added
     std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known …
@@ -183,15 +191,15 @@ private:
     std::optional<Position> sweep_from_;  // within a sweep of several pages
     std::optional<Position> sweep_up_to_;
     Instant next_sweep_{};
-    Duration sweep_cost_ = Duration::max();  // of the last page, beyond that of a look that must be anyway
+    Duration sweep_cost_ = Duration::max();  // of the last page, beyond that of a look that is due anyway
     Duration forward_cost_{};                // of the last look that was no sweep
 
     Instant asleep_since_{};
-    bool asks_unnotified_ = false;           // the next look says who they are
+    bool asks_unnotified_ = false;           // the next look shows which they are
     std::vector<std::uint64_t> unnotified_;  // open, and wrote before that
 
     Duration wait_;
-    Duration error_wait_{};
+    std::int32_t failures_ = 0;  // in a row
     Instant next_look_{};
     std::priority_queue<Instant, std::vector<Instant>, std::greater<>> due_times_;
 };

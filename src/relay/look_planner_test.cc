@@ -64,7 +64,7 @@ TEST_F(LookPlannerTest, NearTheEndItBeginsWhereItIsSafe) {
     EXPECT_EQ(look(23).after, "20");
 }
 
-TEST_F(LookPlannerTest, ALooksOwnTimeIsPartOfTheWaitUpToHalf) {
+TEST_F(LookPlannerTest, TheTimeOfALookCountsForUpToHalfOfTheWait) {
     cost_ = sweep_cost_ = kBusy / 4;
     look(10);
     EXPECT_EQ(planner_.next_look(), now_ - cost_ + kBusy);
@@ -73,7 +73,7 @@ TEST_F(LookPlannerTest, ALooksOwnTimeIsPartOfTheWaitUpToHalf) {
     EXPECT_EQ(planner_.next_look(), now_ + kBusy / 2) << "a slow database is left alone for a while";
 }
 
-TEST_F(LookPlannerTest, ALookThatFailedMakesNothingSafe) {
+TEST_F(LookPlannerTest, AFailedLookMakesNothingSafe) {
     look(10);
     look(10);
     now_ += LookPlanner::kLateWindow;
@@ -100,7 +100,7 @@ TEST_F(LookPlannerTest, SweepsTakeATwentiethOfTheTime) {
     EXPECT_LE(swept * LookPlanner::kSweepShare, std::chrono::seconds(61));
 }
 
-TEST_F(LookPlannerTest, WhereItCostsNothingEachLookNearTheEndBeginsAtTheBeginning) {
+TEST_F(LookPlannerTest, EachLookNearTheEndStartsFromTheBeginningIfThatIsCheap) {
     sweep_cost_ = cost_;
     look(10);
     for (int i = 0; i < 20; ++i) EXPECT_EQ(look(10 + i).after, std::nullopt);
@@ -118,7 +118,7 @@ TEST_F(LookPlannerTest, ASweepEndsWhereThePositionWasWhenItBegan) {
     EXPECT_EQ(next.up_to, "500");
 }
 
-TEST_F(LookPlannerTest, ASweepFullOfWhatIsKnownHoldsNothingUp) {
+TEST_F(LookPlannerTest, ASweepThatFindsOnlyKnownRowsHoldsNothingUp) {
     sweep_cost_ = cost_;  // each look near the end is one
     look(20);
     look(20);
@@ -144,7 +144,7 @@ TEST_F(LookPlannerTest, WaitsLongerWhileNothingIsFoundAndNotWhenWoken) {
     EXPECT_EQ(planner_.next_look(), now_ + 2 * kBusy);
 }
 
-TEST_F(LookPlannerTest, WhoWroteBeforeItFellAsleepIsWaitedForClosely) {
+TEST_F(LookPlannerTest, LooksOftenForWritersThatWroteBeforeItFellAsleep) {
     open_ = {7};
     while (!planner_.quiet()) look(0);
     planner_.fell_asleep(now_);
@@ -160,7 +160,7 @@ TEST_F(LookPlannerTest, WhoWroteBeforeItFellAsleepIsWaitedForClosely) {
     EXPECT_GT(planner_.next_look() - now_, LookPlanner::kWhileUnnotified);
 }
 
-TEST_F(LookPlannerTest, AWriterThatStaysOpenForLongIsNotWaitedForSo) {
+TEST_F(LookPlannerTest, DoesNotLookOftenForAWriterThatStaysOpenForLong) {
     open_ = {7};
     while (!planner_.quiet()) look(0);
     planner_.fell_asleep(now_);
@@ -181,7 +181,7 @@ TEST_F(LookPlannerTest, LooksWhenARetryComesDue) {
     EXPECT_EQ(planner_.next_look(), now_ + kIdle);
 }
 
-TEST_F(LookPlannerTest, ALookFromBeforeAGainSaysNothingAboutThePosition) {
+TEST_F(LookPlannerTest, ALookThatBeganBeforeAGainDoesNotMoveThePosition) {
     look(500, true, 60);
     look(500, true, 60);
     (void)planner_.plan(now_);
@@ -204,7 +204,7 @@ TEST_F(LookPlannerTest, BeginsBeforeWhatAYoungTransactionCanHaveWritten) {
     EXPECT_EQ(look(41).after, "40") << "7 is forgotten";
 }
 
-TEST_F(LookPlannerTest, ALookWithoutRoomShowsNothingOfATransactionThatEnded) {
+TEST_F(LookPlannerTest, ALookWithoutRoomDoesNotCoverATransactionThatEnded) {
     open_.emplace();
     look_for(std::chrono::seconds(5), 10);
     open_ = {7};
@@ -251,7 +251,7 @@ TEST_F(LookPlannerTest, ATransactionMayHaveDrawnItsIdAWhileBeforeItIsSeen) {
     EXPECT_EQ(look(60).after, "10");
 }
 
-TEST_F(LookPlannerTest, WhatIsOldIsABacklogOnceItsIdsAreKnownToBeOld) {
+TEST_F(LookPlannerTest, OldRowsAreABacklogOnceTheirIdsAreKnownToBeOld) {
     open_.emplace();
     end_ = 1000;
     look(500, true, 60);
@@ -269,7 +269,7 @@ TEST_F(LookPlannerTest, WhatIsOldIsABacklogOnceItsIdsAreKnownToBeOld) {
     EXPECT_NE(look(1200, true, 60).after, "1100") << "behind the end as it was";
 }
 
-TEST_F(LookPlannerTest, InABacklogWhatWasWrittenBesideATransactionIsBelieved) {
+TEST_F(LookPlannerTest, InABacklogRowsWrittenDuringATransactionAreBelieved) {
     open_ = {7};
     end_ = 1000;
     look(500, true, 60);
@@ -289,7 +289,7 @@ TEST_F(LookPlannerTest, InABacklogWhatWasWrittenBesideATransactionIsBelieved) {
     EXPECT_TRUE(believed_);
 }
 
-TEST_F(LookPlannerTest, BehindABacklogItGoesBackOnceForAllThatEndedMeanwhile) {
+TEST_F(LookPlannerTest, BehindABacklogItGoesBackOnceForAllThatHaveEnded) {
     open_.emplace();
     end_ = 10'000;
     look(500, true, 60);
@@ -314,7 +314,7 @@ TEST_F(LookPlannerTest, BehindABacklogItGoesBackOnceForAllThatEndedMeanwhile) {
     EXPECT_EQ(thrown_away, 0) << "that was for all of them";
 }
 
-TEST_F(LookPlannerTest, NothingOfALookFromBeforeAGainIsBelieved) {
+TEST_F(LookPlannerTest, ALookThatBeganBeforeAGainIsNotBelieved) {
     look(10);
     (void)planner_.plan(now_);
     planner_.start_over();

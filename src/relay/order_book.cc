@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace deliverd::relay {
 
 using store::EventOrigin;
@@ -12,6 +14,7 @@ using store::RowId;
 // --- looks ---------------------------------------------------------------------------------------------------------
 
 std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
+    ASSERT(!looking_);
     looking_ = true;
     std::vector<store::EventFollow> follow;
     while (follow.size() < most && !to_follow_.empty()) {
@@ -46,7 +49,7 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
     if (known != nullptr && known->aside) {
         const bool goes_first = failed_before && known->first != nullptr && row.sequence < known->first->row.sequence;
         if (!goes_first) return Taken::ignored;
-        drop_queue(*known);  // it is followed behind this one
+        drop_queue(*known);  // the aggregate is followed behind this one
     }
     if (row.origin == EventOrigin::forward && !failed_before) {
         if (known != nullptr && known->gap) return Taken::ignored;
@@ -76,6 +79,7 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
 }
 
 void OrderBook::end_look(bool ok) {
+    ASSERT(looking_);
     looking_ = false;
     for (Aggregate* aggregate : std::exchange(following_, {})) {
         aggregate->followed = false;
@@ -92,7 +96,7 @@ void OrderBook::end_look(bool ok) {
     }
 }
 
-/// Behind a row that was tried again the page may end early: what comes after it is asked for when that is recorded.
+/// Behind a row that is tried again the page may end early: what comes after it is asked for when that is recorded.
 void OrderBook::followed(Aggregate& aggregate) {
     if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) return;
     if (aggregate.page_rows < limits_.follow_page) return close_gap(aggregate);
@@ -112,6 +116,7 @@ Held* OrderBook::send_next(Instant now) {
             continue;
         }
         Held& held = *aggregate.first;
+        ASSERT(held.state == Held::State::queued && aggregate.queued > 0);
         aggregate.first = held.next;
         if (aggregate.first == nullptr) aggregate.last = nullptr;
         --aggregate.queued;
@@ -119,7 +124,8 @@ Held* OrderBook::send_next(Instant now) {
         held.state = Held::State::at_sink;
         held.began = now;
         aggregate.at_sink = true;
-        at_sink_.emplace(&held.row.message, &held);
+        const bool is_new = at_sink_.emplace(&held.row.message, &held).second;
+        ASSERT(is_new);
         want_follow(aggregate);
         return &held;
     }
@@ -134,10 +140,16 @@ Held* OrderBook::at_sink(const Message& message) {
     return orphans_.erase(&message) > 0 ? nullptr : held;
 }
 
+/// The one message of its aggregate that was there.
+void OrderBook::leave_sink(Held& held, Held::State next) {
+    ASSERT(held.state == Held::State::at_sink && held.aggregate->at_sink);
+    held.state = next;
+    held.aggregate->at_sink = false;
+}
+
 void OrderBook::delivered(Held& held) {
     Aggregate& aggregate = *held.aggregate;
-    held.state = Held::State::settling;
-    aggregate.at_sink = false;
+    leave_sink(held, Held::State::settling);
     if (held.row.message.failures == 0) held.aggregate = nullptr;
     bytes_ -= std::exchange(held.bytes, 0);
     held.row.message.body = std::string();
@@ -149,23 +161,22 @@ void OrderBook::delivered(Held& held) {
 
 void OrderBook::failed(Held& held) {
     Aggregate& aggregate = *held.aggregate;
-    held.state = Held::State::settling;
+    leave_sink(held, Held::State::settling);
+    ASSERT(!aggregate.failing);
     held.failed = true;
-    aggregate.at_sink = false;
     aggregate.failing = true;
     if (aggregate.gap) close_gap(aggregate);
     drop_queue(aggregate);
 }
 
 void OrderBook::queue_again(Aggregate& aggregate, Held& held) {
-    held.state = Held::State::queued;
+    leave_sink(held, Held::State::queued);
     Held** place = &aggregate.first;
     while (*place != nullptr && (*place)->row.sequence < held.row.sequence) place = &(*place)->next;
     held.next = *place;
     *place = &held;
     if (held.next == nullptr) aggregate.last = &held;
     ++aggregate.queued;
-    aggregate.at_sink = false;
 }
 
 void OrderBook::put_back(Held& held) {
@@ -217,6 +228,7 @@ Held* OrderBook::settling(const RowId& row_id, const store::ShardLease& lease) {
 }
 
 void OrderBook::settled(Held& held, Recorded recorded) {
+    ASSERT(held.state == Held::State::settling);  // recorded once
     if (Aggregate* aggregate = std::exchange(held.aggregate, nullptr)) {
         if (held.row.message.failures > 0) --aggregate->tried_again;
         if (held.failed && looking_) {
@@ -290,8 +302,8 @@ void OrderBook::drop_queued(std::int32_t shard) {
     std::erase_if(emptied_, of_shard);
     for (Aggregate* aggregate : touched) {
         drop_queue(*aggregate);
-        // While one that was tried again is not recorded, the database keeps the later ones back, also from a reading
-        // that starts over because the shard is wanted again.
+        // Until a row that is tried again is recorded, the database keeps the later ones back, also from a reading that
+        // starts over because the shard is wanted again.
         if (aggregate->gap && aggregate->tried_again == 0) close_gap(*aggregate);
         forget_if_idle(*aggregate);
     }
@@ -321,7 +333,7 @@ Aggregate& OrderBook::aggregate_of(const EventRow& row) {
     return entry->second;
 }
 
-/// Nearly always at the end. Rows without a number stay in the order in which they came.
+/// Nearly always at the end. Rows without a number keep the order in which they came.
 void OrderBook::insert(Aggregate& aggregate, Held& held) {
     const std::int64_t sequence = held.row.sequence;
     ++aggregate.queued;
@@ -347,6 +359,7 @@ void OrderBook::open_gap(Aggregate& aggregate, std::optional<RowId> after) {
 }
 
 void OrderBook::close_gap(Aggregate& aggregate) {
+    ASSERT(aggregate.gap && gaps_ > 0);
     --gaps_;
     aggregate.gap = false;
     aggregate.after.reset();
@@ -373,6 +386,7 @@ void OrderBook::drop_queue(Aggregate& aggregate) {
     aggregate.queued = 0;
     while (held != nullptr) {
         Held* next = held->next;
+        ASSERT(held->state == Held::State::queued);
         if (held->row.message.failures > 0) --aggregate.tried_again;
         erase(*held);
         held = next;
@@ -382,10 +396,12 @@ void OrderBook::drop_queue(Aggregate& aggregate) {
 void OrderBook::forget_if_idle(Aggregate& aggregate) {
     const bool listed = aggregate.ready || aggregate.aside || aggregate.to_follow || aggregate.followed;
     if (!aggregate.nothing_in_hand() || aggregate.gap || listed) return;
+    ASSERT(aggregate.queued == 0);
     aggregates_.erase(aggregates_.find(*aggregate.name));
 }
 
 void OrderBook::uncount(const Held& held) {
+    ASSERT(bytes_ >= held.bytes);
     bytes_ -= held.bytes;
     if (held.row.message.failures > 0) --failed_before_;
 }

@@ -67,7 +67,7 @@ protected:
     std::vector<store::EventFollow> follows_;
 };
 
-TEST_F(OrderBookTest, OneOfAnAggregateGoesAtATimeInOrder) {
+TEST_F(OrderBookTest, EventsOfAnAggregateGoOneAtATimeInOrder) {
     look({row(1, "a"), row(2, "b"), row(5, "a"), row(3, "a")});
     EXPECT_THAT(send(), ElementsAre(1, 2));
     EXPECT_THAT(send(), IsEmpty());
@@ -125,7 +125,7 @@ TEST_F(OrderBookTest, NothingFollowsAFailureUntilItIsRecordedAndTheLookHasEnded)
     EXPECT_EQ(book_.aggregates(), 0U) << "the database keeps it back";
 }
 
-TEST_F(OrderBookTest, ALookFollowsNoMoreThanItIsAsked) {
+TEST_F(OrderBookTest, ALookFollowsAtMostTheGivenNumber) {
     (void)book_.begin_look(10);
     take(row(1, "a"), false);
     take(row(2, "b"), false);
@@ -146,7 +146,7 @@ TEST_F(OrderBookTest, AShardIsAtRestOnceWhatWasNotTriedIsPutBack) {
     EXPECT_THAT(send(), ElementsAre(1));
 }
 
-TEST_F(OrderBookTest, AShardThatIsGivenBackAndRegainedHasNothingSetAside) {
+TEST_F(OrderBookTest, AShardThatWasGivenBackAndRegainedHasNothingSetAside) {
     look({row(1, "a")});
     EXPECT_THAT(send(), ElementsAre(1));
     book_.set_aside(ended(1));
@@ -197,7 +197,7 @@ TEST_F(OrderBookTest, BehindADeadRowThatBlocksNothingIsAskedFor) {
     EXPECT_THAT(followed(), IsEmpty());
 }
 
-TEST_F(OrderBookTest, WhereDueRowsMayBeMissingAnUnknownAggregateIsFollowed) {
+TEST_F(OrderBookTest, IfDueRowsMayBeMissingAnUnknownAggregateIsFollowed) {
     look({row(1, "a")});
     (void)book_.begin_look(10);
     EXPECT_EQ(take(row(2, "a"), false), Taken::taken) << "nothing of it lies behind";
@@ -207,7 +207,7 @@ TEST_F(OrderBookTest, WhereDueRowsMayBeMissingAnUnknownAggregateIsFollowed) {
     EXPECT_THAT(followed(), ElementsAre("b>"));
 }
 
-TEST_F(OrderBookTest, OneAggregateTakesOnlySoMuch) {
+TEST_F(OrderBookTest, OneAggregateTakesALimitedPartOfTheHand) {
     look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a"), row(6, "a"), row(7, "b")});
     EXPECT_EQ(book_.rows(), 5U);
     EXPECT_FALSE(book_.follow_wanted()) << "there is enough in hand";
@@ -222,7 +222,7 @@ TEST_F(OrderBookTest, OneAggregateTakesOnlySoMuch) {
     EXPECT_THAT(send(), ElementsAre(5));
 }
 
-TEST_F(OrderBookTest, SaysWhenTooManyAggregatesHaveGaps) {
+TEST_F(OrderBookTest, ReportsThatTooManyAggregatesHaveGaps) {
     (void)book_.begin_look(10);
     for (const char* aggregate : {"a", "b", "c"}) {
         EXPECT_FALSE(book_.full());
@@ -235,7 +235,7 @@ TEST_F(OrderBookTest, SaysWhenTooManyAggregatesHaveGaps) {
     EXPECT_EQ(book_.aggregates(), 0U);
 }
 
-TEST_F(OrderBookTest, ALostShardIsForgottenAndItsOutcomesAreNobodys) {
+TEST_F(OrderBookTest, ALostShardIsForgottenAndItsOutcomesAreIgnored) {
     look({row(1, "a"), row(2, "a"), row(100, "other")});
     EXPECT_THAT(send(), ElementsAre(1, 100));
     book_.drop_shard(0);
@@ -258,7 +258,7 @@ TEST_F(OrderBookTest, OutcomesOfALostShardEndWithoutTrace) {
     EXPECT_EQ(book_.bytes(), 0U);
 }
 
-TEST_F(OrderBookTest, WhatWasNotTriedGoesFirstOfItsAggregateAgainAndBehindTheOthers) {
+TEST_F(OrderBookTest, AnEventThatWasNotTriedStaysFirstInItsAggregateWhichGoesBehindTheOthers) {
     look({row(1, "a"), row(2, "a"), row(3, "b")});
     Held* first = book_.send_next(Instant{});
     EXPECT_EQ(first->row.message.id, 1);
@@ -284,7 +284,7 @@ TEST_F(OrderBookTest, WhatIsSetAsideKeepsItsFirstRowAndFollowsTheRest) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
-TEST_F(OrderBookTest, WhatIsSetAsideKeepsAnEarlierRowThatCameMeanwhile) {
+TEST_F(OrderBookTest, WhatIsSetAsideKeepsAnEarlierRowThatCameInTheMeantime) {
     look({row(5, "a"), row(6, "a")});
     EXPECT_THAT(send(), ElementsAre(5));
     look({row(4, "a", EventOrigin::due, 1)});
@@ -311,7 +311,7 @@ TEST_F(OrderBookTest, WhatIsSetAsideGivesWayToAnEarlierRowThatIsReturned) {
     EXPECT_THAT(send(), ElementsAre(5));
 }
 
-TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhile) {
+TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedOnceThatIsSetAside) {
     look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});  // one more than one may have: a gap
     EXPECT_THAT(send(), ElementsAre(1));
     deliver(1);
@@ -331,7 +331,7 @@ TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedIfItIsSetAsideMeanwhil
     EXPECT_THAT(send(), ElementsAre(4));
 }
 
-TEST_F(OrderBookTest, OnlySoManyThatAreSetAsideKeepTheirRow) {
+TEST_F(OrderBookTest, ALimitedNumberOfThoseSetAsideKeepTheirRow) {
     look({row(1, "a"), row(2, "b"), row(3, "c")});
     for (const std::int64_t id : send()) book_.set_aside(ended(id));
     EXPECT_EQ(book_.rows(), 1U);
@@ -364,7 +364,7 @@ TEST_F(OrderBookTest, OneThatWasRefusedMakesRoomForOneThatKeptNoRow) {
     EXPECT_EQ(book_.rows(), 1U);
 }
 
-TEST_F(OrderBookTest, WhatWasNotTriedGoesBehindAnEarlierOneThatCameMeanwhile) {
+TEST_F(OrderBookTest, AnEventThatWasNotTriedGoesBehindAnEarlierOneThatCameLater) {
     look({row(5, "a"), row(6, "a")});
     EXPECT_THAT(send(), ElementsAre(5));
     look({row(4, "a", EventOrigin::due, 1)});
@@ -376,7 +376,7 @@ TEST_F(OrderBookTest, WhatWasNotTriedGoesBehindAnEarlierOneThatCameMeanwhile) {
     EXPECT_THAT(send(), ElementsAre(6));
 }
 
-TEST_F(OrderBookTest, WhatWasNotTriedAndHasNoNumberGoesFirstAgain) {
+TEST_F(OrderBookTest, AnEventWithoutANumberThatWasNotTriedGoesFirstAgain) {
     std::vector<EventRow> rows = {row(1, "a"), row(2, "a")};
     for (EventRow& event : rows) event.sequence = 0;
     look(std::move(rows));
@@ -385,7 +385,7 @@ TEST_F(OrderBookTest, WhatWasNotTriedAndHasNoNumberGoesFirstAgain) {
     EXPECT_THAT(send(), ElementsAre(1));
 }
 
-TEST_F(OrderBookTest, AShardToBeGivenBackKeepsOnlyWhatIsUnderWay) {
+TEST_F(OrderBookTest, ALeavingShardKeepsOnlyWhatIsUnderWay) {
     look({row(1, "a"), row(2, "a")});
     send();
     book_.drop_queued(0);
@@ -398,7 +398,7 @@ TEST_F(OrderBookTest, AShardToBeGivenBackKeepsOnlyWhatIsUnderWay) {
     EXPECT_TRUE(book_.at_rest(0));
 }
 
-TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindWhatIsStillTriedAgain) {
+TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindItsRetries) {
     look({row(1, "a", EventOrigin::due, 1)});
     EXPECT_THAT(send(), ElementsAre(1));
     book_.drop_queued(0);
@@ -411,7 +411,7 @@ TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindWhatIsStillTriedAga
 }
 
 /// Two at once could arrive in the wrong order.
-TEST_F(OrderBookTest, WhatComesWhileOneOfItsAggregateIsAtTheSinkWaits) {
+TEST_F(OrderBookTest, AnEventWaitsWhileAnotherOfItsAggregateIsAtTheSink) {
     look({row(1, "a")});
     EXPECT_THAT(send(), ElementsAre(1));
     look({row(2, "a"), row(3, "b")});

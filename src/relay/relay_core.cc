@@ -4,16 +4,14 @@
 #include <limits>
 #include <utility>
 
+#include "base/assert.h"
 #include "pipeline/decide.h"
 
 namespace deliverd::relay {
 
 using pipeline::LaneTotals;
-using pipeline::Reason;
 using store::EventOrigin;
 using store::EventRow;
-using store::EventSettled;
-using store::SettleKind;
 
 namespace {
 
@@ -21,10 +19,11 @@ constexpr std::size_t kSmallestPage = 2;
 constexpr std::size_t kLargestPage = 32;
 constexpr std::size_t kPagesInABatch = 16;
 constexpr std::size_t kSettleBatches = 4;           // in one settle at most
-constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have so much of what may be in hand
-constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have so much of it
-constexpr std::size_t kTrialShare = 8;              // what is tried at them may have so much of what may be at the sink
-constexpr std::size_t kRowsAfterAFailure = 8;       // that a look asks for: the database may have failed at their size
+constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have this part of the hand
+constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have this part
+constexpr std::size_t kTrialShare = 8;              // what is tried there may have this part of `parallelism`
+constexpr std::int32_t kRefusedInARow = 8;          // settles; then only one row is read now and then
+constexpr std::size_t kRowsAfterAFailure = 8;       // in a look: the database may have failed at their size
 
 std::size_t rows_in_hand(const RelayOptions& options) {
     return 2 * static_cast<std::size_t>(options.parallelism) + 4 * static_cast<std::size_t>(options.batch_size);
@@ -47,17 +46,14 @@ OrderBookLimits book_limits(const RelayOptions& options) {
 RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::Observer& observer, Log& log)
     : options_(options),
       random_(seed),
-      observer_(observer),
-      log_(log),
+      reporter_(options.name, observer, log),
+      limit_(options.throttle, options.retry_after_cap, reporter_),
       keeper_(options.lease),
       planner_(options.busy_poll, options.idle_poll),
       book_(book_limits(options)),
       destinations_(std::max<std::size_t>(static_cast<std::size_t>(options.parallelism) / kTrialShare, 1)),
-      settles_({.batch = static_cast<std::size_t>(options.batch_size),
-                .most = kSettleBatches * static_cast<std::size_t>(options.batch_size),
-                .linger = options.settle_linger,
-                .patience = options.settle_patience}) {
-    if (options.throttle) throttle_.emplace(options.retry_after_cap);
+      settles_(options.settles(kSettleBatches, kRefusedInARow)),
+      budget_(options.held_bytes) {
     if (options.strict_order) horizon_.emplace();
 }
 
@@ -65,7 +61,7 @@ RelayCore::RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::
 
 void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShare>& answer) {
     if (!answer) {
-        database_failed(now, "tend", answer.error(), 0);
+        reporter_.database_failed(now, "tend", answer.error(), 0);
         return keeper_.tend_failed(now);
     }
     const std::size_t held_before = keeper_.held();
@@ -73,21 +69,21 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     drop_shards(change.lost);
     for (const std::int32_t shard : change.leaving) {
         book_.drop_queued(shard);
-        distrust_look(
-            shard);  // even if the shard is wanted again before that look has ended: what was dropped is not in it
+        // Even if the shard is wanted again before that look has ended: what was dropped is not in it.
+        distrust_look(shard);
     }
     if (change.gained) planner_.start_over();
     if (!change.lost.empty() || !change.leaving.empty() || keeper_.held() != held_before) {
-        log_.info("shards of the lane changed hands", {{"lane", options_.name},
-                                                       {"held", keeper_.held()},
-                                                       {"leaving", keeper_.leaving().size()},
-                                                       {"lost", change.lost.size()},
-                                                       {"relays", keeper_.relays()}});
+        reporter_.log().info("shards of the lane changed hands", {{"lane", options_.name},
+                                                                  {"held", keeper_.held()},
+                                                                  {"leaving", keeper_.leaving().size()},
+                                                                  {"lost", change.lost.size()},
+                                                                  {"relays", keeper_.relays()}});
     }
-    tell();
+    report();
 }
 
-/// What the look under way brings of this shard is not taken.
+/// Nothing that the look under way brings of this shard is taken.
 void RelayCore::distrust_look(std::int32_t shard) {
     std::erase_if(asked_, [&](const store::ShardLease& lease) { return lease.shard == shard; });
 }
@@ -96,7 +92,9 @@ void RelayCore::drop_shards(std::span<const std::int32_t> lost) {
     for (const std::int32_t shard : lost) {
         distrust_look(shard);
         book_.drop_shard(shard);
-        totals_.conflicts += settles_.drop_shard(shard);
+        reporter_.add(&LaneTotals::conflicts, settles_.drop([&](const store::EventSettlement& settlement) {
+            return settlement.lease.shard == shard;
+        }));
     }
 }
 
@@ -107,7 +105,7 @@ std::vector<store::ShardLease> RelayCore::begin_release() {
 }
 
 void RelayCore::end_release(Instant now, std::span<const store::ShardLease> leases, const Result<void>& answer) {
-    if (!answer) database_failed(now, "release", answer.error(), leases.size());
+    if (!answer) reporter_.database_failed(now, "release", answer.error(), leases.size());
     for (const store::ShardLease& lease : leases) {
         keeper_.released(lease);
         distrust_look(lease.shard);
@@ -130,20 +128,14 @@ std::size_t RelayCore::room() const {
     const std::size_t rows = book_.rows();
     if (rows >= in_hand_limit()) return 0;
     if (settles_.refused()) return 1;
-    if (rows > 0 && book_.bytes() + typical_bytes_ > options_.held_bytes) return 0;
-    return std::min({in_hand_limit() - rows, rows_by_bytes(), static_cast<std::size_t>(options_.batch_size)});
+    if (rows > 0 && budget_.spent(book_.bytes())) return 0;
+    return std::min(
+        {in_hand_limit() - rows, budget_.rows(book_.bytes()), static_cast<std::size_t>(options_.batch_size)});
 }
 
-/// How many more rows of the usual size held_bytes allows, one at least.
-std::size_t RelayCore::rows_by_bytes() const {
-    const std::size_t left = options_.held_bytes - std::min(book_.bytes(), options_.held_bytes);
-    return std::max<std::size_t>(left / std::max<std::size_t>(typical_bytes_, 1), 1);
-}
-
-/// In bytes. Rows in hand that come again must not take the room of others.
+/// For a look. Rows in hand that come again must not take the room of others.
 std::size_t RelayCore::most_bytes(bool rows_come_again) const {
-    const std::size_t in_hand = rows_come_again || book_.failed_before() > 0 ? 0 : book_.bytes();
-    return options_.held_bytes - std::min(in_hand, options_.held_bytes);
+    return budget_.left(rows_come_again || book_.failed_before() > 0 ? 0 : book_.bytes());
 }
 
 bool RelayCore::can_look(Instant now) const {
@@ -174,8 +166,7 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     request.up_to = look.up_to;
     request.end_above = look.end_above;
     asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
-    // Those in hand come again with each look: they must not take the room of others.
-    const std::size_t fitting = rows_by_bytes();
+    const std::size_t fitting = budget_.rows(book_.bytes());
     request.byte_limit = static_cast<std::int64_t>(most_bytes(look.sees_rows_again));
     if (horizon_) ask_what_is_certain(request);
     asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
@@ -204,8 +195,7 @@ void RelayCore::learn_what_is_certain(Instant began, Instant now, const store::E
     if (const std::optional<Instant> next = horizon_->next_look()) planner_.look_again(*next);
 }
 
-/// A row that failed was sent before. What lies behind the horizon lies behind the position as well: it is read when
-/// its time has come.
+/// A row that failed was sent before. What lies behind the horizon lies behind the position too, and is read later.
 bool RelayCore::may_be_sent(const EventRow& row) const {
     return !horizon_ || row.message.failures > 0 || row.sequence <= horizon_->certain();
 }
@@ -215,7 +205,7 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     if (!answer) {
         book_.end_look(false);
         planner_.failed(began, now, random_);
-        return database_failed(now, "read", answer.error(), 0);
+        return reporter_.database_failed(now, "read", answer.error(), 0);
     }
     if (answer->writers) planner_.saw_writers(*answer->writers, began);
     LookPlanner::Found found;
@@ -229,9 +219,9 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
     found.more_to_ask = found.more_to_ask || book_.follow_wanted();
     planner_.looked(found);
     if (horizon_) learn_what_is_certain(began, now, *answer);
-    totals_.claimed += taken_;
-    observer_.on_claimed(taken_);
-    tell();
+    ASSERT(book_.rows() <= most_rows());
+    reporter_.claimed(taken_);
+    report();
 }
 
 /// False: the forward rows were thrown away, because earlier ones of the same aggregates may lie behind the position.
@@ -246,7 +236,7 @@ bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
     return false;
 }
 
-/// Due rows come first: after them it is known whether the others can be trusted (order_book.h).
+/// Due rows come first: they show whether the others can be trusted (order_book.h).
 void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
     std::size_t due = 0;
     std::size_t due_taken = 0;
@@ -270,9 +260,9 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
     found.full = found.full || batch.forward_cut || (asked_rows_ > 0 && forward >= asked_rows_);
 }
 
-/// False: neither this row nor anything behind it may be passed.
+/// False: the position stays before this row.
 bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& found) {
-    // One at least is passed: the planner takes it that a look without room for any row found none.
+    // At least one is passed: the planner assumes that a look without room for any row found none.
     const bool enough_bytes = found.last && book_.bytes() >= options_.held_bytes;
     if (book_.rows() >= in_hand_limit() || enough_bytes) {
         found.full = true;
@@ -295,8 +285,8 @@ OrderBook::Taken RelayCore::take_row(EventRow& row, bool trusted) {
     const OrderBook::Taken taken = book_.take(row, *asked, trusted);
     if (taken != OrderBook::Taken::taken) return taken;
     ++taken_;
-    observer_.on_lag(age_seconds);
-    typical_bytes_ = std::max(bytes, typical_bytes_ - typical_bytes_ / 64);  // follows large rows at once
+    reporter_.observer().on_lag(age_seconds);
+    budget_.on_row(bytes);
     return taken;
 }
 
@@ -305,10 +295,9 @@ OrderBook::Taken RelayCore::take_row(EventRow& row, bool trusted) {
 void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
     batch.clear();
     const auto parallelism = static_cast<std::size_t>(options_.parallelism);
-    if (draining_ || paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
+    if (draining_ || limit_.paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
     if (book_.anything_aside() && now >= destinations_.first_end()) resume(now, destinations_.trials());
-    std::size_t most = parallelism - book_.at_sink();
-    if (throttle_) most = throttle_->permits(now, most);
+    const std::size_t most = limit_.permits(now, parallelism - book_.at_sink());
     while (batch.size() < most) {
         Held* held = book_.send_next(now);
         if (held == nullptr) break;
@@ -327,20 +316,19 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
         }
     }
     if (batch.empty()) return;
-    if (throttle_) throttle_->on_sent(now, batch.size());
-    tell();
+    ASSERT(book_.at_sink() <= parallelism);
+    limit_.on_sent(now, batch.size());
+    report();
 }
 
 Instant RelayCore::next_send(Instant now) const {
     const Instant nap = now + pipeline::kLongestNap;
     if (draining_ || !(book_.anything_to_send() || book_.anything_aside())) return nap;
-    if (paused(now)) return std::min(nap, paused_until_);
+    if (limit_.paused(now)) return std::min(nap, limit_.paused_until());
     if (!book_.anything_to_send()) return std::min(nap, destinations_.first_end());
-    if (throttle_ && book_.at_sink() < static_cast<std::size_t>(options_.parallelism)) {
-        const Instant next = throttle_->next_permit(now);
-        if (next > now) return std::min(nap, next);
-    }
-    return nap;
+    const Instant next = limit_.next_permit(now);
+    const bool room = book_.at_sink() < static_cast<std::size_t>(options_.parallelism);
+    return room && next > now ? std::min(nap, next) : nap;
 }
 
 void RelayCore::outcomes(Instant now, std::span<Answer> answers) {
@@ -348,25 +336,25 @@ void RelayCore::outcomes(Instant now, std::span<Answer> answers) {
         if (Held* held = book_.at_sink(*answer.message)) {
             finish(now, *held, answer);
         } else {
-            ++totals_.conflicts;  // its shard went to someone else meanwhile
+            reporter_.add(&LaneTotals::conflicts, 1);  // its shard went to another relay in the meantime
         }
     }
     if (book_.follow_wanted()) planner_.wake(now);
-    tell();
+    report();
 }
 
 void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     const Outcome& outcome = answer.outcome;
     const Message& message = held.row.message;
     const bool delivered = outcome.kind == OutcomeKind::delivered;
-    observer_.on_outcome(outcome.kind, outcome.code, answer.at - held.began);
-    if (!delivered) observer_.on_failure(message, outcome);
-    adjust_rate(now, outcome, held.began);
+    reporter_.observer().on_outcome(outcome.kind, outcome.code, answer.at - held.began);
+    if (!delivered) reporter_.observer().on_failure(message, outcome);
+    limit_.on_outcome(now, outcome, held.began);
     if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
     if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return put_back(held);
     if (destinations_.attempted(message.topic, held.began, delivered)) resume(now, book_.aggregates());
     if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
-        ++totals_.abandoned;
+        reporter_.add(&LaneTotals::abandoned, 1);
         book_.failed(held);
         return book_.settled(held, Recorded::unknown);
     }
@@ -376,11 +364,11 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
 }
 
 void RelayCore::fail(Instant now, Held& held, const Outcome& outcome, const RetryPolicy& retry) {
-    log_failure(now, held.row.message, outcome, settle(now, held, outcome, retry));
+    reporter_.send_failed(now, held.row.message, outcome, settle(now, held, outcome, retry));
     book_.failed(held);
 }
 
-/// Never dead of it: what was not tried may be on its way to a part of the topic that is not away.
+/// Never makes it dead: what was not tried may be bound for a part of the topic that is not away.
 void RelayCore::fail_untried(Instant now, Held& held) {
     const std::string& topic = held.row.message.topic;
     Outcome outcome = destinations_.why(topic);
@@ -397,7 +385,7 @@ store::Settlement RelayCore::settle(Instant now, const Held& held, const Outcome
     return settlement;
 }
 
-/// Of a shard that is to be given back nothing is sent any more, this row neither: it is the next owner's.
+/// Of a leaving shard nothing more is sent, not even this row: it is the next owner's.
 void RelayCore::put_back(Held& held) {
     const std::int32_t shard = held.row.shard;
     book_.put_back(held);
@@ -409,8 +397,8 @@ void RelayCore::resume(Instant now, std::size_t without_row) {
     if (book_.follow_wanted()) planner_.wake(now);
 }
 
-/// Without a broker nothing is sent at all for a while. Otherwise at most the topic is paused, and the row costs an
-/// attempt if others are delivered meanwhile (destinations.h).
+/// If the broker is out of reach, nothing is sent for a while. Otherwise at most the topic is paused, and the row costs
+/// an attempt if others are delivered in the meantime (pipeline/destinations.h).
 void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
     const Duration pause = std::min(outcome.retry_after.value_or(kPauseWhenNotAttempted), options_.retry_after_cap);
     const std::string topic = held.row.message.topic;
@@ -421,35 +409,9 @@ void RelayCore::put_off(Instant now, Held& held, const Outcome& outcome) {
         if (refusal == Destinations::Refusal::counts_alone) resume(now, book_.aggregates());
         if (refusal != Destinations::Refusal::waits) return fail(now, held, outcome, options_.retry);
     }
-    ++totals_.put_off;
-    if (const auto left_out = put_off_lines_.admit(now, outcome.code)) {
-        log_.error(unreachable ? "nothing can be sent: waiting" : "nothing can be sent to this topic: waiting",
-                   {{"lane", options_.name},
-                    {"topic", topic},
-                    {"error", pipeline::describe_failure(outcome)},
-                    {"lines_left_out", *left_out}});
-    }
+    reporter_.put_off(now, held.row.message, outcome, !unreachable);
     put_back(held);  // and is set aside when its turn comes
-    if (unreachable) paused_until_ = std::max(paused_until_, now + pause);
-}
-
-void RelayCore::adjust_rate(Instant now, const Outcome& outcome, Instant began) {
-    if (!throttle_) return;
-    const std::optional<double> before = throttle_->rate();
-    if (outcome.code == kRateLimited) {
-        throttle_->on_rate_limited(began, now, outcome.retry_after);
-        paused_until_ = std::max(paused_until_, throttle_->paused_until());
-    } else if (outcome.kind == OutcomeKind::delivered) {
-        throttle_->on_success(began);
-    }
-    const std::optional<double> rate = throttle_->rate();
-    if (rate == before) return;
-    observer_.on_send_rate(rate.value_or(0));
-    if (!rate) {
-        log_.info("sending without a limit again", {{"lane", options_.name}});
-    } else if (!before || *rate < *before) {
-        log_.warn("the receiver asked for less: sending slower", {{"lane", options_.name}, {"per_second", *rate}});
-    }
+    if (unreachable) limit_.pause_until(now + pause);
 }
 
 }  // namespace deliverd::relay

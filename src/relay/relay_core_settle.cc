@@ -1,11 +1,12 @@
 // The settling part of RelayCore, and its end.
 #include <utility>
 
+#include "base/assert.h"
 #include "relay/relay_core.h"
 
 namespace deliverd::relay {
 
-using pipeline::Reason;
+using pipeline::LaneTotals;
 using store::EventSettled;
 using store::SettleKind;
 
@@ -19,10 +20,12 @@ Instant RelayCore::next_settle(Instant now) const {
 }
 
 void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>& answer) {
-    SettleQueue::Ended ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
-    if (!answer) database_failed(now, "settle", answer.error(), settles_.size() + ended.given_up.size());
+    const std::size_t waiting = settles_.size();
+    Settles::Ended ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
+    if (!answer) reporter_.database_failed(now, "settle", answer.error(), waiting);
+    ASSERT(!answer || answer->size() == ended.answered.size());
     for (std::size_t i = 0; i < ended.answered.size(); ++i) {
-        SettleItem& item = ended.answered[i];
+        Settles::Item& item = ended.answered[i];
         if ((*answer)[i] != EventSettled::locked) {
             record(now, item, (*answer)[i]);
         } else if (!settles_.keep_locked(item, now, random_)) {
@@ -31,19 +34,18 @@ void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>&
     }
     give_up(ended.given_up);
     if (book_.follow_wanted()) planner_.wake(now);
-    tell();
+    report();
 }
 
-void RelayCore::record(Instant now, const SettleItem& item, EventSettled answer) {
+void RelayCore::record(Instant now, const Settles::Item& item, EventSettled answer) {
     const store::EventSettlement& recorded = item.settlement;
     const SettleKind kind = recorded.settlement.kind;
     const bool took_effect = answer == EventSettled::applied || (answer == EventSettled::conflict && item.in_doubt);
     if (took_effect) {
-        count(recorded.settlement);
+        reporter_.settled(recorded.settlement);
         if (kind == SettleKind::retry) planner_.due_at(now + recorded.settlement.delay + kDueSlack);
     } else {
-        ++totals_.conflicts;
-        observer_.on_flush(Reason::conflict, 1);
+        reporter_.conflict();
     }
     if (answer == EventSettled::fenced && keeper_.lost(recorded.lease, now)) {
         const std::int32_t shard = recorded.lease.shard;
@@ -57,28 +59,10 @@ void RelayCore::record(Instant now, const SettleItem& item, EventSettled answer)
     book_.settled(*held, options_.block_behind_dead ? Recorded::blocks : Recorded::passes);
 }
 
-void RelayCore::count(const store::Settlement& settlement) {
-    observer_.on_settled(settlement);
-    switch (settlement.kind) {
-        case SettleKind::sent:
-        case SettleKind::duplicate:
-            ++totals_.sent;
-            return observer_.on_flush(Reason::success, 1);
-        case SettleKind::retry:
-            ++totals_.retried;
-            return observer_.on_flush(Reason::retry, 1);
-        case SettleKind::dead:
-            ++totals_.dead;
-            return observer_.on_flush(Reason::dead, 1);
-    }
-}
-
-void RelayCore::give_up(std::span<const SettleItem> items) {
+void RelayCore::give_up(std::span<const Settles::Item> items) {
     if (items.empty()) return;
-    log_.error("could not record how these events ended: they will be sent again",
-               {{"lane", options_.name}, {"rows", items.size()}, {"first", items.front().settlement.row_id}});
-    totals_.abandoned += items.size();
-    for (const SettleItem& item : items) {
+    reporter_.gave_up_settling(items.size(), items.front().settlement.row_id);
+    for (const Settles::Item& item : items) {
         Held* held = book_.settling(item.settlement.row_id, item.settlement.lease);
         if (held != nullptr) book_.settled(*held, Recorded::unknown);
     }
@@ -86,46 +70,15 @@ void RelayCore::give_up(std::span<const SettleItem> items) {
 
 void RelayCore::abandon() {
     give_up(settles_.take_all());
-    totals_.abandoned += book_.at_sink();
-    totals_.released += book_.drop_all_queued();
-    tell();
+    reporter_.add(&LaneTotals::abandoned, book_.at_sink());
+    reporter_.add(&LaneTotals::released, book_.drop_all_queued());
+    report();
 }
 
-void RelayCore::database_failed(Instant now, std::string_view operation, const Error& error, std::size_t rows) {
-    ++totals_.database_errors;
-    observer_.on_flush(error.code == "db_timeout" ? Reason::db_timeout : Reason::db_error, rows == 0 ? 1 : rows);
-    // Until the others have ended, however long that takes, each tend is answered so.
-    const std::optional<std::uint64_t> left_out =
-        error.code == store::kOtherShards ? other_shards_lines_.admit(now, error.message) : database_lines_.admit(now);
-    if (!left_out) return;
-    log_.warn("database call failed", {{"lane", options_.name},
-                                       {"operation", operation},
-                                       {"rows", rows},
-                                       {"class", to_string(error.error_class)},
-                                       {"code", error.code},
-                                       {"error", error.message},
-                                       {"lines_left_out", *left_out}});
-}
-
-void RelayCore::tell() {
-    observer_.on_in_flight(book_.at_sink());
-    in_hand_depth_.tell(observer_, book_.rows());
-    settling_depth_.tell(observer_, settles_.size());
-}
-
-void RelayCore::log_failure(Instant now, const Message& message, const Outcome& outcome,
-                            const store::Settlement& settlement) {
-    const std::optional<std::uint64_t> left_out = failure_lines_.admit(now);
-    if (!left_out) return;
-    const bool dead = settlement.kind == SettleKind::dead;
-    log_.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on an event" : "a send failed",
-               {{"lane", options_.name},
-                {"message_id", message.message_id},
-                {"outcome", to_string(outcome.kind)},
-                {"failures", message.failures + 1},
-                {"retry_in_seconds", to_seconds(settlement.delay)},
-                {"error", settlement.error},
-                {"lines_left_out", *left_out}});
+void RelayCore::report() {
+    reporter_.observer().on_in_flight(book_.at_sink());
+    in_hand_depth_.report(reporter_.observer(), book_.rows());
+    settling_depth_.report(reporter_.observer(), settles_.size());
 }
 
 }  // namespace deliverd::relay

@@ -16,7 +16,7 @@ TEST_F(RelayCoreTest, ASettleWaitsForMoreWhileTheTableIsBusy) {
     EXPECT_TRUE(core_->settle_due(now_ + options.settle_linger));
 }
 
-TEST_F(RelayCoreTest, ASettleWaitsForNothingWhereTheTableIsQuiet) {
+TEST_F(RelayCoreTest, ASettleDoesNotWaitIfTheTableIsQuiet) {
     const RelayOptions options;
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     table_.add("a");
@@ -44,7 +44,7 @@ TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
     EXPECT_EQ(batch_.front()->topic, "t.happened");
 }
 
-TEST_F(RelayCoreTest, WhileOthersHaveAnotherNumberOfShardsItAsksOnAndSaysSoOnceAMinute) {
+TEST_F(RelayCoreTest, WithAnotherNumberOfShardsElsewhereItKeepsAskingAndLogsOncePerMinute) {
     table_.add("a");
     const auto refused = [](const char* why) -> Result<store::ShardShare> {
         return retryable(std::string(store::kOtherShards), why);
@@ -64,7 +64,7 @@ TEST_F(RelayCoreTest, WhileOthersHaveAnotherNumberOfShardsItAsksOnAndSaysSoOnceA
     EXPECT_THAT(send(), ElementsAre(1));
 }
 
-TEST_F(RelayCoreTest, WhatALookBringsOfAShardThatWasGivenUpMeanwhileIsNotTaken) {
+TEST_F(RelayCoreTest, RowsOfAShardThatWasGivenUpDuringTheLookAreNotTaken) {
     const auto both = *table_.tend("r", std::chrono::hours(1));
     core_->tended(now_, now_, both);
     const std::optional<store::EventRead> request = core_->begin_look(now_);
@@ -93,7 +93,7 @@ TEST_F(RelayCoreTest, AFencedSettleEndsTheShard) {
     EXPECT_EQ(table_.rows().at(1).published, false);
 }
 
-TEST_F(RelayCoreTest, AConflictAfterATryInDoubtIsThatTry) {
+TEST_F(RelayCoreTest, AConflictAfterATryInDoubtMeansThatTheTryTookEffect) {
     table_.add("a");
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
     look();
@@ -134,7 +134,7 @@ TEST_F(RelayCoreTest, WithoutABrokerNothingIsCountedAndEverythingPauses) {
     EXPECT_EQ(table_.rows().at(1).failures, 0);
 }
 
-TEST_F(RelayCoreTest, ThatNothingCanBeSentIsSaidOnceAMinute) {
+TEST_F(RelayCoreTest, NothingCanBeSentIsLoggedOncePerMinute) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
     make(options);
@@ -156,7 +156,7 @@ TEST_F(RelayCoreTest, ThatNothingCanBeSentIsSaidOnceAMinute) {
     EXPECT_EQ(lines_with("TOKEN_UNREADABLE"), 1U) << "something else";
 }
 
-TEST_F(RelayCoreTest, AFailingAggregateWaitsAndGoesOnInOrder) {
+TEST_F(RelayCoreTest, AFailingAggregateWaitsAndContinuesInOrder) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
     make(options);
@@ -196,7 +196,7 @@ protected:
     }
 };
 
-TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillComeBeforeIt) {
+TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillPrecedeIt) {
     table_.add("a");
     looks();
     EXPECT_THAT(send(), ElementsAre(1));
@@ -216,7 +216,7 @@ TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillComeBeforeIt) {
     EXPECT_THAT(send(), ElementsAre(high));
 }
 
-TEST_F(StrictOrder, NothingIsReadOfWhatIsNotCertain) {
+TEST_F(StrictOrder, UncertainRowsAreNotRead) {
     for (int i = 0; i < 3; ++i) table_.add("a");
     looks();
     table_.begin("b");
@@ -229,7 +229,7 @@ TEST_F(StrictOrder, NothingIsReadOfWhatIsNotCertain) {
     EXPECT_EQ(table_.read(*request)->rows.size(), 3U);
 }
 
-TEST_F(StrictOrder, TheRestOfAnAggregateThatFailedWaitsLikeAnyOther) {
+TEST_F(StrictOrder, TheRestOfAFailedAggregateWaitsLikeAnyOther) {
     table_.add("a");
     looks();
     EXPECT_THAT(send(), ElementsAre(1));
@@ -250,7 +250,7 @@ TEST_F(StrictOrder, TheRestOfAnAggregateThatFailedWaitsLikeAnyOther) {
     EXPECT_THAT(send(), ElementsAre(3));
 }
 
-TEST_F(StrictOrder, WhereNothingIsUncertainNothingIsHeldBack) {
+TEST_F(StrictOrder, NothingIsHeldBackIfEverythingIsCertain) {
     FakeEvents::Options uuids;
     uuids.shards = 2;
     uuids.uuids = true;
@@ -265,7 +265,7 @@ TEST_F(StrictOrder, WhereNothingIsUncertainNothingIsHeldBack) {
     EXPECT_EQ(batch_.size(), 1U);
 }
 
-TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {
+TEST_F(RelayCoreTest, ReadsAtMostWhatMayBeInHand) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
     options.batch_size = 10;
@@ -282,7 +282,7 @@ TEST_F(RelayCoreTest, NoMoreIsReadThanMayBeInHand) {
 }
 
 /// Metadata of many tiny entries takes many times its text in memory.
-TEST_F(RelayCoreTest, NoMoreHeadersAreReadThanMayBeInHand) {
+TEST_F(RelayCoreTest, HeadersCountTowardsWhatMayBeInHand) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
     options.batch_size = 10;
@@ -303,7 +303,7 @@ TEST_F(RelayCoreTest, NoMoreHeadersAreReadThanMayBeInHand) {
 }
 
 /// What a look left out because of its size comes with the next ones, in order, and nothing is passed over.
-TEST_F(RelayCoreTest, WhatWasCutBecauseOfItsSizeComesLater) {
+TEST_F(RelayCoreTest, RowsThatWereCutForTheirSizeComeLater) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
     options.held_bytes = 1000;
@@ -335,7 +335,7 @@ TEST_F(RelayCoreTest, WhatWasCutBecauseOfItsSizeComesLater) {
 }
 
 /// The database may have failed because of the rows' size: the same question again would fail for ever.
-TEST_F(RelayCoreTest, AfterAFailedLookFewRowsAreAskedFor) {
+TEST_F(RelayCoreTest, AfterAFailedLookTheNextAsksForFewRows) {
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     now_ += std::chrono::seconds(1);
     const std::int32_t usual = core_->begin_look(now_)->limit;

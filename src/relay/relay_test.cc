@@ -38,7 +38,7 @@ public:
         return inner_.listen(std::move(on_event));
     }
     Result<double> lag_seconds() override { return inner_.lag_seconds(); }
-    Result<store::OutboxCounts> counts() override { return inner_.counts(); }
+    Result<store::RowCounts> counts() override { return inner_.counts(); }
     Result<void> ping(Duration) override { return {}; }
     Result<std::int64_t> remove_published(Duration, std::int32_t) override { return 0; }
     Result<std::vector<store::Finding>> inspect() override { return inner_.inspect(); }
@@ -53,7 +53,7 @@ class RelayTest : public ::testing::Test {
 protected:
     RelayTest() {
         options_.name = "events";
-        options_.owner = "r1";
+        options_.worker_id = "r1";
         options_.topic = *TopicTemplate::parse("{event_type}");
         options_.idle_poll = std::chrono::milliseconds(100);
         options_.lease = std::chrono::milliseconds(600);
@@ -61,11 +61,11 @@ protected:
     }
     std::unique_ptr<Relay> make(const std::string& owner = "r1") {
         RelayOptions options = options_;
-        options.owner = owner;
+        options.worker_id = owner;
         return std::make_unique<Relay>(options, switched_, sink_, clock_, random_, observer_, log_);
     }
     bool all_published() {
-        const store::OutboxCounts counts = *table_.counts();
+        const store::RowCounts counts = *table_.counts();
         return counts.pending == 0 && counts.dead == 0;
     }
     /// What was sent of one aggregate, in order; events 1, 2, … go round the aggregates.
@@ -145,7 +145,7 @@ TEST_F(RelayTest, TwoRelaysShareAndOneTakesOverWhenTheOtherLeaves) {
     EXPECT_TRUE(eventually([&] { return owned("r1") == 8; }));
     ScriptedSink other_sink;
     RelayOptions options = options_;
-    options.owner = "r2";
+    options.worker_id = "r2";
     Relay second(options, switched_, other_sink, clock_, random_, observer_, log_);
     second.start();
     EXPECT_TRUE(eventually([&] { return owned("r1") == 4 && owned("r2") == 4; }));
@@ -170,7 +170,7 @@ TEST_F(RelayTest, SleepsAndIsWokenByAWriter) {
     EXPECT_TRUE(eventually([&] { return table_.asleep() == 1; })) << "asleep again";
 }
 
-TEST_F(RelayTest, AsleepItFindsWhatWasWrittenBeforeAndIsCommittedAfterwards) {
+TEST_F(RelayTest, WhileAsleepItFindsEventsWrittenBeforeAndCommittedAfterwards) {
     options_.busy_poll = options_.idle_poll = std::chrono::hours(1);  // no look comes by itself
     const std::int64_t id = table_.begin("a");                        // it notifies nobody: nobody sleeps yet
     const auto relay = make();
@@ -180,7 +180,7 @@ TEST_F(RelayTest, AsleepItFindsWhatWasWrittenBeforeAndIsCommittedAfterwards) {
     EXPECT_TRUE(eventually([&] { return all_published(); }));
 }
 
-TEST_F(RelayTest, WhileNothingCanBeRecordedItWaitsAndSendsNothingTwice) {
+TEST_F(RelayTest, WhileSettlesFailItWaitsAndSendsNothingTwice) {
     switched_.settle_fails = true;
     for (int i = 1; i <= 20; ++i) table_.add("a" + std::to_string(i % 5));
     const auto relay = make();
@@ -191,7 +191,7 @@ TEST_F(RelayTest, WhileNothingCanBeRecordedItWaitsAndSendsNothingTwice) {
     EXPECT_EQ(sink_.sends().size(), 20U);
 }
 
-TEST_F(RelayTest, AStopWaitsForTheSinkAndRecordsWhatItSaid) {
+TEST_F(RelayTest, AStopWaitsForTheSinkAndRecordsItsOutcomes) {
     sink_.hold = true;
     for (int i = 1; i <= 4; ++i) table_.add(i <= 2 ? "a" : "b");
     const auto relay = make();

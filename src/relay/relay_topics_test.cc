@@ -9,7 +9,7 @@ class Topics : public RelayCoreTest {
 protected:
     Topics() : RelayCoreTest(true) {
         RelayOptions options;
-        options.owner = "r";
+        options.worker_id = "r";
         options.parallelism = 8;
         options.batch_size = 8;
         options.lease = std::chrono::hours(10);
@@ -64,7 +64,7 @@ protected:
     std::map<std::int64_t, int> tries_;
 };
 
-TEST_F(Topics, OneThatTakesNothingHoldsUpNoOtherAndItsEventsDieInTheEnd) {
+TEST_F(Topics, ATopicThatAcceptsNothingHoldsUpNoOtherAndItsEventsDieInTheEnd) {
     for (int i = 0; i < 200; ++i) {  // more than there may be in hand
         for (const std::string name : {"bad", "good"}) table_.add(name + std::to_string(i));
     }
@@ -122,7 +122,7 @@ TEST_F(Topics, RareEventsOfAPartlyBadTopicAreDeliveredAndDoNotDieUntried) {
     EXPECT_TRUE(all_dead_were_tried());
 }
 
-TEST_F(Topics, TheRecoveryOfOneCostsEventsOfTheOthersNothingUnlessTheyAreTried) {
+TEST_F(Topics, TheRecoveryOfOneTopicCostsUntriedEventsOfOthersNothing) {
     for (const char* name : {"a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3"}) table_.add(name);
     std::string back;
     const auto takes = [&](const Message& message) { return back.find(message.topic) != std::string::npos; };

@@ -1,10 +1,14 @@
-// Which shards a relay holds, which of them it may use, and when it must say again that it is alive. Pure code over
-// instants.
+// Which shards a relay holds, which of them it may use, and when it must renew them. Pure code over instants.
 //
-// A shard is *active* from the tend that brought it until it is lost, or until it is one too many: then it is
-// *leaving*, nothing new of it is read or sent, and it is given back when nothing of it is under way. Nothing is begun
-// while the last tend that worked *began* longer ago than two thirds of the lease: the database counts from when it got
-// the call, which is later, so a send is begun only when the shard is certainly still this relay's.
+// Events are owned by shard, not by row: claiming a row is a write, reading it is not. A relay leases a few shard rows,
+// reads with plain SELECTs and writes each event once. The order of an aggregate follows: one relay at a time sends its
+// events. A lease has a token, and a settle checks owner and token under a lock on the lease's row, in its own
+// transaction: a relay that lost a shard changes nothing, even when the takeover happens at that moment.
+//
+// A shard is *active* from the tend that brought it until it is lost, or until it is one too many. Then it is
+// *leaving*: nothing new of it is read or sent, and it is given back when nothing of it is under way. Nothing begins
+// when the last tend that worked *began* longer ago than two thirds of the lease. The database counts from when it got
+// the call, which is later; so a send begins only when the shard is certainly still this relay's.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +27,25 @@ public:
     explicit ShardKeeper(Duration lease) : lease_(lease) {}
 
     [[nodiscard]] Instant next_tend() const { return next_tend_; }
-    void tend_soon(Instant now) { next_tend_ = now; }
 
     struct Change {
-        std::vector<std::int32_t> lost;     // someone else's, or another token: forget what is in hand
+        std::vector<std::int32_t> lost;     // another relay has them, or the token changed: forget what is in hand
         std::vector<std::int32_t> leaving;  // to be given back: begin nothing more
-        bool gained = false;                // read from the beginning: rows of it lie anywhere
+        /// Read from the beginning: the rows of a new shard lie behind the position, and nothing else keeps one of its
+        /// newer events from being sent before an older one.
+        bool gained = false;
     };
-    /// What a tend that began at `began` answered.
+    /// A tend that began at `began` was answered.
     Change tended(Instant began, const store::ShardShare& share);
-    /// It ended in an error at `now`.
+    /// A tend ended in an error at `now`.
     void tend_failed(Instant now);
 
-    /// A settle was told that this lease is over. True when it was held until now.
+    /// A settle found that this lease is over. True when it was held until now.
     bool lost(const store::ShardLease& lease, Instant now);
-    /// Given back, as far as is known: a tend will tell if it was not.
+    /// Given back, as far as is known: a tend shows it if it was not.
     void released(const store::ShardLease& lease);
 
-    /// Nothing may be begun: nobody can tell whether the shards are still this relay's.
+    /// Nothing may begin: the shards may be another relay's by now.
     [[nodiscard]] bool stale(Instant now) const { return now - tended_ > lease_ * 2 / 3; }
 
     [[nodiscard]] std::vector<store::ShardLease> active() const;
@@ -60,7 +65,7 @@ private:
 
     const Duration lease_;
     std::map<std::int32_t, Shard> held_;
-    std::map<std::int32_t, std::int64_t> over_;  // the highest token of a shard that is known to be over
+    std::map<std::int32_t, std::int64_t> over_;  // by shard, the highest token that is known to be over
     std::int32_t relays_ = 0;
     Instant tended_{};  // began then; nothing is held before the first
     Instant next_tend_{};

@@ -43,7 +43,7 @@ TEST(ShardKeeper, AnotherTokenIsAnotherTenure) {
     EXPECT_EQ(keeper.active_token(1), 3);
 }
 
-TEST(ShardKeeper, WhatIsTooMuchLeavesAndComesBackWhenItIsWantedAgain) {
+TEST(ShardKeeper, ExcessShardsLeaveAndComeBackWhenTheyAreWantedAgain) {
     ShardKeeper keeper(kLease);
     keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}, {2, 1}}, 1, 3});
     const auto change = keeper.tended(kKeeperStart, {{{0, 1}, {1, 1}, {2, 1}}, 2, 2});
@@ -55,7 +55,7 @@ TEST(ShardKeeper, WhatIsTooMuchLeavesAndComesBackWhenItIsWantedAgain) {
     EXPECT_EQ(keeper.active_token(2), 1);
 }
 
-TEST(ShardKeeper, ALeaseKnownToBeOverIsNotBelievedAnyMore) {
+TEST(ShardKeeper, ALeaseKnownToBeOverIsNoLongerBelieved) {
     ShardKeeper keeper(kLease);
     keeper.tended(kKeeperStart, {{{0, 4}}, 1, 1});
     EXPECT_TRUE(keeper.lost({0, 4}, kKeeperStart));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace deliverd::sink {
 
 std::optional<Breaker::Permit> Breaker::begin(Instant now) {
@@ -19,6 +21,7 @@ Duration Breaker::wait(Instant now) const {
 
 Breaker::Change Breaker::ended(Permit permit, bool good, Instant now) {
     if (permit == Permit::probe) {
+        ASSERT(probing_);
         probing_ = false;
         if (!good) {
             pause_ = std::min(2 * pause_, std::max(options_.longest_pause, options_.pause));

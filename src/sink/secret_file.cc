@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <system_error>
+
+#include "base/try.h"
 
 namespace deliverd::sink {
 
@@ -19,7 +22,7 @@ std::string why_errno() {
     return std::generic_category().message(errno);
 }
 
-/// As much as a secret may have and one byte more; -1 in `errno`'s terms is a negative answer.
+/// Up to `size` bytes; -1 and `errno` on failure.
 ssize_t read_up_to(int fd, char* out, std::size_t size) {
     std::size_t got = 0;
     while (got < size) {
@@ -38,55 +41,62 @@ bool is_visible(char c) {
 
 }  // namespace
 
-Failure SecretFile::unreadable(std::string_view why) const {
+Failure SecretFile::unusable(std::string_view why) const {
     return retryable(std::string(kind_.code), fmt::format("{} {}: {}; {}", kind_.file, path_, why, kind_.advice));
 }
 
 Result<std::string> SecretFile::read_anew() const {
     const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return unreadable(why_errno());
+    if (fd < 0) return unusable(why_errno());
     std::string text(kMaxSecretFileBytes + 1, '\0');
     const auto size = read_up_to(fd, text.data(), text.size());
     const std::string why = size < 0 ? why_errno() : std::string();
     ::close(fd);
-    if (size < 0) return unreadable(why);
+    if (size < 0) return unusable(why);
     text.resize(static_cast<std::size_t>(size));
-    if (text.size() > kMaxSecretFileBytes) return unreadable("too long");
-    if (kind_.verbatim) return as_it_stands(std::move(text));
+    if (text.size() > kMaxSecretFileBytes) return unusable("too long");
+    if (kind_.verbatim) {
+        text.erase(text.find_last_not_of("\r\n") + 1);
+        if (text.empty()) return unusable("empty");
+        if (text.find('\0') != std::string::npos) return unusable("holds a zero byte");
+        return text;
+    }
     const auto first = text.find_first_not_of(kWhiteSpace);
-    if (first == std::string::npos) return unreadable("empty");
+    if (first == std::string::npos) return unusable("empty");
     text = text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
     if (!kind_.several_words && !std::ranges::all_of(text, is_visible)) {
-        return unreadable("holds more than one word of visible ASCII");
+        return unusable("holds more than one word of visible ASCII");
     }
     const auto is_text = [](char c) { return is_visible(c) || kWhiteSpace.find(c) != std::string_view::npos; };
-    if (!std::ranges::all_of(text, is_text)) return unreadable("holds more than visible ASCII");
-    return text;
-}
-
-Result<std::string> SecretFile::as_it_stands(std::string text) const {
-    if (text.ends_with('\n')) text.pop_back();
-    if (text.ends_with('\r')) text.pop_back();
-    if (text.empty()) return unreadable("empty");
-    if (text.find('\0') != std::string::npos) return unreadable("holds a zero byte");
+    if (!std::ranges::all_of(text, is_text)) return unusable("holds more than visible ASCII");
     return text;
 }
 
 Result<std::string_view> SecretFile::read() {
+    if (path_.empty()) return std::string_view();
     struct stat status{};
     if (::stat(path_.c_str(), &status) != 0) {
         text_.clear();
-        return unreadable(why_errno());
+        return unusable(why_errno());
     }
     const Version now{status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
     if (text_.empty() || !(now == version_)) {
         text_.clear();
-        auto fresh = read_anew();
-        if (!fresh) return Failure(fresh.error());
-        text_ = std::move(*fresh);
+        TRY_ASSIGN(auto fresh, read_anew());
+        text_ = std::move(fresh);
         version_ = now;
     }
     return std::string_view(text_);
+}
+
+Result<void> check_ca_file(const std::string& path) {
+    if (path.empty()) return {};
+    std::ifstream file(path);
+    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
+    return bad_argument(
+        fmt::format("the sink's ca_file {} is empty or cannot be read: name a file with "
+                    "the certificate authority in PEM",
+                    path));
 }
 
 }  // namespace deliverd::sink

@@ -1,4 +1,5 @@
-// A secret that lives in a file and may be replaced while the program runs: a bearer token, signing secrets.
+// Files that a sink's options name: secrets that may be replaced while the program runs (a bearer token, signing
+// secrets, a password), and certificate authorities.
 #pragma once
 
 #include <sys/types.h>
@@ -19,22 +20,28 @@ struct SecretKind {
     std::string_view file;       // "token file"
     std::string_view code;       // of the failure
     std::string_view advice;     // what a person has to put there
-    bool several_words = false;  // otherwise white space may only surround it
-    bool verbatim = false;       // any text as it stands, but for a line break at its end
+    bool several_words = false;  // otherwise white space may only surround the secret
+    bool verbatim = false;       // any text as it is, except line breaks at its end
 };
-
 inline constexpr SecretKind kToken{"token file", "TOKEN_UNREADABLE", "put one line with the token there"};
+inline constexpr SecretKind kPassword{.file = "password_file",
+                                      .code = "PASSWORD_UNREADABLE",
+                                      .advice = "put one line with the password there",
+                                      .verbatim = true};
 
 /// Never logs the secret or puts it into an error. One thread at a time.
 class SecretFile {
 public:
-    /// Reads nothing yet.
+    /// Reads nothing yet. An empty path: there is no file, and its text is empty.
     SecretFile(std::string path, SecretKind kind) : path_(std::move(path)), kind_(kind) {}
 
-    /// The file's text, without surrounding white space; one stat(2) where the file has not changed. The view is
+    /// The file's text without surrounding white space; one stat(2) where the file has not changed. The view is
     /// valid until the next call. Failure: retryable, naming the file, while it cannot be read, is empty, too
     /// long, or holds anything but visible ASCII (where it is verbatim: a zero byte). The next call tries again.
     [[nodiscard]] Result<std::string_view> read();
+
+    /// The failure of a secret that was read but cannot be used.
+    [[nodiscard]] Failure unusable(std::string_view why) const;
 
 private:
     struct Version {
@@ -45,14 +52,15 @@ private:
         bool operator==(const Version&) const = default;
     };
 
-    [[nodiscard]] Failure unreadable(std::string_view why) const;
     [[nodiscard]] Result<std::string> read_anew() const;
-    [[nodiscard]] Result<std::string> as_it_stands(std::string text) const;
 
     std::string path_;
     SecretKind kind_;
     std::string text_;
     Version version_;
 };
+
+/// Whether `path` (empty: none) can be read and holds something. Failure: permanent, `bad_argument`, naming the file.
+[[nodiscard]] Result<void> check_ca_file(const std::string& path);
 
 }  // namespace deliverd::sink

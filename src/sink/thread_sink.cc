@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <string>
-#include <utility>
+
+#include "base/assert.h"
 
 namespace deliverd::sink {
 
@@ -13,14 +13,6 @@ namespace {
 
 constexpr Duration kLongestPatience = std::chrono::hours(24);
 constexpr Duration kEndingTime = std::chrono::milliseconds(200);  // for the thread to see that patience is over
-
-Outcome stopped(OutcomeKind kind, std::string_view detail) {
-    Outcome outcome;
-    outcome.kind = kind;
-    outcome.code = kStopped;
-    outcome.detail = detail;
-    return outcome;
-}
 
 /// A peer that is gone is an error of the write, not the end of the process.
 void block_pipe_signal() {
@@ -33,16 +25,20 @@ void block_pipe_signal() {
 }  // namespace
 
 Outcome stopped_unsent() {
-    return stopped(OutcomeKind::retryable, "the sink was stopped; nothing was sent");
+    return failed_attempt(OutcomeKind::retryable, kStopped, "the sink was stopped; nothing was sent");
 }
 
 Outcome stopped_under_way() {
-    return stopped(OutcomeKind::ambiguous, "the sink was stopped before the answer came");
+    return failed_attempt(OutcomeKind::ambiguous, kStopped, "the sink was stopped before the answer came");
 }
 
 Instant stop_deadline(Instant now, Duration patience, const std::optional<Instant>& before) {
     const Instant deadline = now + std::clamp(patience, Duration::zero(), kLongestPatience);
     return before ? std::min(*before, deadline) : deadline;
+}
+
+ThreadSink::~ThreadSink() {
+    ASSERT(!thread_.joinable());  // run() belongs to the derived class, which is gone
 }
 
 void ThreadSink::begin() {
@@ -51,11 +47,12 @@ void ThreadSink::begin() {
         run();
         std::deque<Job> unsent;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
+            ASSERT(stop_at_.has_value());
             unsent.swap(incoming_);
         }
         for (const Job& job : unsent) job.report(stopped_unsent());
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         has_ended_ = true;
         end_.notify_all();
     });
@@ -64,7 +61,7 @@ void ThreadSink::begin() {
 void ThreadSink::send(std::span<const Message* const> messages, OutcomeReceiver& receiver) {
     std::optional<Outcome> refused;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         refused = stop_at_ ? stopped_unsent() : refusal();
         if (!refused) {
             const Instant now = clock_.now();
@@ -78,12 +75,13 @@ void ThreadSink::send(std::span<const Message* const> messages, OutcomeReceiver&
 
 void ThreadSink::stop(Duration patience) {
     {
-        std::unique_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
         wake();
-        if (!end_.wait_until(lock, *stop_at_ + kEndingTime, [this] { return has_ended_; })) cut();
+        const auto has_ended = [this]() REQUIRES(mutex_) { return has_ended_; };
+        if (!end_.wait_until(mutex_, *stop_at_ + kEndingTime, has_ended)) cut();
     }
-    const std::lock_guard joining(join_mutex_);
+    const MutexLock joining(join_mutex_);
     if (thread_.joinable()) thread_.join();
 }
 

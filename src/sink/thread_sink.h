@@ -1,32 +1,33 @@
-// The chassis of sinks: messages are handed over to one thread, which ends when the sink is stopped.
+// The chassis of sinks: a queue of messages for one thread, which ends when the sink is stopped.
 //
-// A sink on it says what its thread does (run), how that is woken (wake) and, where its library cannot be interrupted
-// otherwise, how a wait is cut short (cut). The hand-over, the stop and what they promise (sink.h) are the same for
-// all.
+// A sink on it defines what its thread does (run), how to wake it (wake) and, where its library cannot be interrupted
+// otherwise, how to cut a wait short (cut). The hand-over, the stop and what they promise (sink.h) exist only here.
+// The kafka sink, whose library has threads and a queue of its own, shares the outcomes and the deadline of a stop.
+//
+//     send() ──▶ incoming_ ──▶ run() ──▶ Job::report()        stop(): stop_at_, wake(); cut() if it is late; join
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
 
-/// A message and whom to tell what became of it.
+/// A message and the receiver of its outcome.
 struct Job {
     const Message* message = nullptr;
     OutcomeReceiver* receiver = nullptr;
     Instant arrived{};  // when it was given to the sink
-
     void report(Outcome outcome) const { receiver->on_outcome(*message, std::move(outcome)); }
 };
 
-/// Of a message that certainly did not go out because the sink was stopped; of one that may have.
+/// The sink was stopped: for a message that certainly did not go out, and for one that may have.
 [[nodiscard]] Outcome stopped_unsent();
 [[nodiscard]] Outcome stopped_under_way();
 
@@ -35,38 +36,38 @@ struct Job {
 
 class ThreadSink : public Sink {
 public:
-    /// The class that derives from it has begun the thread at the end of its constructor, and stops it at the beginning
-    /// of its destructor.
-    ~ThreadSink() override = default;
+    /// The derived class starts the thread at the end of its constructor and stops it at the beginning of its
+    /// destructor.
+    ~ThreadSink() override;
     ThreadSink(const ThreadSink&) = delete;
     ThreadSink& operator=(const ThreadSink&) = delete;
 
-    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) final;
-    void stop(Duration patience) final;
+    void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) final EXCLUDES(mutex_);
+    void stop(Duration patience) final EXCLUDES(mutex_);
 
 protected:
     ThreadSink() = default;
     void begin();
 
-    /// On the thread, which has SIGPIPE blocked (what it starts inherits that). Returns soon after stop_at_, and
-    /// reports before that whatever it has taken from incoming_; what is left there is reported for it.
+    /// On the thread, which has SIGPIPE blocked. Returns soon after stop_at_; before that it reports whatever it has
+    /// taken from incoming_. What is left there is reported for it.
     virtual void run() = 0;
-    /// Something was handed over, or the stop was set. With mutex_ held.
-    virtual void wake() = 0;
-    /// The thread did not end in time. With mutex_ held.
-    virtual void cut() {}
-    /// Refuses what would be handed over, at once. With mutex_ held.
-    [[nodiscard]] virtual std::optional<Outcome> refusal() const { return std::nullopt; }
+    /// Messages were handed over, or a stop was requested.
+    virtual void wake() REQUIRES(mutex_) = 0;
+    /// The thread did not end in time.
+    virtual void cut() REQUIRES(mutex_) {}
+    /// The outcome of messages that must not be handed over now, if any.
+    [[nodiscard]] virtual std::optional<Outcome> refusal() const REQUIRES(mutex_) { return std::nullopt; }
 
     const SystemClock clock_;
-    std::mutex mutex_;
-    std::deque<Job> incoming_;  // guarded by mutex_; bounded by the caller: its `parallelism` are under way at most
-    std::optional<Instant> stop_at_;  // guarded by mutex_; set once stop() was called
+    Mutex mutex_;
+    std::deque<Job> incoming_ GUARDED_BY(mutex_);  // bounded by the caller, which keeps at most `parallelism` under way
+    std::optional<Instant> stop_at_ GUARDED_BY(mutex_);  // set once stop() was called
 
 private:
-    std::condition_variable end_;
-    bool has_ended_ = false;  // guarded by mutex_
-    std::mutex join_mutex_;
+    Condition end_;
+    bool has_ended_ GUARDED_BY(mutex_) = false;
+    Mutex join_mutex_;
     std::thread thread_;
 };
 

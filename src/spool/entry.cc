@@ -6,6 +6,7 @@
 
 #include "base/json_text.h"
 #include "base/text.h"
+#include "base/try.h"
 #include "message/retry_policy.h"
 #include "spool/json_members.h"
 
@@ -29,15 +30,20 @@ std::optional<SpoolState> state_of(std::string_view text) {
     return std::nullopt;
 }
 
-/// The seed writes times with a fraction (its jitter is one): the next whole one.
-std::optional<std::int64_t> whole(const Member* member) {
+std::optional<std::string> text_in(const Members& members, std::string_view name) {
+    const JsonMember* member = find_member(members, name);
+    return member == nullptr ? std::nullopt : string_of(member->value);
+}
+
+/// Other writers of the format have times with a fraction (from their jitter): rounded up.
+std::optional<std::int64_t> whole(const JsonMember* member) {
     if (member == nullptr) return std::nullopt;
     const auto number = number_of(member->value);
     if (!number) return std::nullopt;
     return static_cast<std::int64_t>(std::ceil(std::clamp(*number, -kMostMs, kMostMs)));
 }
 
-SpoolFault fault_of(const Member* member) {
+SpoolFault fault_of(const JsonMember* member) {
     SpoolFault fault;
     if (member == nullptr) return fault;
     const auto members = split_object(member->value);
@@ -45,9 +51,8 @@ SpoolFault fault_of(const Member* member) {
         fault.message = string_of(member->value).value_or("");
         return fault;
     }
-    if (const Member* message = find_member(*members, "message"))
-        fault.message = string_of(message->value).value_or("");
-    if (const Member* code = find_member(*members, "code"); code != nullptr && code->value != "null") {
+    fault.message = text_in(*members, "message").value_or("");
+    if (const JsonMember* code = find_member(*members, "code"); code != nullptr && code->value != "null") {
         fault.code = string_of(code->value).value_or(std::string(code->value));
     }
     return fault;
@@ -60,20 +65,17 @@ std::string fault_json(const SpoolFault& fault, const Members& before) {
 }
 
 Result<void> read_data(const Members& members, SpoolEntry& entry) {
-    const Member* data = find_member(members, "data");
+    const JsonMember* data = find_member(members, "data");
     if (data == nullptr || !data->value.starts_with('{')) return unreadable("has no data object");
-    const auto inner = split_object(data->value);
-    if (!inner) return Failure(inner.error());
-    const Member* endpoint = find_member(*inner, "endpoint");
-    auto text = endpoint == nullptr ? std::nullopt : string_of(endpoint->value);
-    if (!text || text->empty()) return unreadable("has no data.endpoint");
-    entry.endpoint = std::move(*text);
-    const Member* hook = find_member(*inner, "hook");
+    TRY_ASSIGN(const auto inner, split_object(data->value));
+    entry.endpoint = text_in(inner, "endpoint").value_or("");
+    if (entry.endpoint.empty()) return unreadable("has no data.endpoint");
+    const JsonMember* hook = find_member(inner, "hook");
     entry.payload = hook == nullptr ? "null" : std::string(hook->value);
     return {};
 }
 
-/// The line with these, and nothing else, changed.
+/// The line with only these members changed.
 std::string changed(const SpoolEntry& entry, const NewValues& values) {
     const auto members = split_object(entry.json);
     return members ? with_values(*members, values) : entry.json;
@@ -99,32 +101,27 @@ std::int64_t draw_delay_ms(std::int64_t attempt, Random& random) {
 }
 
 Result<SpoolEntry> parse_entry(std::string_view line) {
-    const auto members = split_object(line);
-    if (!members) return Failure(members.error());
+    TRY_ASSIGN(const auto members, split_object(line));
     SpoolEntry entry;
-    const auto text = [&](std::string_view name) -> std::optional<std::string> {
-        const Member* member = find_member(*members, name);
-        return member == nullptr ? std::nullopt : string_of(member->value);
-    };
-    entry.job_id = text("jobId").value_or("");
+    entry.job_id = text_in(members, "jobId").value_or("");
     if (entry.job_id.empty()) return unreadable("has no jobId");
-    if (auto read = read_data(*members, entry); !read) return Failure(read.error());
+    TRY(read_data(members, entry));
     const std::array<std::pair<std::string_view, std::int64_t*>, 4> numbers = {{{"attemptsMade", &entry.attempts_made},
                                                                                 {"maxAttempts", &entry.max_attempts},
                                                                                 {"timestamp", &entry.timestamp_ms},
                                                                                 {"nextRetry", &entry.next_retry_ms}}};
     for (const auto& [name, target] : numbers) {
-        const auto number = whole(find_member(*members, name));
+        const auto number = whole(find_member(members, name));
         if (!number) return unreadable("has no number " + std::string(name));
         *target = *number;
     }
-    const auto state = state_of(text("state").value_or(""));
-    if (!state) return unreadable("has no state that is known (pending, retrying, exhausted, resolved)");
+    const auto state = state_of(text_in(members, "state").value_or(""));
+    if (!state) return unreadable("has no valid state (pending, retrying, exhausted, resolved)");
     entry.state = *state;
-    entry.resolved_at_ms = whole(find_member(*members, "resolvedAt"));
-    entry.error = fault_of(find_member(*members, "error"));
-    entry.dead_letter = text("deadLetter");
-    entry.revived_from = text("revivedFrom");
+    entry.resolved_at_ms = whole(find_member(members, "resolvedAt"));
+    entry.error = fault_of(find_member(members, "error"));
+    entry.dead_letter = text_in(members, "deadLetter");
+    entry.revived_from = text_in(members, "revivedFrom");
     entry.json = std::string(line);
     return entry;
 }
@@ -154,7 +151,7 @@ bool is_over(const SpoolEntry& entry, std::int64_t now_ms) {
     if (entry.state == SpoolState::resolved) {
         return now_ms - entry.resolved_at_ms.value_or(entry.timestamp_ms) > kKeepResolvedMs;
     }
-    // nextRetry was written with the last failure: what failed for a week is not dropped before anybody has seen it.
+    // nextRetry dates from the last failure: an entry that failed for a week is kept until someone can have seen it.
     const std::int64_t since = std::max(entry.timestamp_ms, entry.next_retry_ms);
     return entry.state == SpoolState::exhausted && now_ms - since > kKeepExhaustedMs;
 }
@@ -179,7 +176,7 @@ bool is_last_attempt(const SpoolEntry& entry) {
 std::string failed_line(const SpoolEntry& entry, const SpoolFault& fault, std::int64_t next_retry_ms) {
     const auto members = split_object(entry.json);
     if (!members) return entry.json;
-    const Member* error = find_member(*members, "error");
+    const JsonMember* error = find_member(*members, "error");
     const auto before = error == nullptr ? Result<Members>(Members()) : split_object(error->value);
     return with_values(*members, {{"attemptsMade", std::to_string(entry.attempts_made + 1)},
                                   {"nextRetry", std::to_string(next_retry_ms)},

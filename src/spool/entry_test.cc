@@ -64,15 +64,15 @@ TEST(SpoolEntry, LinesThatAreNoEntriesSayWhy) {
     EXPECT_THAT(why("[1]"), HasSubstr("not a JSON object"));
     EXPECT_THAT(why(R"({"jobId":"a")"), HasSubstr("it ends too early"));
     EXPECT_THAT(why(R"({"jobId":""})"), HasSubstr("no jobId"));
-    EXPECT_THAT(why(R"({"jobId":"a"} x)"), HasSubstr("more behind"));
+    EXPECT_THAT(why(R"({"jobId":"a"} x)"), HasSubstr("more follows"));
     EXPECT_THAT(why("{\"jobId\":\"\xff\"}"), HasSubstr("not UTF-8 at byte 10"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{}})"), HasSubstr("no data.endpoint"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{"endpoint":"e"}})"), HasSubstr("no number attemptsMade"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{"endpoint":"e"},"attemptsMade":1,"maxAttempts":5,"timestamp":1,)"
                     R"("nextRetry":1,"state":"odd"})"),
-                HasSubstr("no state that is known"));
+                HasSubstr("no valid state"));
     EXPECT_THAT(why(std::string(600, '[') + std::string(600, ']')), HasSubstr("not a JSON object"));
-    EXPECT_THAT(why(R"({"a":)" + std::string(600, '[') + std::string(600, ']') + "}"), HasSubstr("nested too deeply"));
+    EXPECT_THAT(why(R"({"a":)" + std::string(600, '[') + std::string(600, ']') + "}"), HasSubstr("nested deeper"));
     for (const char* wrong : {R"({"a":01})", R"({"a":1.})", R"({"a":.5})", R"({"a":+1})", R"({"a":1e})",
                               R"({"a":"\x"})", R"({"a":"\u12G4"})", "{\"a\":\"\t\"}", R"({"a":tru})", R"({"a":1,})",
                               R"({a:1})", R"({"a":[1,]})", R"({"a" 1})", R"({"a":NaN})", R"({"a":'x'})"}) {

@@ -17,11 +17,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/try.h"
+
 namespace deliverd::spool {
 
 namespace {
 
-/// The call again for as long as a signal interrupts it.
+/// Repeats the call while a signal interrupts it.
 template <typename Call>
 auto call(Call system_call) -> decltype(system_call()) {
     decltype(system_call()) answer = 0;
@@ -106,15 +108,15 @@ std::string_view advice(int error) {
 
 Failure unsafe(const std::string& path, std::string_view why) {
     return permanent("spool_unsafe", path + " " + std::string(why) +
-                                         "; whoever may write to the folder can have planted it: look who did, "
-                                         "then remove it");
+                                         "; anyone who may write to the folder can have put it there: find out "
+                                         "who did, then remove it");
 }
 
 Failure unsafe_link(const std::string& path) {
     return unsafe(path, "is a symbolic link, which is not followed");
 }
 
-/// What the symbolic link at `path` says; nothing where there is no link.
+/// The target of the symbolic link at `path`; none if there is no link.
 Result<std::optional<std::filesystem::path>> target_of(const std::filesystem::path& path) {
     const File link(call([&] { return ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC); }));
     struct stat status = {};
@@ -129,9 +131,9 @@ Result<std::optional<std::filesystem::path>> target_of(const std::filesystem::pa
     return std::string(target.data(), static_cast<std::size_t>(size));
 }
 
-/// `path` without links, be it of the file or of a folder above it.
+/// `path` with all links resolved, of the file and of the folders above it.
 Result<std::string> real_path(const std::string& path) {
-    constexpr int kMostLinks = 40;  // as many as the system follows
+    constexpr int kMostLinks = 40;  // the kernel's own limit
     std::error_code error;
     const auto whole = std::filesystem::absolute(path, error);
     if (error) return file_failure("find", path, -error.value());
@@ -146,11 +148,10 @@ Result<std::string> real_path(const std::string& path) {
             real = real.parent_path();
             continue;
         }
-        const auto target = target_of(real / name);
-        if (!target) return Failure(target.error());
-        if (*target && ++links > kMostLinks) return unsafe_link(path);
-        if (*target) {
-            left.insert(left.begin(), (*target)->begin(), (*target)->end());  // one that begins with "/" starts over
+        TRY_ASSIGN(const auto target, target_of(real / name));
+        if (target && ++links > kMostLinks) return unsafe_link(path);
+        if (target) {
+            left.insert(left.begin(), target->begin(), target->end());  // one that begins with "/" starts over
         } else {
             real /= name;
         }
@@ -190,15 +191,14 @@ Failure file_failure(std::string_view what, const std::string& path, ssize_t ans
     std::string message = "cannot " + std::string(what) + " " + path + ": " + std::strerror(error);
     message += advice(error);
     if (error == ELOOP) return unsafe_link(path);
-    if (error == ENOENT) return permanent("spool_missing", std::move(message));
+    if (error == ENOENT) return permanent(codes::kSpoolMissing, std::move(message));
     return retryable("io_error", std::move(message));
 }
 
 Result<Place> find_place(Files& files, const std::string& path) {
-    auto real = real_path(path);
-    if (!real) return Failure(real.error());
-    const std::filesystem::path at = *real;
-    Place place{.path = std::move(*real), .name = at.has_filename() ? at.filename().string() : "."};
+    TRY_ASSIGN(auto real, real_path(path));
+    const std::filesystem::path at = real;
+    Place place{.path = std::move(real), .name = at.has_filename() ? at.filename().string() : "."};
     const std::string folder = at.parent_path().string();
     place.folder = File(files.open_folder(folder));
     if (!place.folder) return file_failure("open the folder", folder, place.folder.get());
@@ -207,13 +207,11 @@ Result<Place> find_place(Files& files, const std::string& path) {
 
 Result<File> open_beside(Files& files, const Place& place, std::string_view ending, int flags, int spool) {
     const std::string path = place.path_of(ending);
-    struct stat own = {};
-    struct stat of_spool = {};
-    if (const int done = files.status(spool, of_spool); done < 0) return file_failure("look at", place.path, done);
+    TRY_ASSIGN(const auto of_spool, look_at(files, spool, place.path));
     File file(files.open(place.folder.get(), place.name_of(ending), flags | O_NONBLOCK, kOwnerOnly));
     if (!file) return file_failure("open", path, file.get());
-    if (const int done = files.status(file.get(), own); done < 0) return file_failure("look at", path, done);
-    if (auto ok = check_beside(path, own, of_spool.st_uid); !ok) return Failure(ok.error());
+    TRY_ASSIGN(const auto own, look_at(files, file.get(), path));
+    TRY(check_beside(path, own, of_spool.st_uid));
     return file;
 }
 
@@ -231,9 +229,14 @@ Result<File> make_beside(Files& files, const Place& place, std::string_view endi
     return file;
 }
 
-Result<std::string> identity_of(Files& files, int file, const std::string& path) {
+Result<struct stat> look_at(Files& files, int file, const std::string& path) {
     struct stat status = {};
     if (const int done = files.status(file, status); done < 0) return file_failure("look at", path, done);
+    return status;
+}
+
+Result<std::string> identity_of(Files& files, int file, const std::string& path) {
+    TRY_ASSIGN(const auto status, look_at(files, file, path));
     return std::to_string(status.st_ino) + "." + std::to_string(files.birth(file));
 }
 
@@ -273,7 +276,8 @@ Result<File> take_lock(Files& files, const Place& place, std::string_view ending
         if (taken >= 0 && is_named(files, file.get(), place, ending)) return file;
         if (taken < 0 && taken != -EWOULDBLOCK) return file_failure("lock", path, taken);
         if (std::chrono::steady_clock::now() >= deadline) {
-            return retryable("spool_busy", path + " is locked: " + std::string(who) + "; try again when it is done");
+            return retryable(codes::kSpoolBusy,
+                             path + " is locked: " + std::string(who) + "; try again when it is done");
         }
         if (taken >= 0) {
             file = open();

@@ -1,8 +1,8 @@
-// FILE.journal: what a retry has done so far, until it is in the file itself. A line an attempt: where the entry's line
-// begins in the file, and the line as it is to be.
+// FILE.journal: the results of a retry until they are in the file itself. One line per attempt: the offset of the
+// entry's line in the file, and its new text.
 //
-// It is about one file (its inode and when that was made): a file that has replaced that one has all of it already. A
-// journal whose run died is recorded by the next run before anything else.
+// A journal belongs to one file (its inode and creation time): a file that replaced it contains the journal's results
+// already. If a run dies, the next run records its journal before anything else.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace deliverd::spool {
 /// Used by one run at a time (FILE.work.lock).
 class JournalWriter {
 public:
-    /// Begins an empty journal about the open `spool`.
+    /// Begins an empty journal for the open `spool`.
     static Result<JournalWriter> begin(Files& files, int spool, const Place& place);
 
-    /// Written, not synced: a process that dies loses nothing of it, and a machine that does sends some entries again,
-    /// with the same idempotency key. Failure: it is not in the journal.
+    /// Writes without fsync: if the process dies nothing is lost; if the machine dies some entries are sent again, with
+    /// the same idempotency key. Failure: the note is not in the journal.
     Result<void> note(std::int64_t offset, std::string_view line);
 
 private:
@@ -37,13 +37,13 @@ private:
 
 class Journal {
 public:
-    /// What is noted about the open `spool`; empty where there is no journal, or it is about another file.
+    /// Reads the notes for the open `spool`; empty if there is no journal, or it belongs to another file.
     static Result<Journal> read(Files& files, int spool, const Place& place);
 
     [[nodiscard]] bool exists() const { return static_cast<bool>(file_); }
     [[nodiscard]] bool empty() const { return notes_.empty(); }
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(notes_.size()); }
-    /// The new line for the one at `offset`, if there is one. Offsets are asked for in ascending order.
+    /// The new line for the one at `offset`, if there is one. Offsets must ascend from call to call.
     Result<std::optional<std::string>> at(std::int64_t offset);
 
 private:
@@ -59,6 +59,7 @@ private:
     std::string path_;
     std::vector<Note> notes_;  // by offset
     std::size_t next_ = 0;
+    std::int64_t last_asked_ = 0;  // the offset of the last at()
 };
 
 inline constexpr std::string_view kJournalEnding = ".journal";

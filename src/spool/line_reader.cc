@@ -5,6 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
+
 namespace deliverd::spool {
 
 bool Line::is_blank() const {
@@ -21,6 +24,7 @@ LineReader::LineReader(Files& files, int file, std::string path, const Reading& 
       buffer_(reading.chunk) {}
 
 Result<bool> LineReader::fill() {
+    ASSERT(begin_ <= end_ && end_ <= buffer_.size());
     if (begin_ > 0) {
         std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
         end_ -= begin_;
@@ -54,9 +58,8 @@ Result<std::optional<Line>> LineReader::next() {
         }
         searched = end_ - begin_;
         if (searched > max_line_) return skip_long(line);
-        const auto more = fill();
-        if (!more) return Failure(more.error());
-        if (!*more) break;
+        TRY_ASSIGN(const auto more, fill());
+        if (!more) break;
     }
     if (begin_ == end_) return std::nullopt;
     line.ended = false;
@@ -73,9 +76,8 @@ Result<std::optional<Line>> LineReader::skip_long(Line line) {
         line.bytes += static_cast<std::int64_t>(end_ - begin_);
         next_.offset += static_cast<std::int64_t>(end_ - begin_);
         begin_ = end_ = 0;
-        const auto more = fill();
-        if (!more) return Failure(more.error());
-        if (!*more) break;
+        TRY_ASSIGN(const auto more, fill());
+        if (!more) break;
         const void* const found = std::memchr(buffer_.data(), '\n', end_);
         if (found == nullptr) continue;
         const auto rest = static_cast<std::size_t>(static_cast<const char*>(found) - buffer_.data());

@@ -1,4 +1,4 @@
-// Writing a file in large pieces.
+// Writes a file in large pieces.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/try.h"
 #include "spool/files.h"
 
 namespace deliverd::spool {
@@ -24,9 +25,9 @@ public:
         buffer_.clear();
         return written;
     }
-    /// flush(), and on the disk.
+    /// flush(), then fsync.
     Result<void> sync() {
-        if (auto written = flush(); !written) return written;
+        TRY(flush());
         if (const int done = files_.sync(file_); done < 0) return file_failure("fsync", path_, done);
         return {};
     }

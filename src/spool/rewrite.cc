@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
 #include "spool/entry.h"
 #include "spool/output.h"
 
@@ -12,17 +14,17 @@ namespace {
 
 class Rewriting {
 public:
-    Rewriting(const RewriteParts& parts, const Decide& decide)
-        : parts_(parts),
+    Rewriting(const RewriteContext& context, const Decide& decide)
+        : context_(context),
           decide_(decide),
-          new_path_(parts.place.path_of(kNew)),
-          rejects_(parts.files, parts.file, parts.place, parts.now_ms) {}
+          new_path_(context.place.path_of(kNew)),
+          rejects_(context.files, context.file, context.place, context.now_ms) {}
 
     Result<RewriteReport> run() {
         auto done = write_new();
         if (done) done = replace();
         if (!done) {
-            if (!renamed_ && new_file_) parts_.files.remove(folder(), parts_.place.name_of(kNew));
+            if (!renamed_ && new_file_) context_.files.remove(folder(), context_.place.name_of(kNew));
             return Failure(named(done.error()));
         }
         report_.rejected = rejects_.count();
@@ -32,54 +34,50 @@ public:
 private:
     static constexpr std::string_view kNew = ".new";
 
-    [[nodiscard]] int folder() const { return parts_.place.folder.get(); }
+    [[nodiscard]] int folder() const { return context_.place.folder.get(); }
 
-    /// What is missing or held now was not when the run began, and entries may have been sent since: other codes.
+    /// The file or lock was available when the run began, and entries may have been sent since: so the codes differ.
     static Error named(Error error) {
-        if (error.code == "spool_missing") error.code = "spool_replaced";
-        if (error.code == "spool_busy") error.code = "spool_stuck";
+        if (error.code == codes::kSpoolMissing) error.code = "spool_replaced";
+        if (error.code == codes::kSpoolBusy) error.code = "spool_stuck";
         return error;
     }
 
     Result<File> lock_appends() const {
-        return take_lock(parts_.files, parts_.place, ".lock", parts_.lock_wait_seconds, "somebody is appending");
+        return take_lock(context_.files, context_.place, ".lock", context_.lock_wait_seconds, "somebody is appending");
     }
 
     /// Steps 1 and 2.
     Result<void> write_new() {
         {
-            const auto lock = lock_appends();
-            if (!lock) return Failure(lock.error());
-            if (const int done = parts_.files.status(parts_.file, old_); done < 0) {
-                return file_failure("look at", parts_.place.path, done);
-            }
+            TRY_ASSIGN(const auto lock, lock_appends());
+            TRY_ASSIGN(old_, look_at(context_.files, context_.file, context_.place.path));
         }
-        auto made = make_beside(parts_.files, parts_.place, kNew);
-        if (!made) return Failure(made.error());
-        new_file_ = std::move(*made);
-        if (const int done = parts_.files.own_like(new_file_.get(), old_); done < 0) {
+        TRY_ASSIGN(new_file_, make_beside(context_.files, context_.place, kNew));
+        if (const int done = context_.files.own_like(new_file_.get(), old_); done < 0) {
             return file_failure("give permissions to", new_path_, done);
         }
-        out_.emplace(parts_.files, new_file_.get(), new_path_);
-        if (auto copied = copy(old_.st_size); !copied) return copied;
-        if (auto synced = rejects_.sync(); !synced) return synced;
+        out_.emplace(context_.files, new_file_.get(), new_path_);
+        TRY(copy(old_.st_size));
+        TRY(rejects_.sync());
         return out_->sync();
     }
 
     /// Steps 3 to 5.
     Result<void> replace() {
-        const auto lock = lock_appends();
-        if (!lock) return Failure(lock.error());
-        if (auto same = check_file(); !same) return same;
-        if (auto copied = copy(kWholeFile); !copied) return copied;
-        if (auto synced = rejects_.sync(); !synced) return synced;
-        if (auto synced = out_->sync(); !synced) return synced;
-        if (auto held = check_locks(lock->get()); !held) return held;
-        if (const int done = parts_.files.rename(folder(), parts_.place.name_of(kNew), parts_.place.name); done < 0) {
-            return file_failure("replace", parts_.place.path, done);
+        ASSERT(new_file_ && out_ && !renamed_);
+        TRY_ASSIGN(const auto lock, lock_appends());
+        TRY(check_file());
+        TRY(copy(kWholeFile));
+        TRY(rejects_.sync());
+        TRY(out_->sync());
+        TRY(check_locks(lock.get()));
+        if (const int done = context_.files.rename(folder(), context_.place.name_of(kNew), context_.place.name);
+            done < 0) {
+            return file_failure("replace", context_.place.path, done);
         }
         renamed_ = true;
-        if (auto synced = sync_folder(parts_.files, parts_.place); !synced) {
+        if (auto synced = sync_folder(context_.files, context_.place); !synced) {
             return ambiguous(synced.error().code,
                              synced.error().message + "; the file was replaced, but that may not survive a power cut");
         }
@@ -91,36 +89,33 @@ private:
     }
 
     [[nodiscard]] Result<void> check_file() const {
-        struct stat now = {};
-        if (!is_named(parts_.files, parts_.file, parts_.place, ""))
-            return meddled(parts_.place.path, "removed or replaced");
-        if (const int done = parts_.files.status(parts_.file, now); done < 0) {
-            return file_failure("look at", parts_.place.path, done);
-        }
-        if (now.st_size < position_.offset) return meddled(parts_.place.path, "made shorter");
+        if (!is_named(context_.files, context_.file, context_.place, ""))
+            return meddled(context_.place.path, "removed or replaced");
+        TRY_ASSIGN(const auto now, look_at(context_.files, context_.file, context_.place.path));
+        if (now.st_size < position_.offset) return meddled(context_.place.path, "made shorter");
         return {};
     }
 
-    /// Who removed one has let others in.
+    /// Whoever removed a lock has let other processes in.
     [[nodiscard]] Result<void> check_locks(int append_lock) const {
         for (const auto& [lock, ending] :
-             {std::pair(append_lock, ".lock"), std::pair(parts_.work_lock, ".work.lock")}) {
-            if (!is_named(parts_.files, lock, parts_.place, ending)) {
-                return meddled(parts_.place.path_of(ending), "removed");
+             {std::pair(append_lock, ".lock"), std::pair(context_.work_lock, ".work.lock")}) {
+            if (!is_named(context_.files, lock, context_.place, ending)) {
+                return meddled(context_.place.path_of(ending), "removed");
             }
         }
         return {};
     }
 
-    /// From where it was up to `end`. A last line without its end waits until nobody can be writing it: kWholeFile.
+    /// Copies from the current position to `end`. A last line without its end is left for kWholeFile, when appends are
+    /// locked out.
     Result<void> copy(std::int64_t end) {
-        LineReader reader(parts_.files, parts_.file, parts_.place.path, {.from = position_, .end = end});
+        LineReader reader(context_.files, context_.file, context_.place.path, {.from = position_, .end = end});
         while (true) {
-            const auto line = reader.next();
-            if (!line) return Failure(line.error());
-            if (!*line || (!(*line)->ended && end != kWholeFile)) return {};
-            if (auto done = copy_line(**line); !done) return done;
-            position_ = {(*line)->at.offset + (*line)->bytes + 1, (*line)->at.number + 1};
+            TRY_ASSIGN(const auto line, reader.next());
+            if (!line || (!line->ended && end != kWholeFile)) return {};
+            TRY(copy_line(*line));
+            position_ = {line->at.offset + line->bytes + 1, line->at.number + 1};
         }
     }
 
@@ -128,19 +123,18 @@ private:
         if (line.is_blank()) return {};
         const auto entry = read_line(line);
         if (!entry) return rejects_.add(line, entry.error().message);
-        auto decision = decide_(line.at, *entry);
-        if (!decision) return Failure(decision.error());
-        if (decision->fate == Fate::drop) {
+        TRY_ASSIGN(auto decision, decide_(line.at, *entry));
+        if (decision.fate == Fate::drop) {
             ++report_.removed;
             return {};
         }
         ++report_.kept;
-        if (decision->fate == Fate::replace) ++report_.replaced;
-        if (auto done = out_->write(decision->fate == Fate::replace ? decision->line : line.text); !done) return done;
+        if (decision.fate == Fate::replace) ++report_.replaced;
+        TRY(out_->write(decision.fate == Fate::replace ? decision.line : line.text));
         return out_->write("\n");
     }
 
-    const RewriteParts& parts_;
+    const RewriteContext& context_;
     const Decide& decide_;
     const std::string new_path_;
     struct stat old_ = {};
@@ -163,8 +157,8 @@ Result<SpoolEntry> read_line(const Line& line) {
     return entry;
 }
 
-Result<RewriteReport> rewrite(const RewriteParts& parts, const Decide& decide) {
-    return Rewriting(parts, decide).run();
+Result<RewriteReport> rewrite(const RewriteContext& context, const Decide& decide) {
+    return Rewriting(context, decide).run();
 }
 
 }  // namespace deliverd::spool

@@ -1,14 +1,14 @@
-// A new version of a spool in the place of the old one.
+// Replaces a spool by a new version of it.
 //
-//   1. copy     the old file line by line into FILE.new, decided line by line; appends go on meanwhile, and only what
-//               was there when nobody was appending is read: an append that fails is taken back
+//   1. copy     the old file into FILE.new, with a decision for each line. Appends continue; only lines that were there
+//               while nobody was appending are read, because an append that fails is undone
 //   2. fsync    FILE.new, FILE.rejected
-//   3. lock     FILE.lock: appends wait from here on
-//   4. copy     what was appended meanwhile, fsync
-//   5. rename   FILE.new over FILE, fsync of the folder, unlock
+//   3. lock     FILE.lock: appends wait from now on
+//   4. copy     the lines that were appended since, fsync
+//   5. rename   FILE.new over FILE, fsync the folder, unlock
 //
-// Whatever fails or dies before the rename leaves the old file as it was. An appender opens the file only when it has
-// the lock: it never writes into one that was replaced.
+// A failure or a crash before the rename leaves the old file unchanged. An appender opens the file only while it holds
+// the lock, so it never writes into a file that was replaced.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace deliverd::spool {
 
 enum class Fate { keep, drop, replace };
 
-/// What becomes of one entry. Fate::replace: with `line`.
+/// The fate of one entry; Fate::replace writes `line` instead.
 struct Decision {
     Fate fate = Fate::keep;
     std::string line{};
@@ -32,13 +32,13 @@ struct Decision {
 using Decide = std::function<Result<Decision>(const LinePosition& at, const SpoolEntry& entry)>;
 
 struct RewriteReport {
-    std::int64_t kept = 0;  // those that were replaced too
+    std::int64_t kept = 0;  // including the replaced ones
     std::int64_t replaced = 0;
     std::int64_t removed = 0;
     std::int64_t rejected = 0;
 };
 
-struct RewriteParts {
+struct RewriteContext {
     Files& files;
     const Place& place;
     int file;       // the spool, open for reading
@@ -47,11 +47,11 @@ struct RewriteParts {
     std::int64_t now_ms;
 };
 
-/// The caller has FILE.work.lock. Failure: the file is as it was; ambiguous only where the rename may not be on the
-/// disk yet.
-Result<RewriteReport> rewrite(const RewriteParts& parts, const Decide& decide);
+/// The caller holds FILE.work.lock. Failure: the file is unchanged; ambiguous only if the rename may not be durable
+/// yet.
+Result<RewriteReport> rewrite(const RewriteContext& context, const Decide& decide);
 
-/// Why the line is no entry, or the entry.
+/// The entry of a line. Failure (permanent, `unreadable`): why it is not one.
 [[nodiscard]] Result<SpoolEntry> read_line(const Line& line);
 
 }  // namespace deliverd::spool

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "spool/entry.h"
 #include "spool/json_members.h"
 #include "spool/line_reader.h"
@@ -16,7 +17,7 @@ namespace deliverd::spool {
 namespace {
 
 Failure bad_entry(std::string message) {
-    return permanent("bad_argument", std::move(message));
+    return bad_argument(std::move(message));
 }
 
 Result<void> check_entry(const NewSpoolEntry& entry) {
@@ -38,7 +39,7 @@ Result<void> check_entry(const NewSpoolEntry& entry) {
     return {};
 }
 
-/// JSON texts may have line breaks between their parts, and one line is one entry.
+/// A line is an entry, but JSON may have line breaks between its tokens.
 std::string without_line_breaks(std::string json) {
     std::ranges::replace(json, '\n', ' ');
     std::ranges::replace(json, '\r', ' ');
@@ -48,8 +49,8 @@ std::string without_line_breaks(std::string json) {
 }  // namespace
 
 Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
-    if (auto ok = check_entry(given); !ok) return Failure(ok.error());
-    if (auto found = find_file(); !found) return Failure(found.error());
+    TRY(check_entry(given));
+    TRY(find_file());
     SpoolEntry entry;
     entry.timestamp_ms = now_ms();
     entry.job_id = given.job_id.empty() ? make_job_id(options_.name, entry.timestamp_ms, random_) : given.job_id;
@@ -66,24 +67,23 @@ Result<SpoolEntry> SpoolFile::add(const NewSpoolEntry& given) {
                                                   " bytes; at most " +
                                                   std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken");
     }
-    // The payload lies deeper in the line than by itself: what would not be read again is not taken.
+    // The payload is nested deeper in the line than by itself: refuse an entry that could not be read again.
     if (const auto again = parse_entry(entry.json); !again) return bad_entry("the entry " + again.error().message);
-    if (auto stored = append(entry.json); !stored) return Failure(stored.error());
+    TRY(append(entry.json));
     return entry;
 }
 
 Result<void> SpoolFile::append(const std::string& line) {
-    auto lock = take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody else is appending");
-    if (!lock) return Failure(lock.error());
+    TRY_ASSIGN(const auto lock,
+               take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody else is appending"));
     constexpr mode_t kMode = 0600;
     const File file(files_.open(place_.folder.get(), place_.name, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, kMode));
     if (!file) return file_failure("open", place_.path, file.get());
-    struct stat status = {};
-    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", place_.path, done);
+    TRY_ASSIGN(const auto status, look_at(files_, file.get(), place_.path));
     if (!S_ISREG(status.st_mode)) return bad_entry(place_.path + " is not a regular file");
     auto written = write_end(file.get(), line, status.st_size);
     if (written) return {};
-    // Back to what it was, so that the caller may try again without doubling it.
+    // Undo, so that the caller can repeat the call without storing the entry twice.
     const int undone = files_.truncate(file.get(), status.st_size);
     if (undone < 0) return ambiguous(written.error().code, written.error().message + "; it may be in the file");
     return written;
@@ -92,9 +92,8 @@ Result<void> SpoolFile::append(const std::string& line) {
 Result<void> SpoolFile::write_end(int file, const std::string& line, std::int64_t size) {
     std::string bytes = line + "\n";
     if (size > 0) {
-        const auto last = read_piece(files_, file, size - 1, 1, place_.path);
-        if (!last) return Failure(last.error());
-        if (*last != "\n") bytes.insert(0, "\n");  // a crash tore it: what is there of it stays a line of its own
+        TRY_ASSIGN(const auto last, read_piece(files_, file, size - 1, 1, place_.path));
+        if (last != "\n") bytes.insert(0, "\n");  // a crash cut the last line: keep its rest as a line of its own
     }
     const ssize_t written = files_.write(file, bytes);
     if (written < 0) return file_failure("write", place_.path, written);

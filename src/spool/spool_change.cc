@@ -1,62 +1,53 @@
-// SpoolFile: cleaning up, and changes by hand.
+// SpoolFile: cleanup, and changes by hand.
 #include <algorithm>
 
+#include "base/try.h"
 #include "spool/entry.h"
 #include "spool/spool_file.h"
 
 namespace deliverd::spool {
 
 Result<SpoolCleanup> SpoolFile::cleanup() {
-    auto work = begin_work();
-    if (!work) return Failure(work.error());
+    TRY_ASSIGN(auto work, begin_work());
     const std::int64_t now = now_ms();
-    SpoolCleanup cleanup;
     bool any = false;
-    const auto looked = scan(
-        [&](const SpoolEntry& entry) {
-            any = any || is_over(entry, now);
-            return true;
-        },
-        {});
-    if (!looked) return Failure(looked.error());
-    cleanup.kept = looked->entries;
-    cleanup.rejected = work->rejected;
-    if (!any && looked->rejects == 0) return cleanup;
-    const auto report = replace(*work, [now](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
+    const auto look = [&](const SpoolEntry& entry) {
+        any = any || is_over(entry, now);
+        return true;
+    };
+    TRY_ASSIGN(const auto scanned, scan(look, {}));
+    if (!any && scanned.rejects == 0) return SpoolCleanup{scanned.entries, 0, work.rejected};
+    const auto decide = [now](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
         return Decision{is_over(entry, now) ? Fate::drop : Fate::keep};
-    });
-    if (!report) return Failure(report.error());
-    return SpoolCleanup{report->kept, report->removed, work->rejected + report->rejected};
+    };
+    TRY_ASSIGN(const auto report, replace(work, decide));
+    return SpoolCleanup{report.kept, report.removed, work.rejected + report.rejected};
 }
 
 Result<SpoolChange> SpoolFile::change(std::span<const std::string> job_ids,
                                       const std::function<bool(const SpoolEntry&)>& concerns,
                                       const std::function<std::string(const SpoolEntry&)>& new_line) {
-    auto work = begin_work();
-    if (!work) return Failure(work.error());
+    TRY_ASSIGN(auto work, begin_work());
     std::vector<std::string> wanted(job_ids.begin(), job_ids.end());
     std::ranges::sort(wanted);
     const auto changes = [&](const SpoolEntry& entry) {
         return concerns(entry) && std::ranges::binary_search(wanted, entry.job_id);
     };
     bool any = false;
-    const auto looked = scan(
-        [&](const SpoolEntry& entry) {
-            any = changes(entry);
-            return !any;
-        },
-        {});
-    if (!looked) return Failure(looked.error());
-    SpoolChange change;
-    change.rejected = work->rejected;
+    const auto look = [&](const SpoolEntry& entry) {
+        any = changes(entry);
+        return !any;
+    };
+    TRY(scan(look, {}));
+    SpoolChange change{{}, work.rejected};
     if (!any) return change;
-    const auto report = replace(*work, [&](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
+    const auto decide = [&](const LinePosition&, const SpoolEntry& entry) -> Result<Decision> {
         if (!changes(entry)) return Decision{};
         change.job_ids.push_back(entry.job_id);
         return Decision{Fate::replace, new_line(entry)};
-    });
-    if (!report) return Failure(report.error());
-    change.rejected += report->rejected;
+    };
+    TRY_ASSIGN(const auto report, replace(work, decide));
+    change.rejected += report.rejected;
     return change;
 }
 

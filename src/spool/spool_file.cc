@@ -3,9 +3,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "spool/entry.h"
 #include "spool/line_reader.h"
 
@@ -14,17 +16,15 @@ namespace deliverd::spool {
 namespace {
 
 Failure bad_option(std::string message) {
-    return permanent("bad_argument", std::move(message));
+    return bad_argument(std::move(message));
 }
 
 }  // namespace
 
 bool is_spool_name(std::string_view name) {
     constexpr std::size_t kMaxNameBytes = 64;
-    return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-               c == '.';
-    });
+    return !name.empty() && name.size() <= kMaxNameBytes &&
+           std::ranges::all_of(name, [](char c) { return is_alphanumeric(c) || c == '-' || c == '_' || c == '.'; });
 }
 
 Result<void> check_options(const SpoolOptions& options) {
@@ -40,9 +40,7 @@ SpoolFile::SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Ran
     : options_(std::move(options)), files_(files), clock_(clock), random_(random) {}
 
 Result<void> SpoolFile::find_file() {
-    auto place = find_place(files_, options_.path);
-    if (!place) return Failure(place.error());
-    place_ = std::move(*place);
+    TRY_ASSIGN(place_, find_place(files_, options_.path));
     return {};
 }
 
@@ -51,35 +49,33 @@ std::int64_t SpoolFile::now_ms() const {
 }
 
 Result<File> SpoolFile::open_to_read() const {
-    File file(files_.open(place_.folder.get(), place_.name, O_RDONLY | O_NONBLOCK, 0));  // a pipe would be waited for
+    File file(files_.open(place_.folder.get(), place_.name, O_RDONLY | O_NONBLOCK,
+                          0));  // O_NONBLOCK: opening a pipe would block
     if (!file) return file_failure("open", place_.path, file.get());
-    struct stat status = {};
-    if (const int done = files_.status(file.get(), status); done < 0) return file_failure("look at", place_.path, done);
+    TRY_ASSIGN(const auto status, look_at(files_, file.get(), place_.path));
     if (!S_ISREG(status.st_mode)) return bad_option(place_.path + " is not a regular file");
     return file;
 }
 
 Result<SpoolScan> SpoolFile::each(const std::function<bool(const SpoolEntry&)>& entry,
                                   const std::function<void(const SpoolReject&)>& reject) {
-    if (auto found = find_file(); !found) return Failure(found.error());
+    TRY(find_file());
     return scan(entry, reject);
 }
 
 Result<SpoolScan> SpoolFile::scan(const std::function<bool(const SpoolEntry&)>& entry,
                                   const std::function<void(const SpoolReject&)>& reject) {
-    const auto file = open_to_read();
-    if (!file) return Failure(file.error());
-    LineReader reader(files_, file->get(), place_.path);
+    TRY_ASSIGN(const auto file, open_to_read());
+    LineReader reader(files_, file.get(), place_.path);
     SpoolScan scan;
     while (true) {
-        const auto line = reader.next();
-        if (!line) return Failure(line.error());
-        if (!*line) return scan;
-        if ((*line)->is_blank()) continue;
-        const auto read = read_line(**line);
+        TRY_ASSIGN(const auto line, reader.next());
+        if (!line) return scan;
+        if (line->is_blank()) continue;
+        const auto read = read_line(*line);
         if (!read) {
             ++scan.rejects;
-            if (reject) reject({(*line)->at.number, read.error().message, !(*line)->ended});
+            if (reject) reject({line->at.number, read.error().message, !line->ended});
             continue;
         }
         ++scan.entries;
@@ -89,50 +85,38 @@ Result<SpoolScan> SpoolFile::scan(const std::function<bool(const SpoolEntry&)>& 
 
 Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
     std::optional<SpoolEntry> found;
-    const auto looked = each(
-        [&](const SpoolEntry& entry) {
-            if (entry.job_id == job_id) found = entry;
-            return !found;
-        },
-        {});
-    if (!looked) return Failure(looked.error());
+    const auto is_other = [&](const SpoolEntry& entry) {
+        if (entry.job_id == job_id) found = entry;
+        return !found;
+    };
+    TRY(each(is_other, {}));
     return found;
 }
 
 Result<SpoolFile::Work> SpoolFile::begin_work() {
-    if (auto found = find_file(); !found) return Failure(found.error());
+    TRY(find_file());
     Work work;
-    auto before = open_to_read();  // so that no lock is left beside a file that is not there
-    if (!before) return Failure(before.error());
-    auto lock = take_lock(files_, place_, ".work.lock", options_.work_wait_seconds,
-                          "another retry or cleanup of this file is under way");
-    if (!lock) return Failure(lock.error());
-    work.lock = std::move(*lock);
-    auto file = open_to_read();
-    if (!file) return Failure(file.error());
-    work.file = std::move(*file);
-    if (auto ok = check_links(work.file.get()); !ok) return Failure(ok.error());
-    auto journal = Journal::read(files_, work.file.get(), place_);
-    if (!journal) return Failure(journal.error());
-    if (journal->empty()) {
-        // One about a file that was replaced must not be taken for one about a later file with the same inode.
-        const int removed = journal->exists() ? remove_journal() : 0;
+    TRY(open_to_read());  // so that no lock is left beside a file that is not there
+    TRY_ASSIGN(work.lock, take_lock(files_, place_, ".work.lock", options_.work_wait_seconds,
+                                    "another retry or cleanup of this file is under way"));
+    TRY_ASSIGN(work.file, open_to_read());
+    TRY(check_links(work.file.get()));
+    TRY_ASSIGN(auto journal, Journal::read(files_, work.file.get(), place_));
+    if (journal.empty()) {
+        // The journal of a replaced file must not be taken for that of a later file with the same inode.
+        const int removed = journal.exists() ? remove_journal() : 0;
         if (removed < 0) return file_failure("remove", place_.path_of(kJournalEnding), removed);
         return work;
     }
-    const auto recorded = record(work, std::move(*journal));
-    if (!recorded) return Failure(recorded.error());
-    work.recovered = recorded->replaced;
-    work.rejected = recorded->rejected;
-    file = open_to_read();
-    if (!file) return Failure(file.error());
-    work.file = std::move(*file);
+    TRY_ASSIGN(const auto recorded, record(work, std::move(journal)));
+    work.recovered = recorded.replaced;
+    work.rejected = recorded.rejected;
+    TRY_ASSIGN(work.file, open_to_read());
     return work;
 }
 
 Result<void> SpoolFile::check_links(int file) {
-    struct stat status = {};
-    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", place_.path, done);
+    TRY_ASSIGN(const auto status, look_at(files_, file, place_.path));
     if (status.st_nlink <= 1) return {};
     return permanent("spool_linked", place_.path +
                                          " has another name (a hard link), which would keep the old entries when the "
@@ -140,10 +124,9 @@ Result<void> SpoolFile::check_links(int file) {
 }
 
 Result<std::int64_t> SpoolFile::settled_end(int file) {
-    const auto lock = take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody is appending");
-    if (!lock) return Failure(lock.error());
-    struct stat status = {};
-    if (const int done = files_.status(file, status); done < 0) return file_failure("look at", place_.path, done);
+    TRY_ASSIGN(const auto lock,
+               take_lock(files_, place_, ".lock", options_.lock_wait_seconds, "somebody is appending"));
+    TRY_ASSIGN(const auto status, look_at(files_, file, place_.path));
     return status.st_size;
 }
 
@@ -157,15 +140,39 @@ Result<RewriteReport> SpoolFile::replace(const Work& work, const Decide& decide)
 
 Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
     const auto report = replace(work, [&](const LinePosition& at, const SpoolEntry& entry) -> Result<Decision> {
-        auto line = journal.at(at.offset);
-        if (!line) return Failure(line.error());
-        if (!*line) return Decision{};
-        const auto after = parse_entry(**line);
+        TRY_ASSIGN(auto line, journal.at(at.offset));
+        if (!line) return Decision{};
+        const auto after = parse_entry(*line);
         const bool is_its = after && after->job_id == entry.job_id && entry.state == SpoolState::pending;
-        return is_its ? Decision{Fate::replace, std::move(**line)} : Decision{};
+        return is_its ? Decision{Fate::replace, std::move(*line)} : Decision{};
     });
-    if (report) remove_journal();  // what stays is about a file that is no more: not read
+    if (report) remove_journal();  // if that fails: it belongs to the old file, and is not read
     return report;
 }
 
+namespace {
+
+/// A base class, so that it is built before the spool that refers to it.
+struct SystemServices {
+    std::unique_ptr<Files> files = system_files();
+    SystemClock clock;
+    SystemRandom random;
+};
+
+class SystemSpool final : private SystemServices, public SpoolFile {
+public:
+    explicit SystemSpool(SpoolOptions options) : SpoolFile(std::move(options), *files, clock, random) {}
+};
+
+}  // namespace
+
 }  // namespace deliverd::spool
+
+namespace deliverd {
+
+Result<std::unique_ptr<Spool>> open_spool(SpoolOptions options) {
+    TRY(spool::check_options(options));
+    return std::make_unique<spool::SystemSpool>(std::move(options));
+}
+
+}  // namespace deliverd

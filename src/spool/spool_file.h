@@ -1,4 +1,4 @@
-// The file spool (deliverd/spool.h) over the calls, clock and randomness it is given.
+// The implementation of deliverd/spool.h on given system calls, clock and randomness.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ namespace deliverd::spool {
 /// A name that job ids may begin with.
 [[nodiscard]] bool is_spool_name(std::string_view name);
 
-class SpoolFile final : public Spool {
+class SpoolFile : public Spool {
 public:
-    /// The options are checked; `files`, `clock` and `random` outlive it.
+    /// The options have been checked; `files`, `clock` and `random` must outlive this object.
     SpoolFile(SpoolOptions options, Files& files, const Clock& clock, Random& random);
 
     Result<SpoolEntry> add(const NewSpoolEntry& given) override;
@@ -41,12 +41,12 @@ public:
     Result<std::vector<SpoolReturned>> put_back(std::span<const SpoolReturn> entries) override;
 
 private:
-    /// The file and the right to change its entries.
+    /// The open file and the lock that allows changing its entries.
     struct Work {
         File lock;
         File file;
         std::int64_t recovered = 0;
-        std::int64_t rejected = 0;  // by recording that
+        std::int64_t rejected = 0;  // while the journal was recorded
     };
     /// An entry to be sent.
     struct Due {
@@ -54,7 +54,7 @@ private:
         std::int64_t offset = 0;
         auto operator<=>(const Due&) const = default;
     };
-    struct Found {
+    struct DueEntries {
         std::vector<Due> due;  // in the order of sending
         std::int64_t rejects = 0;
         std::int64_t unmarked = 0;
@@ -62,37 +62,37 @@ private:
     };
 
     [[nodiscard]] std::int64_t now_ms() const;
-    /// First of all: links may have changed since the last operation.
+    /// Starts every operation: links may have changed since the last one.
     Result<void> find_file();
     Result<File> open_to_read() const;
     Result<SpoolScan> scan(const std::function<bool(const SpoolEntry&)>& entry,
                            const std::function<void(const SpoolReject&)>& reject);
     Result<Work> begin_work();
-    /// A file with two names cannot be replaced: one of them would keep the old one.
+    /// Refuses a file with two names: after a replacement the other name would still have the old file.
     Result<void> check_links(int file);
     Result<void> append(const std::string& line);
     Result<void> write_end(int file, const std::string& line, std::int64_t size);
     int remove_journal();
     Result<RewriteReport> replace(const Work& work, const Decide& decide);
-    /// Puts what the journal has into the file, with one replacement of it; none where it has nothing.
+    /// Writes the journal's results into the file, with one replacement.
     Result<RewriteReport> record(Work& work, Journal journal);
-    /// The end of what is certainly there: nobody was appending, and an append that fails is taken back.
+    /// The file's size while nobody was appending: an append that fails is undone.
     Result<std::int64_t> settled_end(int file);
     /// Up to `end`.
-    Result<Found> find_due(int file, std::int64_t limit, std::int64_t end);
+    Result<DueEntries> find_due(int file, std::int64_t limit, std::int64_t end);
     Result<SpoolEntry> entry_at(int file, std::int64_t offset);
-    /// Changes the entries of these ids that `concerns` is true of, with one replacement of the file; answers whose.
+    /// Changes the entries with these ids for which `concerns` is true, with one replacement of the file.
     Result<SpoolChange> change(std::span<const std::string> job_ids,
                                const std::function<bool(const SpoolEntry&)>& concerns,
                                const std::function<std::string(const SpoolEntry&)>& new_line);
-    struct Taken;  // by a hand_over()
-    Result<void> give_all(const Work& work, const SpoolHandOver& order, Taken& taken);
-    /// False: the sender was cut short, and the entry is as it was.
+    struct TakenEntries;  // by a hand_over()
+    Result<void> give_all(const Work& work, const SpoolHandOver& order, TakenEntries& taken);
+    /// False: the sender was interrupted, and the entry is unchanged.
     Result<bool> attempt(int file, const Due& due, const SpoolSender& sender, JournalWriter& journal,
                          SpoolSummary& summary);
 
     const SpoolOptions options_;
-    Place place_;  // found anew by each operation
+    Place place_;  // found again by each operation
     Files& files_;
     const Clock& clock_;
     Random& random_;

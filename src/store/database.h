@@ -18,7 +18,7 @@
 #include "store/finding.h"
 #include "store/imports.h"
 #include "store/orders.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 #include "store/upkeep.h"
 
 namespace deliverd::store {
@@ -52,7 +52,7 @@ struct NewMemory {
 };
 
 /// Threads: every method may be called from several threads at once.
-/// Failure: as in store/outbox.h; `db_unreachable` names host (or path) and cause, never a password.
+/// Failure: as in store/row_queue.h; `db_unreachable` names host (or path) and cause, never a password.
 class Database {
 public:
     virtual ~Database() = default;
@@ -67,11 +67,11 @@ public:
     virtual Result<std::vector<MigrationStep>> migrate(bool dry_run) = 0;
 
     /// The memory outbox (lease protocol), for the lane of that name: its dead letters are under it.
-    virtual std::unique_ptr<Outbox> memory_outbox(std::string lane) = 0;
+    virtual std::unique_ptr<RowQueue> memory_outbox(std::string lane) = 0;
 
     /// The order outbox, for lanes: claims turn due `failed` rows back to `queued` first; settlements write order,
     /// ledger and audit together. `lane` as above.
-    virtual std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) = 0;
+    virtual std::unique_ptr<RowQueue> orders_outbox(const OrdersOptions& options, std::string lane) = 0;
 
     /// Order intake.
     virtual std::unique_ptr<Orders> orders(const OrdersOptions& options) = 0;
@@ -90,7 +90,7 @@ public:
     /// Into the table `outbox`.
     virtual std::unique_ptr<Imports> imports() = 0;
 
-    /// The lease protocol, one call a transaction. With an actor ("cli:ann") every change is in
+    /// The lease protocol, one transaction per call. With an actor ("cli:ann") every change is in
     /// outbox_audit, in the same transaction. The answer is used by one thread at a time and shares this
     /// Database's connections.
     virtual Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) = 0;
@@ -108,8 +108,9 @@ public:
 
     virtual Result<void> ping(Duration deadline) = 0;
 
-    /// From here on no call waits longer than `at_most` from now, also those under way: for stopping. A later call can
-    /// only bring that moment forward.
+    /// For stopping: from here on no call waits longer than `at_most` from now. That ends pool waits, connects and
+    /// statements under way as well. A first signal gives them the patience of the stop, a second one none. A later
+    /// call can only bring the moment forward.
     virtual void limit_waits(Duration at_most) = 0;
 };
 

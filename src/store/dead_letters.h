@@ -1,27 +1,33 @@
 // The port through which dead letters are kept, looked at, and sent back.
 //
-// A dead letter is a message that somebody gave up on: a Kafka consumer that put it into a dead-letter topic, one of
-// this program's lanes, or a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, from which only a person
-// leads on (revive()).
+// A dead letter is a message that was given up: by a Kafka consumer that wrote it to a dead-letter topic, by one of
+// this program's lanes, or by a spool. Its states: PENDING -> RETRYING -> RESOLVED, or DEAD, which only a person can
+// undo (revive()).
 //
 // Guarantees every implementation gives (store/conformance/dead_letters.h checks them):
-//   - a record is stored once, however often and by however many processes at once: topic, partition, offset and
-//     timestamp are unique (the timestamp, because a topic that was deleted and made anew counts from 0 again); bytes
-//     come back as they were given, null and empty apart;
-//   - so is what a spool gave up on, by an id that follows from it;
-//   - a lane's row has one dead letter, written in the transaction that settles the row as dead; one that dies again
-//     after it was sent back makes its letter PENDING again, and DEAD when that was the last of its retries. A row with
-//     the id of an earlier one is not that row: the event id tells, else what is in it. The earlier one's letter stays
-//     as it is, but has no row any more and cannot be sent back;
+//   - a record is stored once, however often it comes and from however many processes at once: topic, partition, offset
+//     and timestamp identify it. The timestamp is part of that because a topic that was deleted and created again
+//     starts at offset 0: without it, the new records would seem to be stored already. Bytes come back as they were
+//     given; null and empty differ;
+//   - what a spool gave up is stored once too, by an id that follows from the entry;
+//   - a lane's row has one dead letter, written in the transaction that settles the row as dead. A row that dies again
+//     after it was sent back makes its letter PENDING again, or DEAD if that was the last of its retries. Another row
+//     with the same id (a table that starts over) differs in its event id, or else in its content. The earlier row's
+//     letter then stays as it is, but has no row any more and cannot be sent back;
 //   - a retry is one process's at a time: from begin_retry() until end_retry(), or until its lease has run out by the
-//     database's clock. What was begun is on the disk before begin_retry() answers. One whose lease has run out before
-//     it ended is unfinished: nobody knows whether it was published. Whoever retries the letter then, alone or with its
-//     topic, goes on with the same retry: it does not count once more, so that it may also be the last one;
-//   - every change by a person, a retry or the retention is in dlq_audit, in the same transaction (but for a redrive's
-//     beginnings, see next_of_redrive()), and stays there until purge_history();
-//   - counts are exact, and cost the same however many letters there are.
+//     database's clock. What was begun is on the disk before begin_retry() answers. A retry whose lease ran out before
+//     it ended is unfinished: it may have been published. The next retry of the letter, alone or with its topic,
+//     resumes the unfinished one. It does not count again, so it may also be the last one;
+//   - every change by a person, a retry or the retention is in dlq_audit, written in the same transaction, until
+//     purge_history(). Only the beginnings of a redrive's retries are not, see next_of_redrive();
+//   - counts by topic, source and status are exact and cost the same for any number of letters, because triggers keep
+//     them: counting a million letters for the `total` of each page would read them all. On PostgreSQL a change adds a
+//     row of differences, so that no writer waits for a counter's lock, and a read adds them up.
 //
-// Threads, blocking and failure: as in store/outbox.h.
+// A page is bounded in bytes by leaving payloads out, not by having fewer letters: `page` and `page_size` of the API
+// then mean the same whatever the letters hold.
+//
+// Threads, blocking and failure: as in store/row_queue.h.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +69,7 @@ struct LaneRow {
     std::string row_id;  // empty: the row is gone, and another message has its id
 };
 
-/// Why and where something failed, as far as anybody said.
+/// Why and where a message failed, as far as its headers or its row say.
 struct Provenance {
     std::string original_topic;
     std::optional<std::int32_t> original_partition{};
@@ -74,7 +80,7 @@ struct Provenance {
     std::optional<std::string> producer{};  // who gave it up: "spring-kafka", "kafka-connect", consumer group, worker
 };
 
-/// A record of a dead-letter topic, or what a spool gave up on, to be stored.
+/// A record of a dead-letter topic, or an entry that a spool gave up, to be stored.
 struct NewLetter {
     Record record;
     Provenance provenance;
@@ -98,8 +104,8 @@ struct Letter {
     WallTime updated_at{};
     std::optional<WallTime> last_retry_at;
     std::optional<std::string> last_retry_error;  // of the last retry, when it failed or is in doubt
-    bool in_doubt = false;                        // a retry may have been published though nobody confirmed it
-    bool unfinished = false;           // for this reason: it was begun, and its lease has run out before it ended
+    bool in_doubt = false;                        // a retry may have been published, though it was not confirmed
+    bool unfinished = false;           // a retry was begun, and its lease ran out before it ended: in doubt as well
     std::optional<std::string> topic;  // the dead-letter topic it was read from; none: not from Kafka
     std::optional<std::int32_t> partition;
     std::optional<std::int64_t> offset;
@@ -109,7 +115,7 @@ struct Letter {
     bool payload_left_out = false;  // there is one, and it is too long for this listing: find() has it
 };
 
-/// A letter with everything that is known of it.
+/// A letter with its record.
 struct LetterDetail {
     Letter letter;
     Record record;  // topic, partition and offset only of letters from Kafka
@@ -118,7 +124,7 @@ struct LetterDetail {
 struct LetterAudit {
     WallTime at{};
     /// retry_begun | published | resolved_unpublished | retry_failed | retry_in_doubt | returned | dead | revived |
-    /// row_reused | deleted | purged. That a letter came has no line: it says itself when.
+    /// row_reused | deleted | purged. Arrival is not audited: `created_at` records it.
     std::string action;
     std::string actor;
     std::optional<std::string> status_from;
@@ -153,12 +159,11 @@ struct LetterPage {
     bool has_next = false;
 };
 
-/// What a filter that needs reading the letters themselves counts at most. Topic, source and status alone are exact.
+/// A filter that has to read the letters themselves counts at most this many. Topic, source and status alone are exact.
 inline constexpr std::int64_t kMaxCounted = 1'000;
 
-/// A listing has no stack traces. It has all payloads up to the first size, and longer ones, newest first, as long as
-/// these are no more than the second together. A size is that of the record's value, if there is one, else of the
-/// payload itself.
+/// A listing has no stack traces. It has every payload up to the first size, and longer ones, newest first, until those
+/// reach the second size together. The size is that of the record's value, or of the payload where there is no value.
 inline constexpr std::int64_t kShortPayloadBytes = 64L * 1024;
 inline constexpr std::int64_t kMaxLongPayloadBytes = 16L * 1024 * 1024;
 
@@ -183,8 +188,8 @@ enum class RetryVerdict {
     begun,      // it is this caller's until end_retry() or the lease's end
     unknown,    // no such letter
     finished,   // RESOLVED or DEAD
-    exhausted,  // as many retries as it may have, and each has ended
-    under_way,  // somebody else's retry has not ended
+    exhausted,  // it had all its retries, and each has ended
+    under_way,  // another owner's retry has not ended
     refused,    // it cannot be sent anywhere: truncated, an origin that is a dead-letter topic, an order
 };
 
@@ -192,8 +197,8 @@ struct RetryClaim {
     std::string id;
     RetryVerdict verdict = RetryVerdict::unknown;
     std::string reason{};                  // refused: why, for people
-    std::optional<LetterDetail> letter{};  // as it stands now; none when unknown
-    bool taken_over = false;               // begun: it goes on with one that did not end, and did not count again
+    std::optional<LetterDetail> letter{};  // as it is now; none when unknown
+    bool taken_over = false;               // begun: resumes a retry that did not end, and did not count again
 };
 
 struct RetryRequest {
@@ -206,8 +211,8 @@ enum class RetryResult {
     published,    // -> RESOLVED
     failed,       // certainly not published: RETRYING, or DEAD when it was the last
     in_doubt,     // may have been: RETRYING, in_doubt
-    not_tried,    // nothing was even tried (no broker): count and last_retry_at go back, as if it had not begun. The
-                  // count not to 0 where an earlier one is in doubt
+    not_tried,    // nothing was tried (no broker): count and last_retry_at are restored, as if it had not begun. But
+                  // the count never to 0 where an earlier retry is in doubt
     unpublished,  // -> RESOLVED, though nothing was to be published (stand-alone)
 };
 
@@ -228,7 +233,7 @@ struct Redrive {
     std::string topic;
     std::string actor;
     std::optional<LetterCursor> position;  // worked through, oldest first, up to and with this one
-    LetterCursor up_to;                    // the newest letter when it began: later ones are not its business
+    LetterCursor up_to;                    // the newest letter when it began: it leaves later ones alone
     std::int64_t published = 0;
     std::int64_t failed = 0;
     std::int64_t in_doubt = 0;
@@ -236,15 +241,15 @@ struct Redrive {
     bool finished = false;
 };
 
-/// What one call takes of a redrive at most. Of letters of any size one is taken in any case.
+/// The most that one call takes of a redrive. One letter is always taken, whatever its size.
 struct RedrivePage {
     std::int32_t letters = 0;
     std::int64_t bytes = 0;  // keys, values (or payloads, where there is none) and headers, about
-    /// Letters for Kafka with one of these original topics are passed by, and stay as they are.
+    /// Letters for Kafka with one of these original topics are skipped, and remain as they are.
     std::span<const std::string> left_out_topics{};
 };
 
-/// The code of the error with which store() refuses a letter for what it is. No other failure is a letter's fault.
+/// Code of the error with which store() refuses a letter for its content. No other failure is the letter's fault.
 inline constexpr std::string_view kLetterRefused = "letter_refused";
 
 class DeadLetters {
@@ -254,8 +259,8 @@ public:
     // --- coming in -------------------------------------------------------------------------------------------------
 
     /// All in one transaction, on the disk when it returns; answers how many were new. A letter that the database
-    /// cannot hold refuses the whole call (permanent, kLetterRefused): the others may be tried without it. What else is
-    /// permanent (a table or a right is missing) refuses every letter alike.
+    /// cannot hold refuses the whole call (permanent, kLetterRefused): try the others without it. Any other permanent
+    /// failure (a missing table or privilege) refuses every letter.
     virtual Result<std::int64_t> store(std::span<const NewLetter> letters) = 0;
 
     // --- looking ---------------------------------------------------------------------------------------------------
@@ -273,64 +278,66 @@ public:
 
     // --- sending back ----------------------------------------------------------------------------------------------
 
-    /// Counts the retry and makes each RETRYING, in one transaction; one answer an id, in the same order. A letter of a
-    /// lane is begun as well: return_to_lane() ends it.
+    /// Counts the retry and makes each RETRYING, in one transaction; one answer per id, in the same order. A letter of
+    /// a lane is begun as well: return_to_lane() ends it.
     virtual Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids,
                                                         const RetryRequest& request) = 0;
 
-    /// Of those that are still `owner`'s; the others are left as they are. One transaction; answers how many applied.
+    /// Ends the retries that are still `owner`'s and leaves the others as they are. One transaction; answers how many
+    /// applied.
     virtual Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
                                            std::span<const RetryEnd> ends) = 0;
 
     /// Puts the rows of these letters (begun by `owner`) back into their outboxes, due at once, and makes the letters
-    /// RESOLVED, in one transaction. A memory has no failures then; an event has one, which is what keeps the later
-    /// rows of its aggregate behind it: with none, a relay whose position is past it would find those first. One answer
-    /// an id: empty when done, else why not (the row is gone or no longer dead), and the letter is then as
-    /// end_retry(failed) leaves it. Where a redrive of the owner's began them, its counts have them too.
+    /// RESOLVED, in one transaction. A memory then has no failures. An event keeps one: the relay's position is past
+    /// it, and only a failed event keeps the later rows of its aggregate behind it. One answer per id: empty when done,
+    /// else why not (the row is gone or no longer dead); the letter is then as end_retry(failed) leaves it. Where a
+    /// redrive of the owner's began them, its counts include them.
     virtual Result<std::vector<std::string>> return_to_lane(std::string_view owner, std::string_view actor,
                                                             std::span<const std::string> ids) = 0;
 
-    /// Begins a redrive of the topic, or takes up the one that is unfinished and nobody's at the moment. None: somebody
-    /// else is at it. It is `owner`'s for `lease`, and for that of each next_of_redrive(). One that is taken up goes
-    /// over its letters from the first one again, without those that it has tried. What the owner before had begun and
-    /// not ended comes once more: the same retry, which does not count again, in doubt and `taken_over`.
+    /// Begins a redrive of the topic, or resumes an unfinished one whose lease has run out. None: another owner holds
+    /// it. It is `owner`'s for `lease`, and for the lease of each next_of_redrive(). A resumed redrive starts over from
+    /// its first letter and skips those that it has tried: its position says what was read, not what was given back
+    /// behind it. A retry that the owner before began and did not end comes again: the same retry, in doubt and
+    /// `taken_over`, which does not count again.
     virtual Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner,
                                                         std::string_view actor, Duration lease) = 0;
     /// The next letters of the redrive, oldest first, no more than `page` has room for: begun as by begin_retry(), and
-    /// the redrive's position moved behind them, in one transaction. Those that cannot be retried are left out. Empty:
-    /// that was all. Missing may be what a replay has no use for: the stack trace, and the payload where there is a
-    /// value. Only a retry that is taken over has a line in the audit for its beginning: of the others the line of
-    /// their end tells as much. Failure `not_owner`, permanent: somebody else has it by now.
+    /// the redrive's position moved behind them, in one transaction. Those that cannot be retried are skipped. Empty:
+    /// that was all. The answer may lack what a replay does not need: the stack trace, and the payload where there is a
+    /// value. Only a resumed retry has an audit line for its beginning; the others' last line is enough. Failure
+    /// `not_owner`, permanent: another owner holds it by now.
     virtual Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
                                                             const RedrivePage& page) = 0;
     /// end_retry() and the redrive's counts, in one transaction.
     virtual Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner,
                                                      std::string_view actor, std::span<const RetryEnd> ends) = 0;
     virtual Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) = 0;
-    /// Gives an unfinished one up: it is abandoned from now on, and need not wait for the lease's end. Nothing happens
-    /// where it is not the owner's.
+    /// Abandons an unfinished redrive at once, without waiting for the lease's end. Changes nothing where it is not the
+    /// owner's.
     virtual Result<void> release_redrive(std::string_view topic, std::string_view owner) = 0;
-    /// Unfinished ones that are nobody's at the moment: whose process died.
+    /// Unfinished ones that no owner holds: their process died or gave them up.
     virtual Result<std::vector<Redrive>> abandoned_redrives() = 0;
 
     // --- by hand, and upkeep ---------------------------------------------------------------------------------------
 
-    /// PENDING or RETRYING -> DEAD. As it was before; none when there is no such letter. What is finished, or being
-    /// retried at this moment, is left as it is.
+    /// PENDING or RETRYING -> DEAD. Answers the letter as it was before; none when there is no such letter. What is
+    /// finished, or being retried at this moment, remains as it is.
     virtual Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) = 0;
-    /// DEAD -> PENDING, with all of its retries before it again. As it was before; none when there is no such letter.
-    /// What is not DEAD is left as it is, and so is an order: it is not sent again.
+    /// DEAD -> PENDING, with no retries made. Answers the letter as it was before; none when there is no such letter.
+    /// What is not DEAD remains as it is, and so does an order, which is never sent again.
     virtual Result<std::optional<Letter>> revive(std::string_view id, std::string_view actor) = 0;
-    /// Its audit stays.
+    /// Its audit lines remain.
     virtual Result<Removal> remove(std::string_view id, std::string_view actor) = 0;
-    /// Deletes letters of that status not changed for `age`, at most `limit`, in transactions that wait for nobody's
-    /// row lock; answers how many. Each has a line in the audit. A record that was deleted comes back when its topic is
-    /// read again from before it. Fewer than `limit` only says that those are all behind where the call before it with
-    /// the same arguments ended, or that a later transaction failed; 0 twice in a row, that there are none.
+    /// Deletes letters of that status not changed for `age`, at most `limit`, in transactions that never wait for a row
+    /// lock; answers how many. Each has an audit line. A deleted record comes back when its topic is read again from
+    /// before it. Each call continues where the one before with the same arguments ended, so fewer than `limit` does
+    /// not mean that none are left (a later transaction may also have failed); 0 twice in a row does.
     virtual Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit,
                                        std::string_view actor) = 0;
-    /// Deletes lines of the audit and finished redrives older than `age`, at most `limit` of both together, and goes on
-    /// where a call that had so many ended; answers how many. A redrive of a topic that had nothing is not kept at all.
+    /// Deletes audit lines and finished redrives older than `age`, at most `limit` of both together; answers how many.
+    /// A call after a full one continues where that ended. A redrive of a topic that had nothing is not kept at all.
     virtual Result<std::int64_t> purge_history(Duration age, std::int32_t limit) = 0;
 };
 

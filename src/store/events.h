@@ -8,11 +8,11 @@
 //     with every change of owner;
 //   - a settlement takes effect only while its shard's lease is the owner's with that token, and the row is open and
 //     has as many failures as when it was read. The check and the write are one transaction in which the shard cannot
-//     change hands. A lease that ran out and that nobody took still settles;
+//     change hands. A lease that ran out and that no other relay took still settles;
 //   - read() gives open rows only, those of one aggregate in id order, and none that waits behind an earlier one of its
 //     aggregate that failed and is not due yet, nor (with block_behind_dead) behind a dead one.
 //
-// Threads, blocking and failure: as in store/outbox.h.
+// Threads, blocking and failure: as in store/row_queue.h.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@
 #include "deliverd/result.h"
 #include "message/message.h"
 #include "store/finding.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store {
 
@@ -99,10 +99,10 @@ struct EventRead {
     std::int32_t due_limit = 0;          // due rows
     std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
     std::int32_t follow_limit = 0;       // rows of each
-    /// Of the due rows, of the followed ones and of the forward ones, each: no further row is read once payloads and
-    /// metadata have so many bytes together, as text or as messages in memory. One row of each always comes.
+    /// For the due, the followed and the forward rows, each: no further row is read once payloads and metadata have
+    /// this many bytes together, as text or as messages in memory. One row of each always comes.
     std::int64_t byte_limit = std::numeric_limits<std::int64_t>::max();
-    /// The highest id there is, if it is above this one, is to be told as well, and the writers even without a limit.
+    /// Answer the highest id there is too, if it is above this one, and the writers even where the limit is 0.
     std::optional<std::int64_t> end_above{};
 };
 
@@ -180,21 +180,21 @@ public:
     /// Plain reading: locks nothing, changes nothing.
     virtual Result<EventBatch> read(const EventRead& request) = 0;
 
-    /// One answer a settlement, in the same order; one transaction. Retries and deaths are in outbox_audit, successes
-    /// are not: the row itself says when. A row that someone else has locked is waited for a moment at most, and keeps
-    /// none of the others.
+    /// One answer per settlement, in the same order; one transaction. Retries and deaths are in outbox_audit. Successes
+    /// are not: the row itself records when, and a second row per event would cost a third of the throughput. A row
+    /// that someone else has locked is waited for only a moment, and delays none of the others.
     virtual Result<std::vector<EventSettled>> settle(std::string_view owner,
                                                      std::span<const EventSettlement> settlements) = 0;
 
     /// A heartbeat: this relay and its shards live for another `lease`; shards that nobody holds, or whose lease has
-    /// run out, are taken up to the share. Relays that have been dead for long are forgotten. Waits for nobody's lock
+    /// run out, are taken up to the share. Relays that have been dead for long are forgotten. Never waits for a lock
     /// longer than the store's lock timeout.
-    /// Where the lane was relayed with another number of shards until now: `kOtherShards`, retryable, and nothing
-    /// changed, while another relay is alive, because two numbers at once would give an aggregate to two relays. When
-    /// nobody is, the lane has this number from here on; tokens grow on, so that what was begun before is fenced.
+    /// If the lane had another number of shards until now: while another relay is alive, `kOtherShards` (retryable),
+    /// and nothing changes, because two numbers at once would give an aggregate to two relays. When no other relay is
+    /// alive, the lane gets this number; tokens continue to grow, so that what was begun before is fenced.
     virtual Result<ShardShare> tend(std::string_view owner, Duration lease) = 0;
 
-    /// Gives shards back, those that are still the owner's with that token: free for the next to tend.
+    /// Gives back the shards that are still the owner's with that token. The next tend() of any relay can take them.
     virtual Result<void> release(std::string_view owner, std::span<const ShardLease> leases) = 0;
 
     /// Gives all back and is no longer counted.
@@ -211,13 +211,13 @@ public:
     virtual Result<double> lag_seconds() = 0;
 
     /// Rows by state. Reads the whole table.
-    virtual Result<OutboxCounts> counts() = 0;
+    virtual Result<RowCounts> counts() = 0;
 
     virtual Result<void> ping(Duration deadline) = 0;
 
-    /// Deletes rows published longer ago than `age`, at most `limit`, in a transaction of its own that waits for
-    /// nobody's row lock; answers how many. Where the table is partitioned by range and a whole partition is older,
-    /// with nothing open in it, the partition is dropped instead and its rows count.
+    /// Deletes rows published longer ago than `age`, at most `limit`, in a transaction of its own that never waits for
+    /// a row lock; answers how many. Where the table is partitioned by range and a whole partition is older, with
+    /// nothing open in it, the partition is dropped instead and its rows count.
     virtual Result<std::int64_t> remove_published(Duration age, std::int32_t limit) = 0;
 
     /// Is the table there, with these columns and the privileges the relay needs? What to do, if not.

@@ -19,19 +19,18 @@ struct ImportedEvent {
     std::string_view metadata;  // a JSON object
 };
 
-/// Threads, blocking and failure: as in store/outbox.h.
+/// Threads, blocking and failure: as in store/row_queue.h.
 class Imports {
 public:
     virtual ~Imports() = default;
 
     /// All in one transaction, on the disk when it returns, with a line each in outbox_audit; those whose key was given
     /// since the last forget() of their origin are left out. Answers how many were new. An event that the database
-    /// cannot hold refuses the whole call (permanent): the others may be tried without it. No key comes twice in a
-    /// call.
+    /// cannot hold refuses the whole call (permanent): try the others without it. No key comes twice in a call.
     virtual Result<std::int64_t> store(std::string_view origin, std::string_view actor,
                                        std::span<const ImportedEvent> events) = 0;
 
-    /// The origin has none of them any more: their keys need not be remembered.
+    /// The origin no longer has any of them: forgets their keys.
     virtual Result<void> forget(std::string_view origin) = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/json_check.h"
 #include "base/text.h"
+#include "base/try.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store {
@@ -136,14 +137,14 @@ RetryEffect retry_effect(const Letter& letter, RetryResult result) {
 }
 
 Result<void> check_retry_request(const RetryRequest& request) {
-    if (auto ok = check_upkeep_name("owner", request.owner); !ok) return ok;
-    if (auto ok = check_upkeep_name("actor", request.actor); !ok) return ok;
+    TRY(check_upkeep_name("owner", request.owner));
+    TRY(check_upkeep_name("actor", request.actor));
     return check_upkeep_span("lease", request.lease);
 }
 
 Result<void> check_letter_query(const LetterQuery& query) {
-    if (query.offset < 0) return permanent("bad_argument", "offset must not be negative");
-    if (query.limit < 1) return permanent("bad_argument", "limit must be 1 or more");
+    if (query.offset < 0) return bad_argument("offset must not be negative");
+    if (query.limit < 1) return bad_argument("limit must be 1 or more");
     return {};
 }
 

@@ -9,7 +9,7 @@ namespace deliverd::store {
 struct Migration {
     int version;
     std::string_view name;
-    std::string_view sql;  // `${schema}` stands for the quoted schema of the outbox tables
+    std::string_view sql;  // `${schema}` is replaced by the quoted schema of the outbox tables
 };
 
 /// In order of their versions, which start at 1. One that only the other database needed is left out.

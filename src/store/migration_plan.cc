@@ -100,7 +100,7 @@ Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> want
                                                  const MigrationDialect& dialect) {
     const SchemaReport report = assess(wanted, applied, dialect.schema);
     if (report.state == SchemaState::newer || report.state == SchemaState::changed) {
-        return permanent("db_error", report.advice);
+        return permanent(codes::kDbError, report.advice);
     }
     std::vector<MigrationStep> steps;
     for (const Migration& migration : wanted) {

@@ -20,7 +20,7 @@ struct AppliedMigration {
     std::string schema;  // of the outbox tables; empty where the database has no schemas
 };
 
-/// SHA-256 of the migration as it stands in the program, before `${schema}` is replaced.
+/// SHA-256 of the migration as the program has it, before `${schema}` is replaced.
 [[nodiscard]] std::string migration_checksum(const Migration& migration);
 
 /// `schema` is the one configured, empty where there is none. `applied` in order of versions.

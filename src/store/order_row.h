@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "message/message.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store {
 

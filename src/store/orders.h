@@ -1,13 +1,17 @@
-// The port through which orders come in and are looked at. How they leave is store/outbox.h's business.
+// The port through which orders come in and are looked at. How they leave is store/row_queue.h's business.
 //
 // Guarantees every implementation gives (store/conformance/orders.h checks them):
 //   - an idempotency key has at most one row in outbox_orders, whoever posts it and however often at once. The row
-//     remembers its key for good; the ledger only keeps the broker's answer for its time to live;
+//     remembers its key for good. The ledger only keeps the broker's answer for its time to live: if it alone guarded a
+//     key, a repetition after that time would be a second order. So it may be purged at any time;
+//   - the broker's answer is kept as text and given back byte for byte. As jsonb its numbers would change and its
+//   digest
+//     would no longer fit, and what a 409 answers need not be JSON;
 //   - order row, ledger row and audit line are one transaction, on the disk before accept() answers;
-//   - every post of one key is told the same id; a post whose digest differs from the row's is a conflict and
-//     changes nothing.
+//   - every post of one key gets the same id; a post whose digest differs from the row's is a conflict and changes
+//     nothing.
 //
-// Threads, blocking and failure: as in store/outbox.h. After an `ambiguous` failure the orders may be stored:
+// Threads, blocking and failure: as in store/row_queue.h. After an `ambiguous` failure the orders may be stored:
 // accepting them again answers `known` for those that were.
 #pragma once
 
@@ -81,7 +85,7 @@ enum class AcceptKind {
 
 struct AcceptAnswer {
     AcceptKind kind = AcceptKind::fresh;
-    Order order;  // as it stands in the database; for `fresh` without request_json and next_attempt_at
+    Order order;  // as the database has it; for `fresh` without request_json and next_attempt_at
 };
 
 struct OrderQuery {
@@ -94,9 +98,8 @@ class Orders {
 public:
     virtual ~Orders() = default;
 
-    /// All in one transaction; one answer an order, in the same order. Two with the same key in one call are as
-    /// two calls. An order the database cannot hold refuses the whole call (permanent): the others may be
-    /// tried without it.
+    /// All in one transaction; one answer per order, in the same order. Two with the same key in one call are as two
+    /// calls. An order that the database cannot hold refuses the whole call (permanent): try the others without it.
     virtual Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) = 0;
 
     virtual Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) = 0;

@@ -4,15 +4,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
+
 namespace deliverd::store {
 namespace {
 
-/// The ids a call changed, from its answer: what is to be audited.
 using Ids = std::vector<std::int64_t>;
 
 class SessionLease final : public Lease {
 public:
-    SessionLease(OpenSession open, std::optional<std::string> actor, std::int64_t max_payload_bytes)
+    SessionLease(OpenSession<LeaseSession> open, std::optional<std::string> actor, std::int64_t max_payload_bytes)
         : open_(std::move(open)), actor_(std::move(actor)), max_payload_bytes_(max_payload_bytes) {}
 
     Result<std::int64_t> enqueue_memory(std::string_view target_space, std::string_view payload_md,
@@ -20,15 +21,15 @@ public:
         const std::int64_t limit = max_payload_bytes == kDefaultMaxPayloadBytes
                                        ? max_payload_bytes_
                                        : std::min(max_payload_bytes, max_payload_bytes_);
-        return change<std::int64_t>(
-            {.reason = "lease_enqueue", .status_from = std::nullopt, .worker = std::nullopt},
+        return change(
+            {.reason = "lease_enqueue"},
             [&](Lease& lease) { return lease.enqueue_memory(target_space, payload_md, item_id, limit); },
             [](std::int64_t id) { return Ids{id}; });
     }
 
     Result<std::vector<MemoryRow>> claim_outbox(std::string_view worker_id, std::int32_t limit,
                                                 double lease_seconds) override {
-        return change<std::vector<MemoryRow>>(
+        return change(
             {.reason = "lease_claim", .status_from = "pending", .worker = worker_id},
             [&](Lease& lease) { return lease.claim_outbox(worker_id, limit, lease_seconds); },
             [](const std::vector<MemoryRow>& rows) {
@@ -61,82 +62,67 @@ public:
                           [&](Lease& lease) { return lease.renew_lease(outbox_id, worker_id); });
     }
 
-    /// The protocol answers how many were renewed, not which; the audit wants to know which, so there each one
-    /// is asked for by itself.
+    /// The protocol answers how many were renewed, not which; the audit wants to know which, so there each one is asked
+    /// for by itself.
     Result<std::int64_t> renew_lease_batch(std::span<const std::int64_t> outbox_ids,
                                            std::string_view worker_id) override {
-        auto session = open_();
-        if (!session) return Failure(std::move(session.error()));
         Ids renewed;
-        if (!actor_ || outbox_ids.empty()) {
-            auto count = (*session)->lease().renew_lease_batch(outbox_ids, worker_id);
-            return committed(**session, std::move(count));
-        }
-        for (const std::int64_t id : outbox_ids) {
-            auto one = (*session)->lease().renew_lease(id, worker_id);
-            if (!one) return Failure(std::move(one.error()));
-            if (*one) renewed.push_back(id);
-        }
-        const LeaseAudit entry{renewed, "lease_renew", "pending", worker_id, *actor_};
-        if (auto noted = (*session)->audit(entry); !noted) return Failure(std::move(noted.error()));
-        return committed(**session, Result<std::int64_t>(static_cast<std::int64_t>(renewed.size())));
+        return change(
+            {.reason = "lease_renew", .status_from = "pending", .worker = worker_id},
+            [&](Lease& lease) -> Result<std::int64_t> {
+                if (!actor_ || outbox_ids.empty()) return lease.renew_lease_batch(outbox_ids, worker_id);
+                for (const std::int64_t id : outbox_ids) {
+                    TRY_ASSIGN(const bool one, lease.renew_lease(id, worker_id));
+                    if (one) renewed.push_back(id);
+                }
+                return static_cast<std::int64_t>(renewed.size());
+            },
+            [&](std::int64_t) { return renewed; });
     }
 
     Result<std::optional<DedupHit>> check_dedup(std::string_view target_space, std::string_view payload_sha) override {
-        auto session = open_();
-        if (!session) return Failure(std::move(session.error()));
-        return (*session)->lease().check_dedup(target_space, payload_sha);
+        TRY_ASSIGN(auto session, open_());
+        return session->protocol().check_dedup(target_space, payload_sha);
     }
 
     Result<std::optional<MemoryRow>> show(std::int64_t outbox_id) override {
-        auto session = open_();
-        if (!session) return Failure(std::move(session.error()));
-        return (*session)->lease().show(outbox_id);
+        TRY_ASSIGN(auto session, open_());
+        return session->protocol().show(outbox_id);
     }
 
 private:
     struct Change {
         std::string_view reason;
-        std::optional<std::string_view> status_from;
-        std::optional<std::string_view> worker;
+        std::optional<std::string_view> status_from{};
+        std::optional<std::string_view> worker{};
     };
 
-    template <typename T>
-    static Result<T> committed(LeaseSession& session, Result<T> answer) {
-        if (!answer) return answer;
-        if (auto done = session.commit(); !done) return Failure(std::move(done.error()));
-        return answer;
-    }
-
-    template <typename T, typename Call, typename Changed>
-    Result<T> change(const Change& what, Call call, Changed changed) {
-        auto session = open_();
-        if (!session) return Failure(std::move(session.error()));
-        Result<T> answer = call((*session)->lease());
-        if (answer && actor_) {
-            const Ids ids = changed(*answer);
-            const LeaseAudit entry{ids, what.reason, what.status_from, what.worker, *actor_};
-            if (!ids.empty()) {
-                if (auto noted = (*session)->audit(entry); !noted) return Failure(std::move(noted.error()));
-            }
+    /// `changed` answers the ids that a call changed, from its answer: what is to be audited.
+    template <typename Call, typename Changed>
+    std::invoke_result_t<Call, Lease&> change(const Change& what, Call call, Changed changed) {
+        TRY_ASSIGN(const auto session, open_());
+        TRY_ASSIGN(auto answer, call(session->protocol()));
+        if (const Ids ids = actor_ ? changed(answer) : Ids{}; !ids.empty()) {
+            TRY(session->audit({ids, what.reason, what.status_from, what.worker, *actor_}));
         }
-        return committed(**session, std::move(answer));
+        TRY(session->commit());
+        return answer;
     }
 
     template <typename Call>
     Result<bool> change_one(std::string_view reason, std::int64_t outbox_id, std::string_view worker_id, Call call) {
-        return change<bool>({reason, "pending", worker_id}, call,
-                            [&](bool applied) { return applied ? Ids{outbox_id} : Ids{}; });
+        return change({reason, "pending", worker_id}, call,
+                      [&](bool applied) { return applied ? Ids{outbox_id} : Ids{}; });
     }
 
-    OpenSession open_;
+    OpenSession<LeaseSession> open_;
     std::optional<std::string> actor_;
     std::int64_t max_payload_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Lease> make_session_lease(OpenSession open, std::optional<std::string> actor,
+std::unique_ptr<Lease> make_session_lease(OpenSession<LeaseSession> open, std::optional<std::string> actor,
                                           std::int64_t max_payload_bytes) {
     return std::make_unique<SessionLease>(std::move(open), std::move(actor), max_payload_bytes);
 }
@@ -146,12 +132,11 @@ Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session, std:
     std::vector<std::int64_t> ids;
     ids.reserve(memories.size());
     for (const NewMemory& memory : memories) {
-        const auto id =
-            session.lease().enqueue_memory(memory.target_space, memory.payload_md, memory.item_id, max_payload_bytes);
-        if (!id) return Failure(id.error());
-        ids.push_back(*id);
+        TRY_ASSIGN(const auto id, session.protocol().enqueue_memory(memory.target_space, memory.payload_md,
+                                                                    memory.item_id, max_payload_bytes));
+        ids.push_back(id);
     }
-    if (auto done = session.commit(); !done) return Failure(std::move(done.error()));
+    TRY(session.commit());
     return ids;
 }
 

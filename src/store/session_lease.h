@@ -1,9 +1,7 @@
-// The lease protocol on a store's own connections: one call is one transaction, and with an actor every
-// change leaves a line in outbox_audit, written in that transaction.
+// The lease protocol on a store's own connections (store/session.h).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,8 +10,8 @@
 #include <vector>
 
 #include "deliverd/lease.h"
-#include "deliverd/result.h"
 #include "store/database.h"
+#include "store/session.h"
 
 namespace deliverd::store {
 
@@ -26,19 +24,11 @@ struct LeaseAudit {
     std::string_view actor;
 };
 
-/// A borrowed connection inside a transaction. The destructor rolls back what was not committed.
-class LeaseSession {
-public:
-    virtual ~LeaseSession() = default;
-    virtual Lease& lease() = 0;
-    virtual Result<void> audit(const LeaseAudit& entry) = 0;
-    virtual Result<void> commit() = 0;
-};
-
-using OpenSession = std::function<Result<std::unique_ptr<LeaseSession>>()>;
+using LeaseSession = Session<Lease, LeaseAudit>;
 
 /// `max_payload_bytes` is the configured limit; a caller's own, smaller one still counts.
-[[nodiscard]] std::unique_ptr<Lease> make_session_lease(OpenSession open, std::optional<std::string> actor,
+[[nodiscard]] std::unique_ptr<Lease> make_session_lease(OpenSession<LeaseSession> open,
+                                                        std::optional<std::string> actor,
                                                         std::int64_t max_payload_bytes);
 
 /// Database::enqueue_memories on one session.

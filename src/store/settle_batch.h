@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store {
 

@@ -1,5 +1,9 @@
 #include "store/sql_text.h"
 
+#include <algorithm>
+
+#include "base/assert.h"
+
 namespace deliverd::store {
 
 std::string quoted(std::string_view name) {
@@ -16,6 +20,26 @@ std::string quoted_table(std::string_view table) {
     const std::size_t dot = table.find('.');
     if (dot == std::string_view::npos) return quoted(table);
     return quoted(table.substr(0, dot)) + "." + quoted(table.substr(dot + 1));
+}
+
+std::string filled(std::string_view statement,
+                   std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
+    std::string out;
+    for (;;) {
+        const std::size_t open = statement.find('{');
+        const std::size_t close = statement.find('}', open);
+        if (close == std::string_view::npos) return out.append(statement);
+        const std::string_view name = statement.substr(open + 1, close - open - 1);
+        out += statement.substr(0, open);
+        statement.remove_prefix(close + 1);
+        if (name.empty()) {  // '{}', an array
+            out += "{}";
+            continue;
+        }
+        const auto* value = std::ranges::find(values, name, &std::pair<std::string_view, std::string_view>::first);
+        ASSERT(value != values.end());
+        out += value->second;
+    }
 }
 
 std::string replaced(std::string text, std::string_view what, std::string_view with) {

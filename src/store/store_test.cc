@@ -12,6 +12,7 @@
 #include "store/migration_plan.h"
 #include "store/order_row.h"
 #include "store/settle_batch.h"
+#include "store/sql_text.h"
 #include "store/wait_limit.h"
 
 namespace deliverd::store {
@@ -79,6 +80,13 @@ TEST(SettleBatch, GoesInOrderOfIdsAndEachIdOnce) {
     EXPECT_THAT(settle_order(batch), ElementsAre(3U, 1U, 0U)) << "the first of two settlements of a row counts";
 }
 
+TEST(SqlText, PutsValuesIntoStatements) {
+    EXPECT_EQ(filled("select {a}, '{}' from {table}", {{"table", quoted("a{b}\"")}, {"a", "1"}, {"b", "2"}}),
+              "select 1, '{}' from \"a{b}\"\"\"");
+    EXPECT_EQ(filled("select 1 {", {}), "select 1 {");
+    EXPECT_DEATH(static_cast<void>(filled("select {a}", {{"b", "2"}})), "assertion failed");
+}
+
 TEST(SettleBatch, NotesAndDelaysAreBounded) {
     Settlement failed{1, SettleKind::retry, 0};
     failed.error = std::string(100'000, 'e');
@@ -100,7 +108,7 @@ TEST(WaitLimit, CapsDeadlinesAndIsOnlyEverBroughtForward) {
     limit.set(std::chrono::hours(2));
     EXPECT_FALSE(limit.passed());
     EXPECT_LT(limit.cap(WaitLimit::Deadline::max()), now + std::chrono::hours(3));
-    EXPECT_EQ(limit.cap(now), now) << "an earlier deadline stands";
+    EXPECT_EQ(limit.cap(now), now) << "an earlier deadline remains";
     limit.set(Duration::min());
     EXPECT_TRUE(limit.passed());
     limit.set(std::chrono::hours(1));

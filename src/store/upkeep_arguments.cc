@@ -8,21 +8,21 @@ namespace deliverd::store {
 
 Result<void> check_upkeep_name(std::string_view argument, std::string_view name) {
     const std::string subject(argument);
-    if (name.empty()) return permanent("bad_argument", subject + " is empty: it needs a name");
+    if (name.empty()) return bad_argument(subject + " is empty: it needs a name");
     if (name.find('\0') != std::string_view::npos || find_invalid_utf8(name)) {
-        return permanent("bad_argument", subject + " is not text that a database can hold: valid UTF-8 without NUL");
+        return bad_argument(subject + " is not text that a database can hold: valid UTF-8 without NUL");
     }
     return {};
 }
 
 Result<void> check_upkeep_span(std::string_view argument, Duration span) {
     if (span >= Duration::zero()) return {};
-    return permanent("bad_argument", std::string(argument) + " is negative: it must be 0 or longer");
+    return bad_argument(std::string(argument) + " is negative: it must be 0 or longer");
 }
 
 Result<void> check_upkeep_limit(std::int32_t limit) {
     if (limit >= 1) return {};
-    return permanent("bad_argument", "limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
+    return bad_argument("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
 }
 
 }  // namespace deliverd::store

@@ -28,9 +28,9 @@ constexpr int kMostCalls = 60;  // a run makes far fewer; reaching this means it
 enum class Moment { before, after };
 
 /// Passes every call on, but for the Nth.
-class FailNthCall final : public store::Outbox {
+class FailNthCall final : public store::RowQueue {
 public:
-    FailNthCall(store::Outbox& inner, int nth, Moment moment) : inner_(inner), nth_(nth), moment_(moment) {}
+    FailNthCall(store::RowQueue& inner, int nth, Moment moment) : inner_(inner), nth_(nth), moment_(moment) {}
 
     Result<store::ClaimBatch> claim(const store::ClaimRequest& request) override {
         return pass([&] { return inner_.claim(request); });
@@ -52,7 +52,7 @@ public:
         return pass([&] { return inner_.rescue(worker, stuck_for); });
     }
     Result<double> lag_seconds() override { return inner_.lag_seconds(); }
-    Result<store::OutboxCounts> counts() override { return inner_.counts(); }
+    Result<store::RowCounts> counts() override { return inner_.counts(); }
     Result<void> ping(Duration deadline) override { return inner_.ping(deadline); }
 
     [[nodiscard]] bool reached() const { return calls_ >= nth_; }
@@ -67,7 +67,7 @@ private:
         return answer;
     }
 
-    store::Outbox& inner_;
+    store::RowQueue& inner_;
     const int nth_;
     const Moment moment_;
     std::atomic<int> calls_{0};
@@ -115,7 +115,7 @@ private:
 struct OutboxKind {
     std::string name;
     std::string table;
-    std::unique_ptr<store::Outbox> (*open)(store::Database& database);
+    std::unique_ptr<store::RowQueue> (*open)(store::Database& database);
     void (*fill)(store::Database& database);
     bool counts_the_last_failure;  // a dead row's retry_count has the failure that killed it
 };
@@ -154,7 +154,7 @@ protected:
     }
 
     /// Runs a lane until nothing is pending; false when that did not come about.
-    bool run_until_settled(store::Outbox& outbox, sink::Sink& sink) {
+    bool run_until_settled(store::RowQueue& outbox, sink::Sink& sink) {
         lane::LaneOptions options;
         options.name = "nth";
         options.worker_id = "worker-" + std::to_string(++runs_);
@@ -189,11 +189,11 @@ protected:
 
     const OutboxKind kind_;
     std::unique_ptr<TestStore> store_;
-    std::unique_ptr<store::Outbox> outbox_;
+    std::unique_ptr<store::RowQueue> outbox_;
     int runs_ = 0;
 };
 
-TEST_P(NthCall, AStoreCallThatFailsLosesAndDoublesNothing) {
+TEST_P(NthCall, AFailedStoreCallNeitherLosesNorDoublesAnything) {
     for (const Moment moment : {Moment::before, Moment::after}) {
         bool reached = true;
         for (int nth = 1; reached; ++nth) {
@@ -214,7 +214,7 @@ TEST_P(NthCall, AStoreCallThatFailsLosesAndDoublesNothing) {
     }
 }
 
-TEST_P(NthCall, ASendThatFailsIsRetriedAndCountedOnce) {
+TEST_P(NthCall, AFailedSendIsRetriedAndCountedOnce) {
     struct Case {
         const char* name;
         OutcomeKind kind;

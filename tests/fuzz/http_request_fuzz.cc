@@ -16,6 +16,7 @@
 #include "api/router.h"
 #include "base/json_check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "http/session.h"
 #include "http/wire.h"
 #include "orders/order_request.h"
@@ -38,7 +39,7 @@ Response listing(const api::Call& call) {
     if (!asked.problems.empty()) return api::error_response(400, "BAD", "bad", call.request_id, asked.problems);
     require(store::check_letter_query(asked.query).has_value(), "a listing without problems can be asked for");
     require(asked.query.limit <= api::kMaxDlqPageSize && (asked.query.after || asked.page), "a page has a size");
-    const auto decoded = api::percent_decode(api::percent_encode(call.path_values.at(0)));
+    const auto decoded = api::percent_decode(url_encoded(call.path_values.at(0)));
     require(decoded == call.path_values.at(0), "a path's text survives being escaped");
     return {};
 }
@@ -86,9 +87,9 @@ void check_request(const Request& request) {
                 "a header's name is one");
         require(value.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos,
                 "a header's value is one line");
-        hosts += equal_without_case(name, "Host") ? 1 : 0;
-        codings += equal_without_case(name, "Transfer-Encoding") ? 1 : 0;
-        if (!equal_without_case(name, "Content-Length")) continue;
+        hosts += equal_ignoring_case(name, "Host") ? 1 : 0;
+        codings += equal_ignoring_case(name, "Transfer-Encoding") ? 1 : 0;
+        if (!equal_ignoring_case(name, "Content-Length")) continue;
         ++lengths;
         std::size_t length = 0;
         std::from_chars(value.data(), value.data() + value.size(), length);

@@ -1,5 +1,6 @@
-// Any text to the three readers of JSON (orders and digests, databases, spools) and to the reader of orders: they agree
-// on what JSON is, the canonical form is a fixed point, and what an order says is kept as it was written.
+// Any text to the reader of JSON, to those who read with it (digests, databases, spools) and to the reader of orders:
+// they agree on what JSON is, events are in their places, the canonical form is a fixed point, and what an order says
+// is kept as it was written.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/canonical_json.h"
 #include "base/json_check.h"
+#include "base/json_reader.h"
 #include "orders/order_request.h"
 #include "require.h"
 #include "spool/json_members.h"
@@ -39,10 +41,10 @@ void check_canonical(std::string_view text, const Result<std::string>& canonical
 }
 
 void check_members(std::string_view text, const Result<std::string>& canonical) {
-    const auto members = json_members(text);
+    const auto members = canonical_members(text);
     if (!members) return require(!canonical || !canonical->starts_with('{'), "an object has members");
     bool every = true;
-    for (const JsonMember& member : *members) {
+    for (const CanonicalMember& member : *members) {
         require(member.value.data() >= text.data() &&
                     member.value.data() + member.value.size() <= text.data() + text.size(),
                 "a member's value is a part of the text");
@@ -67,16 +69,35 @@ void check_readers_agree(std::string_view text, const Result<std::string>& canon
                 "databases take what has a canonical form, but for NUL and endless exponents");
     }
     if (problem) {
-        require(fault || has_any(*problem, {"U+0000", "nested", "exponent"}) || has_any(text, {"\\ud", "\\uD"}),
-                "databases refuse only JSON that they cannot hold: NUL, depth, numbers, halves of a surrogate pair");
+        require(fault || has_any(*problem, {"U+0000", "exponent"}) || has_any(text, {"\\ud", "\\uD"}),
+                "databases refuse only JSON that they cannot hold: NUL, numbers, halves of a surrogate pair");
         return;
     }
     require(!fault, "a spool takes what databases take");
     require(canonical || canonical.error().code == "json_duplicate_key" ||
-                has_any(canonical.error().message, {"range of a double", "nesting"}),
-            "what has no canonical form is ambiguous, too large or too deep");
+                has_any(canonical.error().message, {"range of a double"}),
+            "what has no canonical form is ambiguous or too large");
     require(!json_problem(text, JsonKind::object) == (text[text.find_first_not_of(" \t\r\n")] == '{'),
             "an object is one");
+}
+
+/// Events follow each other in the text, each inside the object or array around it.
+void check_events(std::string_view text) {
+    const char* at = text.data();
+    std::size_t depth = 0;
+    const auto check = [&](const JsonEvent& event) -> Result<void> {
+        const bool end = event.token == JsonToken::object_end || event.token == JsonToken::array_end;
+        const bool begin = event.token == JsonToken::object_begin || event.token == JsonToken::array_begin;
+        if (end) --depth;
+        require(event.depth == depth, "an event knows how deep it is");
+        if (begin) ++depth;
+        const char* const last = event.raw.data() + event.raw.size();
+        require((end || event.raw.data() >= at) && last > at && last <= text.data() + text.size(),
+                "an event is in its place");
+        at = last;
+        return {};
+    };
+    if (read_json(text, check, LoneSurrogates::replace)) require(depth == 0, "what begins ends");
 }
 
 /// The key that the seeds have in their bodies.
@@ -110,6 +131,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::check_canonical(text, canonical);
     fuzz::check_members(text, canonical);
     fuzz::check_readers_agree(text, canonical);
+    fuzz::check_events(text);
     fuzz::check_order(text);
     return 0;
 }

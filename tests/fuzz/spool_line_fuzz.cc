@@ -62,8 +62,8 @@ void check_rest(std::string_view before, std::string_view after, std::initialize
         std::vector<std::pair<std::string_view, std::string_view>> out;
         const auto members = split_object(line);
         require(members.has_value(), "a changed line is an object");
-        for (const Member& member : *members) {
-            if (std::ranges::find(changed, string_of(member.name).value_or("")) == changed.end()) {
+        for (const JsonMember& member : *members) {
+            if (std::ranges::find(changed, member.key) == changed.end()) {
                 out.emplace_back(member.name, member.value);
             }
         }
@@ -129,7 +129,7 @@ void check_request(const SpoolEntry& entry) {
     const std::string body = request_body(entry);
     const auto members = split_object(body);
     require(members.has_value(), "a request's body is an object");
-    const Member* key = find_member(*members, "idempotencyKey");
+    const JsonMember* key = find_member(*members, "idempotencyKey");
     require(key != nullptr && string_of(key->value) == entry.job_id, "a request names its job");
 }
 

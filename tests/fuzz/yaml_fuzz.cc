@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "app/config.h"
-#include "app/config_file.h"
 #include "base/text.h"
+#include "config/load.h"
+#include "config/yaml.h"
 #include "require.h"
 
 namespace deliverd::fuzz {
 namespace {
 
-using namespace app;
+using namespace config;
 
 constexpr std::string_view kSecret = "s3cr3t-0d1f2a3b";
 const std::string kFile = "deliverd.yaml";
@@ -31,7 +31,7 @@ int lines_in(std::string_view text) {
     return 1 + static_cast<int>(std::ranges::count(text, '\n') + std::ranges::count(text, '\r'));
 }
 
-/// How many nodes there are; fails where the tree is not what config_file.h says.
+/// How many nodes there are; fails where the tree is not what config/yaml.h says.
 int check_tree(const Node& node, int depth, int last_line) {
     require(depth <= kMaxConfigDepth + 1, "a tree is no deeper than its limit");
     require(node.line >= 0 && node.line <= last_line, "a value has a line of the file");
@@ -85,15 +85,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (text.find("_file") != std::string::npos) return -1;  // of this machine
     const int last_line = fuzz::lines_in(text);
 
-    std::vector<app::Problem> problems;
-    const app::Node tree = app::parse_yaml(text, problems);
+    std::vector<config::Problem> problems;
+    const config::Node tree = config::parse_yaml(text, problems);
     const int nodes = fuzz::check_tree(tree, 0, last_line);
-    fuzz::require(nodes <= app::kMaxConfigNodes || !problems.empty(), "a tree is no larger than its limit");
+    fuzz::require(nodes <= config::kMaxConfigNodes || !problems.empty(), "a tree is no larger than its limit");
 
-    fuzz::check_shown(app::read_values(tree, fuzz::kFile, fuzz::environment, problems));
+    fuzz::check_shown(config::read_values(tree, fuzz::kFile, fuzz::environment, problems));
     if (text.find("brokers") != std::string::npos) return 0;  // a client would be made to check them, which takes long
 
-    const auto loaded = app::load_config_text(text, fuzz::kFile, {}, fuzz::environment);
+    const auto loaded = config::load_config_text(text, fuzz::kFile, {}, fuzz::environment);
     for (const std::string& problem : loaded.problems) fuzz::check_problem(problem, last_line);
     fuzz::require(problems.empty() || !loaded.problems.empty(), "a file with a problem is not accepted");
     if (loaded.problems.empty()) fuzz::check_accepted(loaded.config);

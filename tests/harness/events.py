@@ -73,7 +73,7 @@ class Writers:
         self._stop = threading.Event()
         self._failure = None
         names = [aggregate_name(number) for number in range(aggregates)]
-        self.expected = {name: events_each for name in names}
+        self.expected = dict.fromkeys(names, events_each)
         self._threads = [threading.Thread(target=self._run, args=(names[part::connections], rng.randrange(2**32)),
                                           daemon=True) for part in range(connections)]
         for thread in self._threads:

@@ -40,7 +40,7 @@ class Document:
         response, place = self._resolve(["paths", path, method.lower(), "responses", str(page.status)])
         for name, header in response.get("headers", {}).items():
             if "$ref" in header:
-                header, _ = self._resolve([step for step in header["$ref"].removeprefix("#/").split("/")])
+                header, _ = self._resolve(list(header["$ref"].removeprefix("#/").split("/")))
             assert name in page.headers or not header.get("required"), f"no header {name}: {what}"
             if name in page.headers and header["schema"].get("type") != "integer":
                 Draft202012Validator(header["schema"]).validate(page.headers[name])

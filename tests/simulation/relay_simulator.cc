@@ -88,7 +88,7 @@ public:
 private:
     void add_relay() {
         relay::RelayOptions options = options_;
-        options.owner = "relay-" + std::to_string(++relays_made_);
+        options.worker_id = "relay-" + std::to_string(++relays_made_);
         relays_.push_back(std::make_unique<SimulatedRelay>(world_, relays_made_, options));
         relays_.back()->pump();
     }

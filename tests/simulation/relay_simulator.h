@@ -15,7 +15,7 @@ namespace deliverd::simulation {
 /// Chances are per opportunity: a call of the database, a send, or a tenth of a second of a relay's life.
 struct RelayFaults {
     double crash = 0;           // a relay vanishes; what it sent still arrives; another takes its place
-    double pause = 0;           // a relay stands still, longer than its lease
+    double pause = 0;           // a relay does nothing for longer than its lease
     double join = 0;            // one more relay
     double drain = 0;           // one relay fewer, in good order
     double call_fails = 0;      // a database call fails before it did anything
@@ -49,6 +49,8 @@ struct RelayReport {
     std::vector<std::string> violations;  // empty: every promise was kept
     std::uint64_t trace = 0;              // digest of every step: equal seeds give equal traces
     std::uint64_t events = 0;
+    std::uint64_t looks = 0;      // that were answered
+    std::uint64_t rows_read = 0;  // by them
     std::uint64_t sends = 0;
     std::uint64_t repeated = 0;  // arrivals of what had arrived before
     std::uint64_t dead = 0;

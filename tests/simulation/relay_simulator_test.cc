@@ -93,11 +93,11 @@ void expect_promises_kept_under(const RelayFaults& faults, std::uint64_t most_se
     }
 }
 
-TEST(RelaySimulator, ATopicThatIsGoneHoldsUpNoOther) {
+TEST(RelaySimulator, ATopicThatIsAwayHoldsUpNoOther) {
     expect_promises_kept_under(RelayFaults::of_a_topic(), 300);
 }
 
-TEST(RelaySimulator, APartOfATopicThatIsGoneHoldsUpNothingElse) {
+TEST(RelaySimulator, APartOfATopicThatIsAwayHoldsUpNothingElse) {
     for (const bool one_topic : {false, true}) expect_promises_kept_under(RelayFaults::of_a_part(one_topic), 300);
 }
 

@@ -28,7 +28,7 @@ SimulatedRelay::SimulatedRelay(RelayWorld& world, std::uint64_t number, const re
       options_(options),
       core_(std::make_unique<relay::RelayCore>(options_, world.random.next(), observer_, log_)) {}
 
-/// An event of this relay: not after its death, and not while it stands still.
+/// An event of this relay: not after its death, and not while it is paused.
 template <typename Event>
 void SimulatedRelay::later(Duration wait, Event event) {
     world_.after(wait, [this, alive = alive_, event = std::move(event)]() mutable {
@@ -88,7 +88,7 @@ void SimulatedRelay::tend() {
         tending_ = true;
         call<void>(
             "release",
-            [&world = world_, owner = options_.owner, leases] {
+            [&world = world_, owner = options_.worker_id, leases] {
                 world.report.released += leases.size();
                 return world.table->release(owner, leases);
             },
@@ -103,7 +103,9 @@ void SimulatedRelay::tend() {
     tending_ = true;
     call<store::ShardShare>(
         "tend",
-        [&world = world_, owner = options_.owner, lease = options_.lease] { return world.table->tend(owner, lease); },
+        [&world = world_, owner = options_.worker_id, lease = options_.lease] {
+            return world.table->tend(owner, lease);
+        },
         [this, began](const Result<store::ShardShare>& answer) {
             tending_ = false;
             core_->tended(began, world_.now(), answer);
@@ -117,7 +119,11 @@ void SimulatedRelay::look() {
     call<store::EventBatch>(
         "read", [&world = world_, request = std::move(*request)] { return world.table->read(request); },
         [this, began, asked = core_->shards().active()](Result<store::EventBatch> answer) {
-            if (answer) remember_returned(asked, *answer);
+            if (answer) {
+                ++world_.report.looks;
+                world_.report.rows_read += answer->rows.size();
+                remember_returned(asked, *answer);
+            }
             core_->end_look(began, world_.now(), std::move(answer));
         });
 }
@@ -206,7 +212,9 @@ void SimulatedRelay::settle() {
     std::vector<store::EventSettlement> copy(settlements.begin(), settlements.end());
     call<std::vector<store::EventSettled>>(
         "settle",
-        [&world = world_, owner = options_.owner, copy = std::move(copy)] { return world.table->settle(owner, copy); },
+        [&world = world_, owner = options_.worker_id, copy = std::move(copy)] {
+            return world.table->settle(owner, copy);
+        },
         [this](const Result<std::vector<store::EventSettled>>& answer) { core_->end_settle(world_.now(), answer); });
 }
 
@@ -214,7 +222,7 @@ void SimulatedRelay::leave_when_done() {
     if (!core_->draining() || core_->at_sink() > 0 || !core_->settled_all() || tending_) return;
     core_->abandon();
     gone_ = true;
-    (void)world_.table->leave(options_.owner);
+    (void)world_.table->leave(options_.worker_id);
 }
 
 void SimulatedRelay::wake_later() {

@@ -105,7 +105,7 @@ public:
     void drain() { core_->drain(); }
     /// A relay that was drained is at rest, and has left.
     [[nodiscard]] bool gone() const { return gone_; }
-    [[nodiscard]] const std::string& owner() const { return options_.owner; }
+    [[nodiscard]] const std::string& owner() const { return options_.worker_id; }
     [[nodiscard]] std::uint64_t number() const { return number_; }
     [[nodiscard]] const relay::RelayCore& core() const { return *core_; }
     void wake() { core_->wake(world_.now()); }

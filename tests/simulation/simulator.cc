@@ -23,7 +23,8 @@ struct Worker {
     Worker(World& world, lane::LaneOptions options, std::uint64_t seed)
         : sink(std::make_unique<SimulatedSink>(world)),
           outbox(world),
-          shared(std::move(options), outbox, *sink, world, observer, log, signals),
+          control(world),
+          shared(std::move(options), outbox, *sink, world, observer, log, control),
           fetch(shared, seed),
           send(shared, seed + 1),
           settle(shared, seed + 2),
@@ -31,7 +32,7 @@ struct Worker {
         outbox.compare_with(shared.book);
     }
 
-    lane::Step step(std::uint64_t stage) {
+    Instant step(std::uint64_t stage) {
         switch (stage) {
             case 0:
                 return fetch.step();
@@ -48,7 +49,7 @@ struct Worker {
     NullLog log;
     std::unique_ptr<SimulatedSink> sink;  // outlives the worker while something is on the wire
     FaultyOutbox outbox;
-    pipeline::Signals signals;
+    pipeline::Control control;
     lane::Shared shared;
     lane::FetchStage fetch;
     lane::SendStage send;
@@ -114,7 +115,7 @@ private:
     /// A worker that was asked to stop and has come to rest gives back what it did not send; the next one follows.
     void replace_drained() {
         for (auto& worker : workers_) {
-            if (!worker->shared.draining || !worker->send.drained() || !worker->settle.drained()) continue;
+            if (!worker->control.draining || !worker->send.drained() || !worker->settle.drained()) continue;
             const std::vector<std::int64_t> unsent = worker->send.take_unsent();
             if (!unsent.empty()) (void)world_.outbox.release(worker->shared.options.worker_id, unsent);
             ++world_.report.drains;
@@ -135,7 +136,7 @@ private:
     void inject() {
         const auto index = static_cast<std::size_t>(world_.random.below(workers_.size()));
         if (world_.happens(world_.faults.crash)) crash(index);
-        if (world_.happens(world_.faults.drain)) workers_[index]->shared.draining = true;
+        if (world_.happens(world_.faults.drain)) workers_[index]->control.draining = true;
         replace_drained();
         if (world_.happens(world_.faults.pause)) {
             workers_[index]->paused_until = world_.elapsed + world_.up_to(options_.lease * 3);
@@ -152,7 +153,7 @@ private:
         std::erase_if(wires_, [](const auto& wire) { return wire->empty(); });
     }
 
-    /// While it lives, the stage whose turn it was waits; then the round goes on where it was.
+    /// While it lives, the stage whose turn it was waits; then the round continues where it was.
     class Interlude {
     public:
         explicit Interlude(Run& run) : run_(run), place_(run.place_), wake_at_(run.wake_at_) {
@@ -200,9 +201,9 @@ private:
                 continue;
             }
             try {
-                const lane::Step step = worker.step(place_ % 4);
-                progressed = progressed || step.progressed;
-                wake_at_ = std::min(wake_at_, step.wake_at - Instant(std::chrono::hours(1)));
+                const Instant wake_at = worker.step(place_ % 4);
+                progressed = progressed || wake_at <= world_.now();
+                wake_at_ = std::min(wake_at_, std::max(wake_at, world_.now()) - Instant(std::chrono::hours(1)));
             } catch (const Crash&) {
                 if (waiting_place_ && *waiting_place_ / 4 == index) throw;  // it dies waiting
                 crash(index);

@@ -16,11 +16,11 @@ namespace deliverd::simulation {
 struct Faults {
     double crash = 0;           // a worker dies between two steps; another takes its place
     double crash_in_call = 0;   // … right before or right after a database call took effect
-    double pause = 0;           // a worker stands still, longer than a lease
+    double pause = 0;           // a worker does nothing for longer than a lease
     double call_fails = 0;      // a database call fails before it did anything
     double answer_lost = 0;     // … after it took effect
     double slow_call = 0;       // … takes up to a lease
-    double late_answer = 0;     // … is answered long after it took effect, and the other stages go on meanwhile
+    double late_answer = 0;     // … is answered long after it took effect, and the other stages continue
     double settle_refused = 0;  // a settle is refused for good, and nothing is done
     double row_busy = 0;        // someone else has the row locked while it is settled
     double drain = 0;           // a worker is asked to stop; another takes its place when it has
@@ -47,7 +47,7 @@ struct Report {
     std::uint64_t conflicts = 0;
     std::uint64_t renewals = 0;
     std::uint64_t drains = 0;
-    std::uint64_t rescued = 0;  // rows freed by Outbox::rescue
+    std::uint64_t rescued = 0;  // rows freed by RowQueue::rescue
     std::uint64_t pauses = 0;   // a lane with a throttle was told to wait
     std::uint64_t late_answers = 0;
     std::uint64_t claimed_again = 0;  // rows that a worker claimed while it had not done with its earlier copy

@@ -65,7 +65,7 @@ private:
 };
 
 /// One worker's way to the database: passes on, or fails, before or after the call took effect.
-class FaultyOutbox final : public store::Outbox {
+class FaultyOutbox final : public store::RowQueue {
 public:
     explicit FaultyOutbox(World& world) : world_(world) {}
 
@@ -77,7 +77,7 @@ public:
     Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override;
     Result<void> audit(std::string_view worker_id, std::span<const store::AuditNote> notes) override;
     Result<double> lag_seconds() override { return world_.outbox.lag_seconds(); }
-    Result<store::OutboxCounts> counts() override { return world_.outbox.counts(); }
+    Result<store::RowCounts> counts() override { return world_.outbox.counts(); }
     Result<void> ping(Duration) override { return {}; }
 
     /// The worker's own book of what it holds; outlives every call.
@@ -128,7 +128,7 @@ private:
         bool reached = false;
         OutcomeKind outcome;
         bool limited = false;                   // retryable: the receiver asks for less …
-        std::optional<Duration> retry_after{};  // … for so long
+        std::optional<Duration> retry_after{};  // … for this long
     };
     Send plan(const Message& message, sink::OutcomeReceiver& receiver);
 

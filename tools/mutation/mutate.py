@@ -28,7 +28,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from mutants import mutants_of, readable, read_source, switchable
+from mutants import mutants_of, read_source, readable, switchable
 
 FOLDER = Path(__file__).resolve().parent
 NINJA_OUTPUT = sys.stderr

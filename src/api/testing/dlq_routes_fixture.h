@@ -91,7 +91,8 @@ protected:
                              return redrive_report_;
                          }},
                         log_};
-    http::DeferredHandler handle_ = make_handler(dlq_routes(retries_, letters_, log_), {}, log_);
+    deadletter::Manager manager_{{}, letters_, nullptr, log_};  // for everything but retries
+    http::DeferredHandler handle_ = make_handler(dlq_routes(retries_, manager_, letters_, log_), {}, log_);
 };
 
 }  // namespace deliverd::api

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -98,8 +99,20 @@ public:
         return list;
     }
 
-    Result<std::vector<store::Destination>> destinations(std::string_view, std::int32_t) override {
-        return std::vector<store::Destination>{};
+    Result<std::vector<store::Destination>> destinations(std::string_view topic, std::int32_t) override {
+        const std::lock_guard lock(mutex_);
+        if (auto broken = begin()) return *broken;
+        std::vector<store::Destination> found;
+        for (const auto& detail : letters_) {
+            const store::Letter& letter = detail.letter;
+            const std::string& to = letter.provenance.original_topic;
+            if (letter.topic != topic && to != topic) continue;
+            auto at = std::ranges::find(found, to, &store::Destination::topic);
+            if (at == found.end()) at = found.insert(at, {to, letter.source});
+            ++at->letters;
+        }
+        std::ranges::stable_sort(found, std::ranges::greater(), &store::Destination::letters);
+        return found;
     }
 
     Result<std::optional<store::Letter>> mark_dead(std::string_view id, std::string_view actor) override {
@@ -192,7 +205,7 @@ public:
     std::vector<Purge> purges;
 
 private:
-    static Failure refused() { return permanent("bad_argument", "not for the API to call"); }
+    static Failure refused() { return bad_argument("not for the API to call"); }
 
     std::optional<Failure> begin() {
         ++calls_;

@@ -1,4 +1,4 @@
-// RAII over what of librdkafka's C API a consumer uses.
+// RAII over the part of librdkafka's C API that a consumer uses.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -33,7 +33,7 @@ using Partitions = std::unique_ptr<rd_kafka_topic_partition_list_t, PartitionsDe
 
 [[nodiscard]] Partitions partitions_of(std::span<const Place> places);
 
-/// A copy of all there is of a message without an error.
+/// A copy of a message that has no error.
 [[nodiscard]] Record record_of(const rd_kafka_message_t& message);
 
 }  // namespace deliverd::deadletter

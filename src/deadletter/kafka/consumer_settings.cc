@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/try.h"
 #include "deadletter/topic_pattern.h"
 
 namespace deliverd::deadletter {
@@ -42,14 +43,14 @@ sink::KafkaSettings own_settings(const RecordSourceOptions& options) {
         {"enable.auto.commit", "false"},
         {"enable.auto.offset.store", "false"},
         {"auto.offset.reset", "earliest"},
-        // How soon a topic that is new is found.
+        // How soon a new topic is found.
         {"topic.metadata.refresh.interval.ms", "5000"},
-        // Kafka's own, which a pattern may match as well.
+        // Kafka's own topics, which a pattern may match too.
         {"topic.blacklist", "^__"},
-        // The others have a dead member's partitions so soon. Its heartbeats are librdkafka's, not poll()'s.
+        // How soon the others get a dead member's partitions. librdkafka sends the heartbeats, not poll().
         {"session.timeout.ms", "10000"},
-        // What is read ahead, over all partitions, and what an answer brings at once. A record that is larger than
-        // either comes alone (Kafka 0.10.1), as far as receive.message.max.bytes (100 MB) goes.
+        // How much is read ahead, over all partitions, and how much one answer brings. A record larger than either
+        // comes alone (Kafka 0.10.1), up to receive.message.max.bytes (100 MB).
         {"queued.max.messages.kbytes", std::to_string(prefetch / 1024)},
         {"fetch.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes))},
         {"fetch.message.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes) / 4)},
@@ -65,18 +66,16 @@ sink::KafkaSettings own_settings(const RecordSourceOptions& options) {
 }  // namespace
 
 Result<sink::Conf> make_consumer_conf(const RecordSourceOptions& options) {
-    if (const auto good = sink::check_brokers(options.brokers); !good) return Failure(good.error());
-    if (const auto good = check_topic_pattern(options.topic_pattern); !good) return Failure(good.error());
+    TRY(sink::check_brokers(options.brokers));
+    TRY(check_topic_pattern(options.topic_pattern));
     if (options.group.empty()) {
-        return permanent("bad_argument", "the group that reads the dead-letter topics has no name: set one");
+        return bad_argument("the group that reads the dead-letter topics has no name: set one");
     }
     sink::Conf conf(rd_kafka_conf_new());
     for (const auto& [name, value] : own_settings(options)) {
-        if (const auto good = sink::set(conf.get(), name, value); !good) return Failure(good.error());
+        TRY(sink::set(conf.get(), name, value));
     }
-    if (const auto good = sink::set_given(conf.get(), RD_KAFKA_CONSUMER, options.librdkafka, kRefused); !good) {
-        return Failure(good.error());
-    }
+    TRY(sink::set_given(conf.get(), RD_KAFKA_CONSUMER, options.librdkafka, kRefused));
     return conf;
 }
 

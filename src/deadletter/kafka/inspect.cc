@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "base/try.h"
 #include "deadletter/kafka/consumer.h"
 #include "deadletter/kafka/consumer_settings.h"
 #include "deadletter/topic_pattern.h"
@@ -37,18 +38,16 @@ public:
         : options_(options), secrets_(options.librdkafka), deadline_(deadline) {}
 
     Result<KafkaInspection> run() {
-        auto conf = make_consumer_conf(options_);
-        if (!conf) return Failure(conf.error());
-        rd_kafka_conf_set_opaque(conf->get(), this);
-        rd_kafka_conf_set_error_cb(conf->get(), &Inspector::on_error);
-        rd_kafka_conf_set_log_cb(conf->get(), [](const rd_kafka_t*, int, const char*, const char*) {});
-        const auto made = sink::new_client(RD_KAFKA_CONSUMER, std::move(*conf), options_.librdkafka);
-        if (!made) return Failure(made.error());
-        const std::unique_ptr<rd_kafka_t, ClientDeleter> kafka(*made);
+        TRY_ASSIGN(auto conf, make_consumer_conf(options_));
+        rd_kafka_conf_set_opaque(conf.get(), this);
+        rd_kafka_conf_set_error_cb(conf.get(), &Inspector::on_error);
+        rd_kafka_conf_set_log_cb(conf.get(), [](const rd_kafka_t*, int, const char*, const char*) {});
+        TRY_ASSIGN(const auto made, sink::new_client(RD_KAFKA_CONSUMER, std::move(conf), options_.librdkafka));
+        const std::unique_ptr<rd_kafka_t, ClientDeleter> kafka(made);
         const rd_kafka_metadata_t* answer = nullptr;
         const auto error = rd_kafka_metadata(kafka.get(), 1, nullptr, &answer, deadline_ms(deadline_));
         const Metadata metadata(answer);
-        rd_kafka_poll(kafka.get(), 0);  // what was said meanwhile about the brokers
+        rd_kafka_poll(kafka.get(), 0);  // errors about the brokers so far
         if (error != RD_KAFKA_RESP_ERR_NO_ERROR) return no_answer(error);
         take_topics(std::span(metadata->topics, static_cast<std::size_t>(metadata->topic_cnt)));
         found_.brokers = metadata->broker_cnt;
@@ -61,7 +60,7 @@ public:
 private:
     static void on_error(rd_kafka_t*, int /*error*/, const char* reason, void* self) {
         auto& said = static_cast<Inspector*>(self)->said_;
-        if (said.empty()) said = reason;  // what comes later only says that all brokers are down
+        if (said.empty()) said = reason;  // later ones only say that all brokers are down
     }
 
     Failure no_answer(rd_kafka_resp_err_t error) const {

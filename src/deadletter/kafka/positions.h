@@ -1,5 +1,5 @@
-// How far each partition that a member of a group has was given to the caller, and how far it was committed. Pure code,
-// used by one thread at a time.
+// How far each partition of a group member was given to the caller, and how far it was committed. Pure; one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Place {
 
 class Positions {
 public:
-    /// Of one partition; offsets are of the next record.
+    /// Offsets are of the next record.
     struct Partition {
         std::optional<std::int64_t> begin{};      // the first record given since the last commit
         std::optional<std::int64_t> end{};        // after the last record given since the last commit
@@ -29,10 +29,10 @@ public:
     };
 
     void add(std::string_view topic, std::int32_t partition) { topics_[std::string(topic)][partition] = {}; }
-    /// All of them went.
+    /// All partitions were revoked.
     void clear() { topics_.clear(); }
 
-    /// A record came. Whether its partition is one of these; others are not kept.
+    /// A record came. False when its partition is none of these.
     bool give(std::string_view topic, std::int32_t partition, std::int64_t offset) {
         Partition* found = find(topic, partition);
         if (found == nullptr) return false;
@@ -41,14 +41,14 @@ public:
         return true;
     }
 
-    /// A record came and is not given: it must come again, and no commit may cover it. Nothing behind it is given
-    /// before forget_given().
+    /// A record came and is not given: it must come again, and no commit may cover it. Nothing after it is given before
+    /// forget_given().
     void withhold(std::string_view topic, std::int32_t partition, std::int64_t offset) {
         Partition* found = find(topic, partition);
         if (found != nullptr && !found->withheld) found->withheld = offset;
     }
 
-    /// Where each partition is with uncommitted records: what a commit has to say.
+    /// What to commit: the end of each partition with uncommitted records.
     [[nodiscard]] std::vector<Place> to_commit() const {
         return places([](const Partition& partition) { return partition.end; });
     }
@@ -59,12 +59,12 @@ public:
         found->begin = found->end = std::nullopt;
     }
 
-    /// From where each partition has to be read once more so that nothing uncommitted is left out.
+    /// From where each partition must be read again so that nothing uncommitted is skipped.
     [[nodiscard]] std::vector<Place> to_give_again() const {
         return places(
             [](const Partition& partition) { return partition.begin ? partition.begin : partition.withheld; });
     }
-    /// It is read once more: what was given of it will be given again.
+    /// It is read again: its uncommitted records will be given again.
     void forget_given(std::string_view topic, std::int32_t partition) {
         Partition* found = find(topic, partition);
         if (found != nullptr) found->begin = found->end = found->withheld = std::nullopt;
@@ -77,7 +77,7 @@ public:
         return found == of_topic->second.end() ? nullptr : &found->second;
     }
 
-    /// Every partition with the offset that `offset_of(Partition)` says; none where it says none.
+    /// Every partition for which `offset_of(Partition)` has an offset, with that offset.
     template <typename OffsetOf>
     [[nodiscard]] std::vector<Place> places(OffsetOf offset_of) const {
         std::vector<Place> out;

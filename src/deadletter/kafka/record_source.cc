@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "deadletter/kafka/consumer.h"
 #include "deadletter/kafka/consumer_settings.h"
 #include "deadletter/topic_pattern.h"
@@ -24,15 +25,15 @@ using std::chrono::seconds;
 
 constexpr Duration kCloseDeadline = seconds(5);
 constexpr Duration kCloseSlice = milliseconds(100);
-constexpr Duration kSeekDeadline = seconds(1);  // nobody outside the process is asked
-constexpr Duration kLagDeadline = seconds(1);   // of each question of lag() and reachable()
+constexpr Duration kSeekDeadline = seconds(1);  // within the process
+constexpr Duration kLagDeadline = seconds(1);   // per request of lag() and reachable()
 constexpr Duration kLongestWait = std::chrono::hours(1);
 constexpr std::size_t kMaxLogBytes = 400;
 constexpr int kSyslogWarning = 4;
 
 constexpr std::string_view kResetEvent =
     "dead letters were lost before they were read: the broker no longer has them (their retention ended, or their "
-    "topic was made anew); reading goes on with the oldest one";
+    "topic was created again); reading continues with the oldest one";
 
 int wait_ms(Duration span) {
     return static_cast<int>(std::chrono::ceil<milliseconds>(std::clamp(span, Duration::zero(), kLongestWait)).count());
@@ -94,30 +95,28 @@ private:
     sink::Secrets secrets_;
     Log& log_;
     sink::LogGate lines_;
-    sink::LogGate loud_;  // what must not be left out for the others
+    sink::LogGate loud_;  // lines that the others must not crowd out
     sink::Login login_;
 
     Positions positions_;
     bool paused_ = false;
-    bool rewinding_ = false;  // resume() was called, and not every partition was set back yet
+    bool rewinding_ = false;  // resume() was called, and some partition is not set back yet
     std::optional<Error> ended_;
     std::atomic<bool> woken_ = false;
 
     std::unique_ptr<rd_kafka_t, KafkaDeleter> kafka_;
-    Queue queue_;  // the consumer's, to wake poll() by
+    Queue queue_;  // the consumer's, to wake poll()
 };
 
 Result<void> KafkaSource::start() {
-    auto conf = make_consumer_conf(options_);
-    if (!conf) return Failure(conf.error());
-    rd_kafka_conf_set_opaque(conf->get(), this);
-    rd_kafka_conf_set_rebalance_cb(conf->get(), &KafkaSource::on_rebalance);
-    rd_kafka_conf_set_error_cb(conf->get(), &KafkaSource::on_error);
-    rd_kafka_conf_set_log_cb(conf->get(), &KafkaSource::on_log);
-    const auto made = sink::new_client(RD_KAFKA_CONSUMER, std::move(*conf), options_.librdkafka);
-    if (!made) return Failure(made.error());
-    kafka_.reset(*made);
-    rd_kafka_set_log_queue(kafka_.get(), nullptr);  // its log comes by poll(), as everything else
+    TRY_ASSIGN(auto conf, make_consumer_conf(options_));
+    rd_kafka_conf_set_opaque(conf.get(), this);
+    rd_kafka_conf_set_rebalance_cb(conf.get(), &KafkaSource::on_rebalance);
+    rd_kafka_conf_set_error_cb(conf.get(), &KafkaSource::on_error);
+    rd_kafka_conf_set_log_cb(conf.get(), &KafkaSource::on_log);
+    TRY_ASSIGN(const auto made, sink::new_client(RD_KAFKA_CONSUMER, std::move(conf), options_.librdkafka));
+    kafka_.reset(made);
+    rd_kafka_set_log_queue(kafka_.get(), nullptr);  // its log comes through poll(), like everything else
     rd_kafka_poll_set_consumer(kafka_.get());
     queue_.reset(rd_kafka_queue_get_consumer(kafka_.get()));
     const Partitions topics(rd_kafka_topic_partition_list_new(1));
@@ -125,8 +124,8 @@ Result<void> KafkaSource::start() {
     rd_kafka_topic_partition_list_add(topics.get(), subscription.c_str(), RD_KAFKA_PARTITION_UA);
     const auto error = rd_kafka_subscribe(kafka_.get(), topics.get());
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        return permanent("bad_argument", fmt::format("librdkafka cannot subscribe to '{}': {}", options_.topic_pattern,
-                                                     rd_kafka_err2str(error)));
+        return bad_argument(
+            fmt::format("librdkafka cannot subscribe to '{}': {}", options_.topic_pattern, rd_kafka_err2str(error)));
     }
     return {};
 }
@@ -157,12 +156,12 @@ Result<std::vector<Record>> KafkaSource::poll(std::size_t limit, std::size_t max
 void KafkaSource::take(const rd_kafka_message_t& message, std::vector<Record>& records, std::size_t& bytes) {
     if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) return complain(message.err, rd_kafka_message_errstr(&message));
     const char* topic = rd_kafka_topic_name(message.rkt);
-    // On its way already when it was paused: given again later, and not to be committed with what was given.
+    // It was on its way when it was paused: given again later, and not committed with what was given.
     if (paused_ || rewinding_) {
         positions_.withhold(topic, message.partition, message.offset);
         return;
     }
-    // Of a partition that went to another member, it is that member's to give.
+    // If its partition went to another member, that member gives it.
     if (!positions_.give(topic, message.partition, message.offset)) return;
     records.push_back(record_of(message));
     bytes += content_bytes(records.back());
@@ -209,8 +208,8 @@ void KafkaSource::resume() {
     read_again();
 }
 
-/// Sets partitions back to where they were committed, and lets them be read. Those that cannot be set back now, since
-/// they are about to go or only just came, are tried again by every poll(), and give nothing until then.
+/// Sets partitions back to where they were committed, and resumes them. Those that cannot be set back now, because they
+/// are being revoked or were only just assigned, are tried again by every poll(), and give nothing until then.
 void KafkaSource::read_again() {
     rewinding_ = false;
     const auto again = positions_.to_give_again();
@@ -239,10 +238,10 @@ void KafkaSource::wake() {
 }
 
 void KafkaSource::rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions) {
-    positions_.clear();  // what was given and not committed is read again by whoever has it then
+    positions_.clear();  // what was given and not committed is read again by the next member
     if (error != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         if (error != RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) complain(error, "the group could not be balanced");
-        // A partition that comes back starts anew, not where it was paused.
+        // A partition that comes back must not be paused.
         rd_kafka_resume_partitions(kafka_.get(), partitions);
         rd_kafka_assign(kafka_.get(), nullptr);
         return;
@@ -311,7 +310,7 @@ bool KafkaSource::find_committed() {
 
 std::optional<std::int64_t> KafkaSource::count_behind() {
     std::int64_t behind = 0;
-    std::vector<Place> unread;  // nothing was read of them, and so nobody said where they end
+    std::vector<Place> unread;  // nothing was read of them yet, so that librdkafka does not know their ends
     for (const auto& place : positions_.places([](const auto& partition) { return partition.committed; })) {
         std::int64_t low = 0;
         std::int64_t high = 0;
@@ -356,15 +355,14 @@ void KafkaSource::close() {
 }  // namespace
 
 Result<void> check_record_source_options(const RecordSourceOptions& options) {
-    auto conf = make_consumer_conf(options);
-    if (!conf) return Failure(conf.error());
-    return sink::try_client(RD_KAFKA_CONSUMER, std::move(*conf), options.librdkafka);
+    TRY_ASSIGN(auto conf, make_consumer_conf(options));
+    return sink::try_client(RD_KAFKA_CONSUMER, std::move(conf), options.librdkafka);
 }
 
 Result<std::unique_ptr<RecordSource>> make_record_source(RecordSourceOptions options, Log& log) {
     try {
         auto source = std::make_unique<KafkaSource>(std::move(options), log);
-        if (const auto started = source->start(); !started) return Failure(started.error());
+        TRY(source->start());
         return source;
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot read dead letters: {}", error.what()));

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <condition_variable>
+#include <atomic>
 #include <exception>
-#include <mutex>
 
-#include "deadletter/kafka/consumer.h"
+#include "base/assert.h"
+#include "base/mutex.h"
+#include "base/try.h"
 #include "deadletter/kafka/window.h"
 #include "sink/kafka/kafka_sink.h"
 #include "sink/kafka/publisher.h"
@@ -18,7 +18,7 @@ namespace deliverd::deadletter {
 
 namespace {
 
-// What a broker gave, a broker is asked to take: it decides what is too large, not librdkafka's 1 MB.
+// The broker decides what is too large, not librdkafka's 1 MB: it had the record before.
 constexpr std::string_view kMaxRecordBytes = "67108864";
 static_assert(kTopicCodes[0] == sink::kUnknownTopic && kTopicCodes[1] == sink::kNotAuthorized);
 constexpr std::size_t kChunk = 500;  // records handed over at once
@@ -37,21 +37,18 @@ sink::KafkaSinkOptions producer_options(const ReplayerOptions& options) {
     return out;
 }
 
+Outcome not_sent(std::string code, std::string detail) {
+    return {.code = std::move(code), .detail = std::move(detail), .not_attempted = true};
+}
+
 Outcome no_room(Duration waited) {
-    Outcome outcome;
-    outcome.code = sink::kQueueFull;
-    outcome.detail =
-        fmt::format("others were being published all the {} s it waited; nothing was sent", to_seconds(waited));
-    outcome.not_attempted = true;
-    return outcome;
+    return not_sent(
+        std::string(sink::kQueueFull),
+        fmt::format("others were being published all the {} s it waited; nothing was sent", to_seconds(waited)));
 }
 
 Outcome stopping() {
-    Outcome outcome;
-    outcome.code = sink::kStopped;
-    outcome.detail = "deliverd is stopping; nothing was sent";
-    outcome.not_attempted = true;
-    return outcome;
+    return not_sent(std::string(sink::kStopped), "deliverd is stopping; nothing was sent");
 }
 
 /// The outcomes of one publish(), which waits for them.
@@ -67,25 +64,26 @@ public:
     }
 
     void end(std::size_t index, Outcome outcome) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
+        ASSERT(left_ > 0);
         outcomes_[index] = std::move(outcome);
         if (--left_ == 0) done_.notify_all();
     }
 
-    /// Every record has its outcome, which the publisher promises. Once.
+    /// The publisher promises an outcome for every record. Once.
     std::vector<Outcome> wait() {
-        std::unique_lock lock(mutex_);
-        done_.wait(lock, [this] { return left_ == 0; });
+        const MutexLock lock(mutex_);
+        done_.wait(mutex_, [this]() REQUIRES(mutex_) { return left_ == 0; });
         return std::move(outcomes_);
     }
 
 private:
     const std::span<const Record> records_;
     Window& window_;
-    std::mutex mutex_;
-    std::condition_variable done_;
-    std::vector<Outcome> outcomes_;
-    std::size_t left_;
+    Mutex mutex_;
+    Condition done_;
+    std::vector<Outcome> outcomes_ GUARDED_BY(mutex_);
+    std::size_t left_ GUARDED_BY(mutex_);
 };
 
 class KafkaReplayer final : public Replayer {
@@ -110,7 +108,7 @@ public:
                 entered.push_back(&records[i]);
                 continue;
             }
-            hand_over(entered, call);  // nobody waits for room that these take
+            hand_over(entered, call);  // otherwise it would wait for room that these take
             if (window_.enter(bytes, until - clock_.now())) {
                 entered.push_back(&records[i]);
             } else {
@@ -151,7 +149,7 @@ Result<void> check_replayer_options(const ReplayerOptions& options) {
 Result<std::unique_ptr<Replayer>> make_replayer(const ReplayerOptions& options, Log& log) {
     try {
         auto replayer = std::make_unique<KafkaReplayer>(options, log);
-        if (const auto started = replayer->start(); !started) return Failure(started.error());
+        TRY(replayer->start());
         return replayer;
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot publish dead letters: {}", error.what()));

@@ -1,11 +1,11 @@
 // Publishes dead letters to the topics they came from (librdkafka's C API, idempotent, acks=all), byte for byte: a null
 // key, value or header stays null, an empty one empty, headers keep their order.
 //
-// A key decides the partition as Java's producers have it (murmur2); a record without a key goes to any partition.
-// Outcomes are the kafka sink's (sink/kafka/kafka_sink.h). All calls of publish() share one producer, and together have
-// at most kWindowRecords and kWindowBytes under way (one record may be larger by itself): the others wait for room,
-// `timeout` at most, and are then retryable and not_attempted (QUEUE_FULL). So a call ends within three times
-// `timeout`: for room, in librdkafka, and once more alone where Kafka refused a whole batch for its size.
+// The key decides the partition as in Java's producers (murmur2); a record without a key goes to any partition.
+// Outcomes are the Kafka sink's (sink/kafka/kafka_sink.h). All calls of publish() share one producer, and together have
+// at most kWindowRecords and kWindowBytes under way (one record alone may be larger). The others wait up to `timeout`
+// for room, and are then retryable and not_attempted (QUEUE_FULL). So a call ends within three times `timeout`: for
+// room, in librdkafka, and once more alone when Kafka refused a whole batch for its size.
 #pragma once
 
 #include <cstddef>
@@ -24,19 +24,19 @@ inline constexpr std::size_t kWindowBytes = 32U << 20U;
 
 struct ReplayerOptions {
     std::string brokers{};                       // host:port,host:port
-    Duration timeout = std::chrono::seconds(5);  // of a record, in librdkafka's queue and on its way
+    Duration timeout = std::chrono::seconds(5);  // per record, in librdkafka's queue and on its way
     Duration linger = std::chrono::milliseconds(1);
     std::string client_id = "deliverd";
-    /// librdkafka's own settings (SASL, TLS, …), over the above and over its other defaults, of which `partitioner`
-    /// murmur2_random and `message.max.bytes` 64 MiB are two; those of consumers are left out. Values may be secrets:
-    /// never logged.
+    /// librdkafka's own settings (SASL, TLS, …); they override the above and the defaults, among them `partitioner`
+    /// murmur2_random and `message.max.bytes` 64 MiB. Those of consumers are ignored. Values may be secrets: never
+    /// logged.
     std::vector<std::pair<std::string, std::string>> librdkafka{};
     /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, for the next login.
-    /// Empty: it came from none.
+    /// Empty: none.
     std::string password_file{};
 };
 
-/// What make_replayer() refuses, for a configuration's check: as check_kafka_options().
+/// The check of make_replayer(), for a configuration; like check_kafka_options().
 [[nodiscard]] Result<void> check_replayer_options(const ReplayerOptions& options);
 
 /// Connects by itself. `log` outlives it.

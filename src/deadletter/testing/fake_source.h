@@ -37,10 +37,10 @@ public:
     bool is_reachable = true;
     bool knows_lag = true;
     bool cannot_work = false;
-    std::size_t late = 0;  // so many come while it is paused: they were under way
+    std::size_t late = 0;  // records that come while it is paused: they were under way
     bool waits = false;    // poll() really waits, until wake(): for a thread
 
-    /// The partitions go away and come back, as in a rebalance: reading goes on where the group has committed.
+    /// The partitions go away and come back, as in a rebalance: reading continues where the group has committed.
     void rebalance() { given_ = committed_; }
     [[nodiscard]] std::size_t committed() const { return committed_; }
     [[nodiscard]] std::size_t given() const { return given_; }  // from any thread

@@ -1,4 +1,4 @@
-// For this room's tests: a broker that does as told, a log that remembers, and waiting for a condition.
+// For this room's tests: a broker that answers as the test says, a log that remembers, and waiting for a condition.
 #pragma once
 
 #include <algorithm>

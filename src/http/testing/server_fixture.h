@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "http/raw_client.h"
 #include "http/server.h"
+#include "http/testing/raw_client.h"
 
 namespace deliverd::http {
 

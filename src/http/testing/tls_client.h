@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "http/raw_client.h"
 #include "http/testing/certificates.h"
+#include "http/testing/raw_client.h"
 
 namespace deliverd::http {
 

@@ -1,4 +1,4 @@
-// An outbox in memory that keeps the promises of store/outbox.h, and a log of what was done to it:
+// An outbox in memory that keeps the promises of store/row_queue.h, and a log of what was done to it:
 // for the lane's own tests and the simulator. The real stores are held to the same promises by the
 // conformance suite.
 #pragma once
@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::lane {
 
-class FakeOutbox final : public store::Outbox {
+class FakeOutbox final : public store::RowQueue {
 public:
     struct Row {
         std::string dedup_key;
@@ -146,9 +146,9 @@ public:
 
     Result<double> lag_seconds() override { return 0.0; }
 
-    Result<store::OutboxCounts> counts() override {
+    Result<store::RowCounts> counts() override {
         const std::lock_guard lock(mutex_);
-        store::OutboxCounts counts;
+        store::RowCounts counts;
         for (const auto& [id, row] : rows_) {
             (row.status == "sent" ? counts.sent : row.status == "dead" ? counts.dead : counts.pending) += 1;
         }

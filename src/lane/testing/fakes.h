@@ -16,7 +16,7 @@ using pipeline::RecordingLog;
 using pipeline::ScriptedSink;
 
 /// Refuses calls while told to.
-class SwitchedOutbox final : public store::Outbox {
+class SwitchedOutbox final : public store::RowQueue {
 public:
     explicit SwitchedOutbox(FakeOutbox& inner) : inner_(inner) {}
 
@@ -62,7 +62,7 @@ public:
         return inner_.audit(worker, notes);
     }
     Result<double> lag_seconds() override { return inner_.lag_seconds(); }
-    Result<store::OutboxCounts> counts() override { return inner_.counts(); }
+    Result<store::RowCounts> counts() override { return inner_.counts(); }
     Result<void> ping(Duration) override { return {}; }
 
     std::atomic<bool> down{false};

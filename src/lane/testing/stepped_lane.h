@@ -1,5 +1,5 @@
 // For the lane's tests: the stages of one lane without threads, on a clock that moves only when none of them has
-// anything to do. What takes minutes takes no time, and happens at the same instants each time.
+// anything to do. Minutes take no time, and everything happens at the same instants each time.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,11 @@ private:
 
 class SteppedLane {
 public:
-    SteppedLane(LaneOptions options, store::Outbox& outbox, sink::Sink& sink, ManualClock& clock, Observer& observer,
+    SteppedLane(LaneOptions options, store::RowQueue& outbox, sink::Sink& sink, ManualClock& clock, Observer& observer,
                 Log& log)
         : clock_(clock),
-          shared_(std::move(options), outbox, sink, clock, observer, log, signals_),
+          control_(clock),
+          shared_(std::move(options), outbox, sink, clock, observer, log, control_),
           fetch_(shared_, 1),
           send_(shared_, 2),
           settle_(shared_, 3),
@@ -52,19 +53,17 @@ public:
         run_until([] { return false; }, span);
     }
 
-    [[nodiscard]] LaneTotals totals() const { return shared_.tally.read(); }
+    [[nodiscard]] LaneTotals totals() const { return shared_.reporter.totals(); }
 
 private:
-    /// The present instant while something goes on; else when to look again.
+    /// The present instant while a stage makes progress; otherwise when to look again.
     Instant step() {
-        const Step steps[] = {renew_.step(), fetch_.step(), send_.step(), settle_.step()};
-        Instant wake_at = Instant::max();
-        for (const Step& step : steps) wake_at = std::min(wake_at, step.progressed ? clock_.now() : step.wake_at);
-        return wake_at;
+        const Instant steps[] = {renew_.step(), fetch_.step(), send_.step(), settle_.step()};
+        return std::max(std::ranges::min(steps), clock_.now());
     }
 
     ManualClock& clock_;
-    pipeline::Signals signals_;
+    pipeline::Control control_;
     Shared shared_;
     FetchStage fetch_;
     SendStage send_;

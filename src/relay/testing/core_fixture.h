@@ -18,13 +18,13 @@ namespace deliverd::relay {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A core by hand, on a table in memory that stands still between the calls.
+/// Drives a core by hand, on a table in memory that does not change between the calls.
 class RelayCoreTest : public ::testing::Test {
 protected:
     explicit RelayCoreTest(bool typed = false) : typed_(typed) { make(RelayOptions{}); }
 
     void make(RelayOptions options) {
-        options.owner = "r";
+        options.worker_id = "r";
         options.topic = *TopicTemplate::parse("t.{event_type}");
         options.retry.jitter = 0;
         core_.emplace(options, 1, observer_, log_);

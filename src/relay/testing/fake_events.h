@@ -226,9 +226,9 @@ public:
     }
 
     Result<double> lag_seconds() override { return 0.0; }
-    Result<store::OutboxCounts> counts() override {
+    Result<store::RowCounts> counts() override {
         const std::lock_guard lock(mutex_);
-        store::OutboxCounts counts;
+        store::RowCounts counts;
         for (const auto& [id, row] : rows_) {
             (row.published ? counts.sent : row.dead ? counts.dead : counts.pending) += 1;
         }

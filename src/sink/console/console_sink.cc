@@ -19,15 +19,16 @@
 
 #include "base/json_text.h"
 #include "base/text.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-/// What a pipe takes without blocking once it says that it is writable.
+/// A writable pipe takes this much without blocking.
 constexpr std::size_t kChunkBytes = PIPE_BUF;
 
-/// Keeps SIGPIPE from this thread, so that a closed pipe is an error of write(2) and not the end of the process.
+/// Blocks SIGPIPE on this thread: a closed pipe is an error of write(2), not the end of the process.
 class NoPipeSignal {
 public:
     NoPipeSignal() {
@@ -40,7 +41,7 @@ public:
     }
     ~NoPipeSignal() {
         const timespec at_once{};
-        if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);  // ours, if there is one
+        if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);  // ours, if any
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     }
     NoPipeSignal(const NoPipeSignal&) = delete;
@@ -135,23 +136,19 @@ public:
 
 private:
     Outcome write(const Message& message) {
-        if (stopped_) return {OutcomeKind::retryable, "STOPPED", "the sink was stopped; nothing was written", {}, {}};
-        // Past the stream's buffer, which could not tell how much of a line went out; what others put there goes first.
+        if (stopped_) return stopped_unsent();
+        // Written past the stream's buffer, which would hide how much of a line went out; flushed first for the order.
         if (std::fflush(stream_) != 0) return failed({0, errno});
         const auto line = to_line(message);
         const auto written = write_all(fd_, line, clock_.now() + write_timeout_, clock_);
-        if (written.bytes == line.size()) return {OutcomeKind::delivered, {}, {}, {}, {}};
+        if (written.bytes == line.size()) return {.kind = OutcomeKind::delivered};
         return failed(written);
     }
 
     static Outcome failed(const Written& written) {
-        const auto kind = written.bytes == 0 ? OutcomeKind::retryable : OutcomeKind::ambiguous;
-        return {kind,
-                "WRITE_FAILED",
-                fmt::format("cannot write to the stream: {} ({} bytes were written)",
-                            std::generic_category().message(written.error), written.bytes),
-                {},
-                {}};
+        return failed_attempt(written.bytes == 0 ? OutcomeKind::retryable : OutcomeKind::ambiguous, "WRITE_FAILED",
+                              fmt::format("cannot write to the stream: {} ({} bytes were written)",
+                                          std::generic_category().message(written.error), written.bytes));
     }
 
     std::FILE* stream_;

@@ -1,4 +1,4 @@
-// Prints each message as one JSON line on a stream: for trying things out.
+// Prints each message as one JSON line on a stream: for trying deliverd out.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,9 @@
 
 namespace deliverd::sink {
 
-/// `stream` outlives the sink. A line is delivered once it was written and flushed; a failed write is
-/// retryable when nothing was written, ambiguous otherwise. send() writes on the caller's thread; a reader
-/// that has stopped reading its pipe holds it for at most `write_timeout` a message. A closed pipe is a
-/// failed write and raises no SIGPIPE.
+/// `stream` outlives the sink. A message is delivered once its line was written; a failed write is retryable when
+/// nothing was written, ambiguous otherwise. send() writes on the caller's thread; a reader that has stopped reading
+/// its pipe delays it by at most `write_timeout` per message. A closed pipe is a failed write and raises no SIGPIPE.
 [[nodiscard]] std::unique_ptr<Sink> make_console_sink(std::FILE* stream,
                                                       Duration write_timeout = std::chrono::seconds(5));
 

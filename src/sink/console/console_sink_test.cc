@@ -9,10 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "sink/testing/collector.h"
+
 namespace deliverd::sink {
 namespace {
 
-struct Collector final : OutcomeReceiver {
+/// Outcomes in their order.
+struct Outcomes final : OutcomeReceiver {
     void on_outcome(const Message& message, Outcome outcome) override {
         ids.push_back(message.id);
         outcomes.push_back(std::move(outcome));
@@ -30,14 +33,6 @@ Message message(std::int64_t id, std::string body) {
     made.content_type = "text/plain";
     made.headers = {{"a", "1"}, {"a", "2"}};
     return made;
-}
-
-Outcome send_one(Sink& sink, const Message& one) {
-    Collector collector;
-    const Message* pointer = &one;
-    sink.send({&pointer, 1}, collector);
-    EXPECT_EQ(collector.outcomes.size(), 1U);
-    return collector.outcomes.at(0);
 }
 
 /// Both ends of a pipe, the writing one as a stream.
@@ -85,7 +80,7 @@ TEST(ConsoleSink, PrintsOneJsonLineAMessage) {
     const auto first = message(1, "two\nlines \"quoted\" \u009b31m");
     const auto second = message(2, "not text: \xff");
     const Message* both[] = {&first, &second};
-    Collector collector;
+    Outcomes collector;
     sink->send(both, collector);
     EXPECT_EQ(collector.ids, (std::vector<std::int64_t>{1, 2}));
     for (const auto& outcome : collector.outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::delivered);

@@ -17,7 +17,7 @@ struct Range {
     unsigned bits;
 };
 
-// IANA's special-purpose registry: what is not globally reachable, and multicast.
+// IANA's special-purpose registry: addresses that are not globally reachable, and multicast.
 constexpr std::array<Range, 16> kNotPublic4 = {{
     {0x00000000U, 8},   // 0.0.0.0/8: this host
     {0x0A000000U, 8},   // 10.0.0.0/8

@@ -1,4 +1,4 @@
-// Which addresses an endpoint that comes from data may not reach. Pure.
+// The addresses that an endpoint from data may not reach. Pure code.
 #pragma once
 
 #include <sys/socket.h>
@@ -7,8 +7,8 @@
 
 namespace deliverd::sink {
 
-/// Whether the address is anything but one of the public internet: loopback, private, link-local, shared, multicast,
-/// reserved, or an IPv6 form that stands for such an IPv4 address. What is neither IPv4 nor IPv6 is not public either.
+/// Whether the address is not one of the public internet: loopback, private, link-local, shared, multicast, reserved,
+/// an IPv6 form of such an IPv4 address, or neither IPv4 nor IPv6.
 [[nodiscard]] bool is_private_address(const sockaddr& address);
 
 /// "10.0.0.7", "fe80::1"; for people.

@@ -1,8 +1,9 @@
 #include "sink/http/credentials.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
+
+#include "base/assert.h"
+#include "base/try.h"
 
 namespace deliverd::sink {
 
@@ -13,35 +14,21 @@ constexpr SecretKind kSecrets{"secret file", "SECRET_UNREADABLE", "put the signi
 }  // namespace
 
 Credentials::Credentials(const HttpSinkOptions& options)
-    : has_token_(!options.token_file.empty()),
-      has_secret_file_(!options.secret_file.empty()),
-      token_file_(options.token_file, kToken),
-      secret_file_(options.secret_file, kSecrets),
-      secret_path_(options.secret_file) {
+    : token_file_(options.token_file, kToken), secret_file_(options.secret_file, kSecrets) {
     if (options.secret.empty()) return;
-    if (auto secrets = WebhookSecrets::parse(options.secret)) secrets_ = std::move(*secrets);
+    auto secrets = WebhookSecrets::parse(options.secret);
+    ASSERT(secrets.has_value());  // make_target() refuses others
+    secrets_ = std::move(*secrets);
 }
 
 Result<void> Credentials::refresh() {
-    if (has_token_) {
-        const auto read = token_file_.read();
-        if (!read) return Failure(read.error());
-        token_ = *read;
-    }
-    return has_secret_file_ ? read_secrets() : Result<void>();
-}
-
-Result<void> Credentials::read_secrets() {
-    const auto read = secret_file_.read();
-    if (!read) return Failure(read.error());
-    if (*read == secret_text_) return {};
-    auto secrets = WebhookSecrets::parse(*read);
-    if (!secrets) {
-        return retryable(std::string(kSecrets.code),
-                         fmt::format("{} {}: {}", kSecrets.file, secret_path_, secrets.error().message));
-    }
+    TRY_ASSIGN(token_, token_file_.read());
+    TRY_ASSIGN(const auto read, secret_file_.read());
+    if (read == secret_text_) return {};
+    auto secrets = WebhookSecrets::parse(read);
+    if (!secrets) return secret_file_.unusable(secrets.error().message);
     secrets_ = std::move(*secrets);
-    secret_text_ = *read;
+    secret_text_ = read;
     return {};
 }
 

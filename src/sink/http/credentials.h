@@ -1,4 +1,4 @@
-// What a request proves itself with: the bearer token and the signing secrets, as the files have them at the moment.
+// How a request authenticates itself: the bearer token and the signing secrets, as the files have them at the moment.
 #pragma once
 
 #include <string>
@@ -22,21 +22,15 @@ class Credentials {
 public:
     explicit Credentials(const HttpSinkOptions& options);
 
-    /// Reads what has changed. Failure: retryable, naming the file, while one of them cannot be used. The options' own
-    /// secret was checked when the sink was made.
+    /// Reads what has changed. Failure: retryable, naming the file, while one of them cannot be used.
     [[nodiscard]] Result<void> refresh();
 
     /// For a request that leaves at `now`; valid until the next refresh().
     [[nodiscard]] RequestProof prove(const Message& message, WallTime now) const;
 
 private:
-    [[nodiscard]] Result<void> read_secrets();
-
-    bool has_token_;
-    bool has_secret_file_;
     SecretFile token_file_;
     SecretFile secret_file_;
-    std::string secret_path_;
     std::string_view token_;
     std::string secret_text_;  // what secrets_ was read from
     WebhookSecrets secrets_;

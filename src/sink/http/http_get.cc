@@ -3,13 +3,10 @@
 #include <curl/curl.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "base/text.h"
-#include "sink/http/http_sink.h"
-#include "sink/http/target.h"
-#include "sink/http/transfer.h"
+#include "sink/http/curl_post.h"
 
 namespace deliverd::sink {
 
@@ -41,35 +38,31 @@ struct Document {
 }  // namespace
 
 Result<std::string> http_get(const HttpGetOptions& options, const std::atomic<bool>& stopped) {
-    Target target;
-    target.options.url = options.url;
-    target.options.ca_file = options.ca_file;
-    target.options.connect_timeout = options.connect_timeout;
-    target.options.timeout = options.timeout;
     if (const auto good = check_http_url(options.url); !good) {
         return permanent(good.error().code, fmt::format("the URL {}", good.error().message));
     }
+    HttpSinkOptions request;
+    request.url = options.url;
+    request.ca_file = options.ca_file;
+    request.connect_timeout = options.connect_timeout;
+    request.timeout = options.timeout;
+    CurlProblem problem;
     Document document{stopped, options.max_bytes};
-    std::array<char, CURL_ERROR_SIZE> problem{};
-    const Easy easy = make_easy(target);
+    const Easy easy = make_easy(request);  // destroyed first: it refers to both
     CURL* handle = easy.get();
-    curl_easy_setopt(handle, CURLOPT_USERAGENT, "deliverd");
-    curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, problem.data());
+    problem.attach(handle);
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &Document::on_body);
     curl_easy_setopt(handle, CURLOPT_WRITEDATA, static_cast<void*>(&document));
     curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &Document::on_progress);
     curl_easy_setopt(handle, CURLOPT_XFERINFODATA, static_cast<void*>(&document));
     curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
     const CURLcode code = curl_easy_perform(handle);
-    long status = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     if (document.too_long) {
         return retryable("http_get", fmt::format("the answer is longer than {} bytes", options.max_bytes));
     }
-    if (code != CURLE_OK) {
-        const char* words = problem.front() == '\0' ? curl_easy_strerror(code) : problem.data();
-        return retryable("http_get", shorten(one_line(words), kMaxGetProblemBytes));
-    }
+    if (code != CURLE_OK) return retryable("http_get", shorten(one_line(problem.words(code)), kMaxGetProblemBytes));
+    long status = 0;
+    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     if (status != 200) {
         const bool redirect = status >= 300 && status < 400;
         return retryable("http_get", fmt::format("HTTP {}{}", status, redirect ? ": redirects are not followed" : ""));

@@ -18,8 +18,8 @@ struct HttpGetOptions {
     std::size_t max_bytes = 64UL * 1024;          // a longer document is a failure
 };
 
-/// The body of an answer 200. Blocks for `timeout` at most; ends within about a second once `stopped` is true. Failure:
-/// permanent, `bad_argument`, for a URL that is none; else retryable, `http_get`, with the cause.
+/// The body of an answer 200. Blocks for at most `timeout`; ends within about a second once `stopped` is true. Failure:
+/// permanent, `bad_argument`, for an invalid URL; otherwise retryable, `http_get`, with the cause.
 [[nodiscard]] Result<std::string> http_get(const HttpGetOptions& options, const std::atomic<bool>& stopped);
 
 }  // namespace deliverd::sink

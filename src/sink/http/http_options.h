@@ -1,4 +1,4 @@
-// What is set for a sink over HTTP.
+// The options of the sink over HTTP.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ struct HttpSinkOptions {
     Duration connect_timeout = std::chrono::seconds(3);
     Duration timeout = std::chrono::seconds(5);  // whole request
     std::size_t max_connections = 64;
-    std::size_t max_answer_bytes = 64 * 1024;  // of an answer's body; the rest is not read
-    std::vector<std::string> receipt_fields;   // first of these found in a JSON answer is the receipt
+    std::size_t max_answer_bytes = 64 * 1024;  // read of an answer's body
+    std::vector<std::string> receipt_fields;   // the first of these in a JSON answer is the receipt
     bool verify_tls = true;
     std::string ca_file;                   // PEM; instead of the system's certificate authorities
-    std::optional<ProcessedMatch> broker;  // set: answers are read as an order broker's (message/broker_answer.h)
+    std::optional<ProcessedMatch> broker;  // set: answers are an order broker's (message/broker_answer.h)
 
     /// Set: messages are events. plain_attributes() go as headers named by http_header_name(), `traceparent` and
     /// `tracestate` also under their own names; with EventFormat::cloudevents cloudevents_attributes() with prefix
@@ -38,15 +38,15 @@ struct HttpSinkOptions {
     /// Empty: unsigned.
     std::string secret{};
     std::string secret_file{};  // the same from a file, read again when it changes
-    /// Circuit breaker: after so many failures in a row (no connection, timeout, 5xx) nothing is tried for
-    /// breaker_pause (outcomes not_attempted, DESTINATION_PAUSED), then one message tries it; while that fails the
-    /// pause doubles, up to five minutes. 0: no breaker.
+    /// Circuit breaker: after this many failures in a row (no connection, timeout, 5xx) nothing is sent for
+    /// breaker_pause (outcomes not_attempted, DESTINATION_PAUSED), then one message probes the receiver; each failed
+    /// probe doubles the pause, up to five minutes. 0: no breaker.
     std::int32_t breaker_failures = 0;
     Duration breaker_pause = std::chrono::seconds(10);
 };
 
-/// What make_http_sink() refuses (permanent, `bad_argument`), for a configuration's check. None repeats the
-/// URL, a header's value or a secret.
+/// Refuse what make_http_sink() refuses (permanent, `bad_argument`). None repeats the URL, a header's value or a
+/// secret.
 [[nodiscard]] Result<void> check_http_url(const std::string& url);
 [[nodiscard]] Result<void> check_http_header(std::string_view name, std::string_view value);
 [[nodiscard]] Result<void> check_http_secret(std::string_view secret);

@@ -17,7 +17,7 @@ namespace deliverd::sink {
 
 struct HttpPosterOptions {
     std::string token{};  // bearer; empty: none. Never shown.
-    /// The token goes only to these, over https, or over http to loopback. Others get the request without it.
+    /// The token goes only to these hosts, over https, or over http to loopback. Others get the request without it.
     std::vector<std::string> token_hosts{};
     bool allow_private = false;
     Duration connect_timeout = std::chrono::seconds(3);
@@ -32,20 +32,20 @@ struct PostAnswer {
     [[nodiscard]] bool is_success() const { return status >= 200 && status < 300; }
 };
 
-/// One thread at a time, but for stop(). Connections are kept from one post to the next.
+/// One thread at a time, except stop(). Connections are kept from one post to the next.
 class HttpPoster {
 public:
     virtual ~HttpPoster() = default;
 
-    /// Sends `body` as application/json, with `key` as Idempotency-Key where it can be a header. Blocks for `timeout`
-    /// at most. It goes out once: a kept connection that ends before an answer comes is a failed post.
+    /// Sends `body` as application/json, with `key` as Idempotency-Key if it can be a header. Blocks for at most
+    /// `timeout`. Sends it once: a kept connection that ends before an answer comes is a failed post.
     virtual PostAnswer post(const std::string& url, const std::string& body, const std::string& key) = 0;
 
-    /// Ends a post under way within about a second, and every later one at once: code STOPPED. Thread-safe.
+    /// Ends a post under way within about a second and every later one at once: code STOPPED. Thread-safe.
     virtual void stop() = 0;
 };
 
-/// Failure (permanent, `bad_argument`): a token that cannot be a header, a token host that is none.
+/// Failure (permanent, `bad_argument`): a token that cannot be a header, an invalid token host.
 [[nodiscard]] Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options);
 
 }  // namespace deliverd::sink

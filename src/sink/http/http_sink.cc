@@ -10,36 +10,34 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/text.h"
+#include "base/assert.h"
+#include "base/try.h"
 #include "sink/breaker.h"
+#include "sink/handle.h"
 #include "sink/http/credentials.h"
+#include "sink/http/curl_post.h"
 #include "sink/http/target.h"
 #include "sink/http/transfer.h"
+#include "sink/secret_file.h"
 #include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr int kIdlePollMs = 60'000;  // woken earlier by whatever there is to do
+constexpr int kIdlePollMs = 60'000;  // work wakes it earlier
 constexpr Duration kLongestBreakerPause = std::chrono::minutes(5);
 
-// What the breaker counts: no connection, no answer in time, and a receiver that says it failed.
+// The breaker counts these: no connection, no answer in time, and a receiver that reports its own failure.
 constexpr std::string_view kNetworkTimeout = "NETWORK_TIMEOUT";
 constexpr std::string_view kBroker5xx = "BROKER_5XX";
 
-struct MultiDeleter {
-    void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
-};
-
-/// Of what kept a message from being started.
+/// For a message that could not be started.
 Outcome to_outcome(const Error& error) {
-    Outcome outcome;
-    outcome.kind = error.error_class == ErrorClass::permanent ? OutcomeKind::permanent : OutcomeKind::retryable;
-    outcome.code = error.code;
-    outcome.detail = shorten(one_line(error.message), kMaxDetailBytes);
-    outcome.not_attempted = outcome.kind == OutcomeKind::retryable;
-    return outcome;
+    if (error.error_class == ErrorClass::permanent) {
+        return failed_attempt(OutcomeKind::permanent, error.code, error.message);
+    }
+    return not_attempted(error.code, error.message);
 }
 
 class HttpSink final : public ThreadSink {
@@ -60,22 +58,21 @@ public:
     ~HttpSink() override { stop(Duration::zero()); }
 
     Result<void> check(Duration deadline) override {
-        if (const auto readable = check_ca_file(target_.options.ca_file); !readable) return readable;
+        TRY(check_ca_file(target_.options.ca_file));
         Credentials credentials(target_.options);  // not the thread's
-        if (const auto read = credentials.refresh(); !read) return read;
+        TRY(credentials.refresh());
         try {
-            const Easy easy = make_easy(target_);
-            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count();
-            std::array<char, CURL_ERROR_SIZE> problem{};
+            HttpSinkOptions options = target_.options;
+            options.timeout = deadline;
+            const Easy easy = make_easy(options);
+            CurlProblem problem;
+            problem.attach(easy.get());
             curl_easy_setopt(easy.get(), CURLOPT_CONNECT_ONLY, 1L);  // connects and, for https, shakes hands
-            curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<std::int64_t>(left, 1)));
-            curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, problem.data());
             const CURLcode code = curl_easy_perform(easy.get());
             if (code == CURLE_OK) return {};
-            return retryable(
-                "NETWORK_TIMEOUT",
-                fmt::format("cannot reach {}: {}; is the receiver running, and the URL right?", target_.host,
-                            problem.front() != '\0' ? problem.data() : curl_easy_strerror(code)));
+            return retryable("NETWORK_TIMEOUT",
+                             fmt::format("cannot reach {}: {}; is the receiver running, and the URL right?",
+                                         target_.host, problem.words(code)));
         } catch (const std::exception& error) {
             return retryable("NETWORK_TIMEOUT", fmt::format("cannot check {}: {}", target_.host, error.what()));
         }
@@ -84,7 +81,7 @@ public:
     [[nodiscard]] std::string_view name() const override { return "http"; }
 
 private:
-    void wake() override { curl_multi_wakeup(multi_.get()); }
+    void wake() override REQUIRES(mutex_) { curl_multi_wakeup(multi_.get()); }
 
     void run() override {
         while (const auto wait = next_wait()) {
@@ -99,9 +96,9 @@ private:
         give_up();
     }
 
-    /// Takes what was sent meanwhile. How long to wait for something to happen; none when it is over.
+    /// Takes over what was sent meanwhile. Milliseconds to wait at most; none when the sink has finished.
     std::optional<int> next_wait() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting_.insert(waiting_.end(), incoming_.begin(), incoming_.end());
         incoming_.clear();
         if (!stop_at_) return kIdlePollMs;
@@ -137,6 +134,7 @@ private:
             ready = retryable("NETWORK_TIMEOUT", "libcurl took no further request; nothing was sent");
         }
         if (ready) {
+            ASSERT(active_.size() < target_.options.max_connections);
             active_.emplace(transfer.release(), permit);
         } else {
             idle_.push_back(std::move(transfer));
@@ -144,7 +142,7 @@ private:
         return ready;
     }
 
-    /// Once each time a file turns bad, not once a message.
+    /// Once each time a file turns bad, not once per message.
     void warn_about_credentials(const Result<void>& read) {
         if (!read && credentials_are_good_) {
             log_.warn("credentials are not usable", {{"error", read.error().message}});
@@ -153,18 +151,16 @@ private:
     }
 
     Outcome paused_outcome() const {
-        Outcome outcome;
-        outcome.code = "DESTINATION_PAUSED";
-        outcome.detail = fmt::format("{} failed {} times in a row and is left alone for a while", target_.host,
-                                     target_.options.breaker_failures);
+        Outcome outcome = not_attempted("DESTINATION_PAUSED",
+                                        fmt::format("{} failed {} times in a row; nothing is sent to it for a while",
+                                                    target_.host, target_.options.breaker_failures));
         outcome.retry_after = breaker_.wait(clock_.now());
-        outcome.not_attempted = true;
         return outcome;
     }
 
-    /// A 5xx to a message that failed before says as much about the message: a few bad ones, tried again and again,
-    /// must not stop the others.
-    void tell_breaker(Breaker::Permit permit, const Outcome& outcome, const Message& message) {
+    /// A 5xx to a message that failed before may be about the message: a few bad ones, retried again and again, must
+    /// not stop the others.
+    void count_for_breaker(Breaker::Permit permit, const Outcome& outcome, const Message& message) {
         const bool says_little = outcome.code == kBroker5xx && message.failures > 0;
         if (says_little && permit == Breaker::Permit::normal) return;
         const bool failed = outcome.code == kNetworkTimeout || outcome.code == kBroker5xx;
@@ -194,14 +190,14 @@ private:
             curl_easy_getinfo(done->easy_handle, CURLINFO_PRIVATE, &self);
             auto* transfer = static_cast<Transfer*>(self);
             Outcome outcome = transfer->outcome(code, clock_.wall_now());
-            tell_breaker(active_.at(transfer), outcome, transfer->message());
+            count_for_breaker(active_.at(transfer), outcome, transfer->message());
             retire(transfer).report(std::move(outcome));
             any = true;
         }
         return any;
     }
 
-    /// Back among the idle handles: at most max_connections of them exist.
+    /// Puts it back among the idle transfers; at most max_connections exist.
     const Transfer& retire(Transfer* transfer) {
         curl_multi_remove_handle(multi_.get(), transfer->easy());
         active_.erase(transfer);
@@ -220,11 +216,11 @@ private:
     const Target target_;
     Log& log_;
 
-    // The thread's own from here on.
+    // Used by the sink's thread only.
     Credentials credentials_;
     bool credentials_are_good_ = true;
     Breaker breaker_;
-    std::unique_ptr<CURLM, MultiDeleter> multi_;  // outlives the handles below; only its wakeup is for all threads
+    Handle<CURLM, curl_multi_cleanup> multi_;  // outlives the handles below; only its wakeup is for all threads
     std::vector<std::unique_ptr<Transfer>> idle_;
     std::unordered_map<Transfer*, Breaker::Permit> active_;  // empty once the thread has ended
     std::deque<Job> waiting_;
@@ -235,10 +231,9 @@ private:
 Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log) {
     static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
     if (initialised != CURLE_OK) return permanent("bad_library", "libcurl could not be initialised");
-    auto target = make_target(std::move(options));
-    if (!target) return Failure(target.error());
+    TRY_ASSIGN(auto target, make_target(std::move(options)));
     try {
-        return std::make_unique<HttpSink>(std::move(*target), log);
+        return std::make_unique<HttpSink>(std::move(target), log);
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot start the HTTP sink: {}", error.what()));
     }

@@ -13,8 +13,8 @@
 
 namespace deliverd::sink {
 
-/// Fails (permanent, `bad_argument`) for a URL that is not http or https, a header that cannot be sent, a secret that
-/// is none, or a `ca_file` that cannot be read. The sink's check() also reads `token_file` and `secret_file`.
+/// Fails (permanent, `bad_argument`) for a URL that is not http or https, a header that cannot be sent, an invalid
+/// secret, or a `ca_file` that cannot be read. The sink's check() also reads `token_file` and `secret_file`.
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_http_sink(HttpSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

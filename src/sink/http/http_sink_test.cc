@@ -76,6 +76,16 @@ TEST_F(HttpSinkTest, ATokenThatTheReceiverRepeatsIsNotKept) {
     EXPECT_EQ(outcome.detail, "HTTP 400: bad credentials: Bearer ***");
 }
 
+TEST_F(HttpSinkTest, AUrlsPasswordThatTheReceiverRepeatsIsNotKept) {
+    serve([](const http::Request& request) {
+        return http::Response{
+            400, {}, "text/plain", "not s3cret-word: " + std::string(request.header("Authorization"))};
+    });
+    HttpSinkOptions options;
+    options.url = "http://me:s3cret-word@127.0.0.1:" + std::to_string(server_->port()) + "/in";
+    EXPECT_EQ(send_one(*sink(options), test_message(7)).detail, "HTTP 400: not ***: Basic ***");
+}
+
 TEST_F(HttpSinkTest, PostsTheExactBytesWithKeyTypeAndHeaders) {
     serve_always({200, {}, "application/json", "{}"});
     HttpSinkOptions options;

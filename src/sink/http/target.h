@@ -1,7 +1,8 @@
-// What every request of a sink shares.
+// The part that every request of a sink shares.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "deliverd/result.h"
 #include "sink/http/http_options.h"
@@ -13,6 +14,7 @@ struct Target {
     HttpSinkOptions options;
     std::string host;  // host and port, for people
     bool is_https = false;
+    std::vector<std::string> secrets;  // of the options, as they are sent; a receiver may repeat them in its answer
 };
 
 /// Failure as of make_http_sink().
@@ -25,7 +27,5 @@ struct UrlParts {
 };
 /// Failure as of check_http_url().
 [[nodiscard]] Result<UrlParts> split_http_url(const std::string& url);
-
-[[nodiscard]] Result<void> check_ca_file(const std::string& path);
 
 }  // namespace deliverd::sink

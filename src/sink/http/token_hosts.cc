@@ -20,13 +20,10 @@ std::string without_brackets(std::string host) {
 }
 
 std::string comparable(std::string_view host) {
-    std::string name(host);
-    std::ranges::transform(name, name.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return without_brackets(std::move(name));
+    return without_brackets(ascii_lower(host));
 }
 
-/// By its name or number alone: what another name leads to, somebody else may decide.
+/// By its name or address alone: somebody else may control where another name leads.
 bool is_loopback_host(const std::string& host) {
     constexpr std::uint32_t kFirstByte = 24;
     constexpr std::uint32_t kLoopback = 127;
@@ -45,9 +42,10 @@ Result<std::string> read_token_host(std::string_view text) {
     if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return host;
     const auto parts = split_http_url("https://" + host + "/");
     if (parts && comparable(parts->host) == host) return host;
-    return permanent("bad_argument", fmt::format("'{}' is no host: write a name or an address, such as example.com, "
-                                                 "without scheme, port and path",
-                                                 shorten(one_line(text), 64)));
+    return bad_argument(
+        fmt::format("'{}' is not a host: write a name or an address, such as example.com, "
+                    "without scheme, port and path",
+                    shorten(one_line(text), 64)));
 }
 
 bool is_guarded_url(const std::string& url) {

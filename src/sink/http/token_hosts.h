@@ -1,4 +1,4 @@
-// Which endpoints may have a bearer token, or be believed. Pure.
+// Which endpoints may get a bearer token, or be trusted. Pure code.
 #pragma once
 
 #include <span>
@@ -10,16 +10,15 @@
 
 namespace deliverd::sink {
 
-/// A host as it is compared: in small letters, an IPv6 address without brackets. Failure (permanent, `bad_argument`):
-/// it is no host alone.
+/// A host in comparable form: lower case, an IPv6 address without brackets. Failure (permanent, `bad_argument`): the
+/// text is not a host alone.
 [[nodiscard]] Result<std::string> read_token_host(std::string_view text);
 
-/// Whether nobody on the way can read or change what goes there: https, or http where the host is `localhost` or a
-/// loopback address. The host is read as libcurl reads it.
+/// Whether nobody on the way can read or change a request to it: https, or http where the host is `localhost` or a
+/// loopback address. The host is the one that libcurl connects to.
 [[nodiscard]] bool is_guarded_url(const std::string& url);
 
-/// Whether the token may go to this URL: to one of `hosts` (as of read_token_host()), any port, with
-/// is_guarded_url().
+/// Whether the token may go to this URL: is_guarded_url(), and one of `hosts` (from read_token_host()) at any port.
 [[nodiscard]] bool may_have_token(const std::string& url, std::span<const std::string> hosts);
 
 }  // namespace deliverd::sink

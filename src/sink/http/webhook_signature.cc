@@ -14,9 +14,8 @@ constexpr std::string_view kPrefix = "whsec_";
 constexpr std::string_view kBetween = " \t\r\n,";
 
 Failure bad_secret(std::size_t number, std::string_view why) {
-    return permanent("bad_argument",
-                     fmt::format("signing secret {} {}: write whsec_ and the base64 of {} to {} random bytes", number,
-                                 why, kMinSecretBytes, kMaxSecretBytes));
+    return bad_argument(fmt::format("signing secret {} {}: write whsec_ and the base64 of {} to {} random bytes",
+                                    number, why, kMinSecretBytes, kMaxSecretBytes));
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {
         from = to;
         const auto number = out.keys_.size() + 1;
         if (number > kMaxSecrets) {
-            return permanent("bad_argument", fmt::format("there are more than {} signing secrets", kMaxSecrets));
+            return bad_argument(fmt::format("there are more than {} signing secrets", kMaxSecrets));
         }
         if (word.starts_with(kPrefix)) word.remove_prefix(kPrefix.size());
         auto key = base64_decoded(word);

@@ -13,7 +13,7 @@ namespace deliverd::sink {
 
 inline constexpr std::size_t kMinSecretBytes = 24;  // after decoding, as the standard says
 inline constexpr std::size_t kMaxSecretBytes = 64;
-inline constexpr std::size_t kMaxSecrets = 8;  // each costs a signature a request
+inline constexpr std::size_t kMaxSecrets = 8;  // each costs one signature per request
 
 class WebhookSecrets {
 public:
@@ -25,8 +25,8 @@ public:
 
     [[nodiscard]] bool empty() const { return keys_.empty(); }
 
-    /// The header `webhook-signature`: "v1," and base64 for each secret, separated by spaces. Whoever knows one of the
-    /// secrets can check it, so that they can be replaced without an interruption.
+    /// The header `webhook-signature`: "v1," and base64 for each secret, separated by spaces. One secret is enough to
+    /// check it, so that secrets can be replaced without an interruption.
     [[nodiscard]] std::string sign(std::string_view id, std::int64_t unix_seconds, std::string_view body) const;
 
 private:

@@ -8,14 +8,16 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "message/message.h"
+#include "sink/server_url.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr std::string_view kBrokers = "set the brokers where they belong instead";
-constexpr std::string_view kCode = "deliverd runs no code of others";
+constexpr std::string_view kBrokers = "use the setting for the brokers instead";
+constexpr std::string_view kCode = "deliverd runs no foreign code";
 constexpr std::string_view kEvents = "every message needs its delivery report";
 
 constexpr std::array kRefusedByAll{
@@ -41,7 +43,7 @@ struct KnownSetting {
     char kind;  // 'C' of consumers, 'P' of producers, '*' of both
 };
 
-/// Every setting librdkafka knows, out of the table it prints: `name | C/P | range | default | …`.
+/// Every setting librdkafka knows, read from the table it prints: `name | C/P | range | default | …`.
 std::vector<KnownSetting> known_settings() {
     char* text = nullptr;
     std::size_t size = 0;
@@ -71,8 +73,8 @@ Failure unknown_setting(const std::string& name) {
         if (setting.name.find('.') != std::string::npos) names.push_back(setting.name);
     }
     const auto close = nearest(name, names);
-    return permanent("bad_argument", fmt::format("librdkafka has no setting '{}'{}", shorten(one_line(name), 64),
-                                                 close ? fmt::format("; did you mean '{}'?", *close) : ""));
+    return bad_argument(fmt::format("librdkafka has no setting '{}'{}", shorten(one_line(name), 64),
+                                    close ? fmt::format("; did you mean '{}'?", *close) : ""));
 }
 
 Result<void> check_allowed(const std::string& name, std::span<const RefusedSetting> refused) {
@@ -83,10 +85,10 @@ Result<void> check_allowed(const std::string& name, std::span<const RefusedSetti
     }
     if (why.empty() && is_callback(name)) why = kCode;
     if (why.empty()) return {};
-    return permanent("bad_argument", fmt::format("librdkafka's setting '{}' cannot be set here: {}", name, why));
+    return bad_argument(fmt::format("librdkafka's setting '{}' cannot be set here: {}", name, why));
 }
 
-/// Whether only clients of the other type have it.
+/// Whether only clients of the other type have this setting.
 bool is_of_others(const std::vector<KnownSetting>& known, rd_kafka_type_t type, const std::string& name) {
     const auto found = std::ranges::find(known, name, &KnownSetting::name);
     return found != known.end() && found->kind == (type == RD_KAFKA_PRODUCER ? 'C' : 'P');
@@ -95,7 +97,7 @@ bool is_of_others(const std::vector<KnownSetting>& known, rd_kafka_type_t type, 
 }  // namespace
 
 Result<void> set(rd_kafka_conf_t* conf, const std::string& name, const std::string& value) {
-    // What it says repeats the value, which may be a secret: only the kind of its answer is used.
+    // Its text repeats the value, which may be a secret: only the kind of its answer is used.
     std::array<char, 512> ignored{};
     switch (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), ignored.data(), ignored.size())) {
         case RD_KAFKA_CONF_OK:
@@ -103,10 +105,10 @@ Result<void> set(rd_kafka_conf_t* conf, const std::string& name, const std::stri
         case RD_KAFKA_CONF_UNKNOWN:
             return unknown_setting(name);
         default:
-            return permanent("bad_argument",
-                             fmt::format("librdkafka's setting '{}' does not take the value that was given: see its "
-                                         "list of settings for what it takes",
-                                         shorten(one_line(name), 64)));
+            return bad_argument(
+                fmt::format("librdkafka's setting '{}' does not take the value that was given: see its "
+                            "list of settings for what it takes",
+                            shorten(one_line(name), 64)));
     }
 }
 
@@ -114,36 +116,28 @@ Result<void> set_given(rd_kafka_conf_t* conf, rd_kafka_type_t type, const KafkaS
                        std::span<const RefusedSetting> refused) {
     if (given.empty()) return {};
     const auto known = known_settings();
-    const Conf left_out(rd_kafka_conf_new());  // their values are looked at all the same
+    const Conf left_out(rd_kafka_conf_new());  // checks values that are not used
     for (const auto& [name, value] : given) {
-        if (const auto good = check_allowed(name, refused); !good) return Failure(good.error());
+        TRY(check_allowed(name, refused));
         auto* place = is_of_others(known, type, name) ? left_out.get() : conf;
-        if (const auto good = set(place, name, value); !good) return Failure(good.error());
+        TRY(set(place, name, value));
     }
     return {};
 }
 
 Result<void> check_brokers(const std::string& brokers) {
-    if (brokers.empty()) return permanent("bad_argument", "there are no brokers of Kafka: set HOST:PORT");
-    std::string_view rest = brokers;
-    while (true) {
-        const auto comma = rest.find(',');
-        const auto one = rest.substr(0, comma);
-        const auto port = one.starts_with('[') || std::ranges::count(one, ':') == 1 ? one.rfind(':') : one.npos;
-        const auto host = one.substr(0, port);
-        const bool good_port = port == one.npos ||
-                               (port + 1 < one.size() && one.size() - port <= 6 &&
-                                std::ranges::all_of(one.substr(port + 1), [](char c) { return c >= '0' && c <= '9'; }));
-        const bool strange =
-            std::ranges::any_of(one, [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '/'; });
-        if (host.empty() || strange || (one.starts_with('[') ? one.find(']') == one.npos : !good_port)) {
-            return permanent("bad_argument", fmt::format("Kafka's brokers '{}' cannot be used: write HOST:PORT, "
-                                                         "several of them joined by commas",
-                                                         shorten(one_line(brokers), 200)));
-        }
-        if (comma == rest.npos) return {};
-        rest.remove_prefix(comma + 1);
+    if (brokers.empty()) return bad_argument("there are no brokers of Kafka: set HOST:PORT");
+    for (const auto broker : comma_separated(brokers)) {
+        const auto place = parse_server_url("kafka://" + std::string(broker));
+        if (place && place->user.empty() && place->path.empty()) continue;
+        // With an "@" there may be a password in it.
+        const bool may_show = brokers.find('@') == std::string::npos;
+        return bad_argument(
+            fmt::format("Kafka's brokers{} cannot be used: write HOST:PORT, several of "
+                        "them joined by commas",
+                        may_show ? fmt::format(" '{}'", shorten(one_line(brokers), 200)) : std::string()));
     }
+    return {};
 }
 
 Result<rd_kafka_t*> new_client(rd_kafka_type_t type, Conf conf, const KafkaSettings& given) {
@@ -152,17 +146,16 @@ Result<rd_kafka_t*> new_client(rd_kafka_type_t type, Conf conf, const KafkaSetti
     rd_kafka_t* kafka = rd_kafka_new(type, handed, problem.data(), problem.size());
     if (kafka == nullptr) {
         conf.reset(handed);  // not taken
-        return permanent("bad_argument", fmt::format("librdkafka refuses its settings: {}",
-                                                     Secrets(given).hidden(problem.data(), kMaxDetailBytes)));
+        return bad_argument(
+            fmt::format("librdkafka refuses its settings: {}", Secrets(given).hidden(problem.data(), kMaxDetailBytes)));
     }
     return kafka;
 }
 
 Result<void> try_client(rd_kafka_type_t type, Conf conf, const KafkaSettings& given) {
-    if (const auto none = set(conf.get(), "bootstrap.servers", ""); !none) return Failure(none.error());
-    const auto kafka = new_client(type, std::move(conf), given);
-    if (!kafka) return Failure(kafka.error());
-    rd_kafka_destroy(*kafka);
+    TRY(set(conf.get(), "bootstrap.servers", ""));
+    TRY_ASSIGN(const auto kafka, new_client(type, std::move(conf), given));
+    rd_kafka_destroy(kafka);
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/try.h"
 #include "sink/kafka/publisher.h"
 #include "sink/kafka/settings.h"
 
@@ -33,15 +34,14 @@ private:
 }  // namespace
 
 Result<void> check_kafka_options(const KafkaSinkOptions& options) {
-    auto conf = make_conf(options, Batching::many);
-    if (!conf) return Failure(conf.error());
-    return try_client(RD_KAFKA_PRODUCER, std::move(*conf), options.librdkafka);
+    TRY_ASSIGN(auto conf, make_conf(options, Batching::many));
+    return try_client(RD_KAFKA_PRODUCER, std::move(conf), options.librdkafka);
 }
 
 Result<std::unique_ptr<Sink>> make_kafka_sink(KafkaSinkOptions options, Log& log) {
     try {
         auto sink = std::make_unique<KafkaSink>(std::move(options), log);
-        if (const auto started = sink->start(); !started) return Failure(started.error());
+        TRY(sink->start());
         return sink;
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot start the kafka sink: {}", error.what()));

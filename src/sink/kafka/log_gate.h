@@ -1,6 +1,7 @@
-// librdkafka's lines on their way into the log.
+// librdkafka's log lines on their way into the log.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,13 +12,32 @@
 
 namespace deliverd::sink {
 
-/// At most so many lines a window, with a count of what was left out. Used by one thread at a time.
+/// Limits the number of lines per time window and counts those left out. One thread at a time.
 class LogGate {
 public:
+    static constexpr int kMaxLines = 5;
+    static constexpr Duration kWindow = std::chrono::seconds(10);
+
     /// Every line has the field `field`=`name`. `log` outlives it.
     LogGate(Log& log, std::string field, std::string name)
         : log_(log), field_(std::move(field)), name_(std::move(name)) {}
-    void write(LogLevel level, std::string_view facility, std::string_view text, std::string_view event = "librdkafka");
+
+    void write(LogLevel level, std::string_view facility, std::string_view text,
+               std::string_view event = "librdkafka") {
+        const auto now = clock_.now();
+        if (written_ == 0 || now - window_begin_ >= kWindow) {
+            if (left_out_ > 0) log_.warn("librdkafka said more", {{field_, name_}, {"lines_left_out", left_out_}});
+            window_begin_ = now;
+            written_ = 0;
+            left_out_ = 0;
+        }
+        if (written_ == kMaxLines) {
+            ++left_out_;
+            return;
+        }
+        ++written_;
+        log_.write(level, event, {{field_, name_}, {"facility", facility}, {"said", text}});
+    }
 
 private:
     Log& log_;

@@ -8,12 +8,8 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr std::string_view kUsername = "sasl.username";
-constexpr std::string_view kPassword = "sasl.password";
-constexpr SecretKind kPasswordKind{.file = "Kafka's password file",
-                                   .code = "PASSWORD_UNREADABLE",
-                                   .advice = "put one line with the password there",
-                                   .verbatim = true};
+constexpr std::string_view kSaslUsername = "sasl.username";
+constexpr std::string_view kSaslPassword = "sasl.password";
 
 /// The one that counts: the last.
 std::string value_of(std::string_view name, const KafkaSettings& given) {
@@ -27,10 +23,10 @@ std::string value_of(std::string_view name, const KafkaSettings& given) {
 
 Login::Login(std::string file, const KafkaSettings& given, Log& log, std::string field, std::string name)
     : log_(log, std::move(field), std::move(name)),
-      username_(value_of(kUsername, given)),
-      password_(value_of(kPassword, given)),
+      username_(value_of(kSaslUsername, given)),
+      password_(value_of(kSaslPassword, given)),
       has_file_(!file.empty() && !username_.empty()),
-      file_(std::move(file), kPasswordKind) {}
+      file_(std::move(file), kPassword) {}
 
 std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
     if (!has_file_ || now < look_at_) return std::nullopt;
@@ -38,7 +34,8 @@ std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
     const auto read = file_.read();
     if (!read) {
         if (!std::exchange(unreadable_, true)) {
-            log_.write(LogLevel::warn, kPassword, read.error().message, "the former password of Kafka stays in force");
+            log_.write(LogLevel::warn, kSaslPassword, read.error().message,
+                       "the former password of Kafka stays in force");
         }
         return std::nullopt;
     }
@@ -46,12 +43,13 @@ std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
     if (*read == password_) return std::nullopt;
     std::string fresh(*read);
     if (rd_kafka_error_t* error = rd_kafka_sasl_set_credentials(kafka, username_.c_str(), fresh.c_str())) {
-        log_.write(LogLevel::error, kPassword, rd_kafka_error_name(error), "librdkafka refuses a new password");
+        log_.write(LogLevel::error, kSaslPassword, rd_kafka_error_name(error), "librdkafka refuses a new password");
         rd_kafka_error_destroy(error);
         return std::nullopt;
     }
     password_ = fresh;
-    log_.write(LogLevel::info, kPassword, "its file has changed", "Kafka has a new password from the next login on");
+    log_.write(LogLevel::info, kSaslPassword, "its file has changed",
+               "Kafka has a new password from the next login on");
     return fresh;
 }
 

@@ -8,14 +8,15 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "message/event_attributes.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr int kIdlePollMs = 1000;         // woken earlier by every event; the password's file is looked at so often
-constexpr std::size_t kMaxTopics = 1024;  // handles kept; then all are let go and made again as needed
+constexpr int kIdlePollMs = 1000;         // events wake it earlier; the password's file is checked in this interval
+constexpr std::size_t kMaxTopics = 1024;  // handles kept; then all are dropped and made again as needed
 constexpr std::size_t kMaxLogBytes = 400;
 constexpr Duration kLongestWait = std::chrono::hours(1);
 constexpr int kSyslogWarning = 4;
@@ -29,13 +30,11 @@ void add(rd_kafka_headers_t* headers, std::string_view name, std::string_view va
 
 Result<std::unique_ptr<Producer>> Producer::start(const KafkaSinkOptions& options, Batching batching, Log& log,
                                                   OnReport on_report, OnTrouble on_trouble) {
-    auto conf = make_conf(options, batching);
-    if (!conf) return Failure(conf.error());
-    const auto kafka = new_client(RD_KAFKA_PRODUCER, std::move(*conf), options.librdkafka);
-    if (!kafka) return Failure(kafka.error());
+    TRY_ASSIGN(auto conf, make_conf(options, batching));
+    TRY_ASSIGN(const auto kafka, new_client(RD_KAFKA_PRODUCER, std::move(conf), options.librdkafka));
     try {
         return std::unique_ptr<Producer>(
-            new Producer(options, log, *kafka, std::move(on_report), std::move(on_trouble)));
+            new Producer(options, log, kafka, std::move(on_report), std::move(on_trouble)));
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot start a Kafka producer: {}", error.what()));
     }
@@ -51,7 +50,7 @@ Producer::Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka,
       login_(options.password_file, options.librdkafka, log, "sink", options.log_name),
       kafka_(kafka),
       queue_(rd_kafka_queue_get_main(kafka)) {
-    rd_kafka_set_log_queue(kafka, nullptr);  // its log comes as events
+    rd_kafka_set_log_queue(kafka, nullptr);  // its log lines become events
     thread_ = std::thread([this] { run(); });
 }
 
@@ -135,7 +134,7 @@ bool Producer::ask(Duration deadline) {
 }
 
 std::string Producer::trouble() const {
-    const std::lock_guard lock(trouble_mutex_);
+    const MutexLock lock(trouble_mutex_);
     return trouble_;
 }
 
@@ -188,7 +187,7 @@ void Producer::take_error(rd_kafka_event_t* event) {
         return on_trouble_();
     }
     {
-        const std::lock_guard lock(trouble_mutex_);
+        const MutexLock lock(trouble_mutex_);
         trouble_ = text;
     }
     log_.write(LogLevel::warn, rd_kafka_err2name(error), text);

@@ -1,4 +1,4 @@
-// One librdkafka producer and the thread that takes its events: delivery reports, complaints, log lines.
+// One librdkafka producer and the thread that handles its events: delivery reports, errors, log lines.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -6,7 +6,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +13,9 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "message/record.h"
+#include "sink/handle.h"
 #include "sink/kafka/kafka_options.h"
 #include "sink/kafka/log_gate.h"
 #include "sink/kafka/login.h"
@@ -24,7 +25,7 @@ namespace deliverd::sink {
 
 class Producer {
 public:
-    /// Called on the producer's thread: every message that produce() took, once.
+    /// Called on the producer's thread, once for each message that produce() took.
     using OnReport = std::function<void(const Producer& producer, const rd_kafka_message_t& report)>;
     /// Called on the producer's thread when reachable() turned false, fatal() true, or a message timed out.
     using OnTrouble = std::function<void()>;
@@ -37,50 +38,38 @@ public:
     Producer(const Producer&) = delete;
     Producer& operator=(const Producer&) = delete;
 
-    /// Copies the message; `opaque` comes back in its report. Never blocks. One caller at a time. What is refused here
-    /// gets no report.
+    /// Copies the message; its report returns `opaque`. Never blocks. One caller at a time. A message that is refused
+    /// here gets no report.
     [[nodiscard]] rd_kafka_resp_err_t produce(const Message& message, void* opaque);
-    /// The same for a record as it is: a null key, value or header stays null. Its partition is chosen by its key.
+    /// The same for a record: a null key, value or header stays null. Its key selects the partition.
     [[nodiscard]] rd_kafka_resp_err_t produce(const Record& record, void* opaque);
 
-    /// Asks any broker for its cluster. True when one answered within `deadline`, for which it blocks at most.
+    /// Whether any broker answers a question about its cluster; blocks for at most `deadline`.
     [[nodiscard]] bool ask(Duration deadline);
 
     [[nodiscard]] bool reachable() const { return reachable_.load(std::memory_order_relaxed); }
     void set_reachable(bool reachable) { reachable_.store(reachable, std::memory_order_relaxed); }
-    /// Nothing will be sent by it any more: it has to be replaced.
+    /// It failed for good, sends nothing any more and has to be replaced.
     [[nodiscard]] bool fatal() const { return fatal_.load(std::memory_order_relaxed); }
-    /// The last complaint about a connection. Empty when there was none.
+    /// The last error of a connection; empty when there was none.
     [[nodiscard]] std::string trouble() const;
 
-    /// Sends without lingering. Whether every message has its report; blocks for at most `patience`.
+    /// Sends without lingering, for at most `patience`. Whether every message has its report.
     [[nodiscard]] bool flush(Duration patience) {
         return rd_kafka_flush(kafka_.get(), to_ms(patience)) == RD_KAFKA_RESP_ERR_NO_ERROR;
     }
-    /// Whatever has no report yet ends now; the reports follow.
+    /// Ends every message without a report; the reports follow.
     void purge() { rd_kafka_purge(kafka_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT); }
     /// No report comes after it returns. Idempotent; not from the producer's thread.
     void end();
 
 private:
-    struct KafkaDeleter {
-        void operator()(rd_kafka_t* kafka) const { rd_kafka_destroy(kafka); }
-    };
-    struct QueueDeleter {
-        void operator()(rd_kafka_queue_t* queue) const { rd_kafka_queue_destroy(queue); }
-    };
-    struct TopicDeleter {
-        void operator()(rd_kafka_topic_t* topic) const { rd_kafka_topic_destroy(topic); }
-    };
-    struct HeadersDeleter {
-        void operator()(rd_kafka_headers_t* headers) const { rd_kafka_headers_destroy(headers); }
-    };
     struct TextHash {
         using is_transparent = void;
         std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
     };
-    using Topic = std::unique_ptr<rd_kafka_topic_t, TopicDeleter>;
-    using Headers = std::unique_ptr<rd_kafka_headers_t, HeadersDeleter>;
+    using Topic = Handle<rd_kafka_topic_t, rd_kafka_topic_destroy>;
+    using Headers = Handle<rd_kafka_headers_t, rd_kafka_headers_destroy>;
     using Bytes = std::optional<std::string_view>;
 
     Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report, OnTrouble on_trouble);
@@ -100,7 +89,7 @@ private:
     const OnTrouble on_trouble_;
     const SystemClock clock_;
 
-    // The thread's own.
+    // Used by the producer's thread only.
     Secrets secrets_;
     LogGate log_;
     Login login_;
@@ -108,11 +97,11 @@ private:
     std::atomic<bool> reachable_ = true;  // until a broker says otherwise
     std::atomic<bool> fatal_ = false;
     std::atomic<bool> ending_ = false;
-    mutable std::mutex trouble_mutex_;
-    std::string trouble_;
+    mutable Mutex trouble_mutex_;
+    std::string trouble_ GUARDED_BY(trouble_mutex_);
 
-    std::unique_ptr<rd_kafka_t, KafkaDeleter> kafka_;
-    std::unique_ptr<rd_kafka_queue_t, QueueDeleter> queue_;
+    Handle<rd_kafka_t, rd_kafka_destroy> kafka_;
+    Handle<rd_kafka_queue_t, rd_kafka_queue_destroy> queue_;
     std::unordered_map<std::string, Topic, TextHash, std::equal_to<>> topics_;  // at most kMaxTopics
     std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "sink/kafka/report.h"
 #include "sink/thread_sink.h"
 
@@ -14,12 +15,12 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr Duration kFlushSlice = std::chrono::milliseconds(50);  // a second, less patient stop() is heard so soon
+constexpr Duration kFlushSlice = std::chrono::milliseconds(50);  // a second, less patient stop() takes effect this soon
 constexpr Duration kPurgePatience = std::chrono::seconds(1);     // for the reports of what was purged
-constexpr Duration kProbeDeadline = std::chrono::seconds(1);     // of one look for the brokers
-constexpr Duration kLookPause = std::chrono::milliseconds(100);  // between two
+constexpr Duration kProbeDeadline = std::chrono::seconds(1);     // of one question to the brokers
+constexpr Duration kLookPause = std::chrono::milliseconds(100);  // between two questions
 constexpr Duration kCheckSlice = std::chrono::milliseconds(200);
-constexpr Duration kGiveUpAfter = std::chrono::seconds(1);   // check(): every address of a host has its turn until then
+constexpr Duration kGiveUpAfter = std::chrono::seconds(1);   // check(): long enough to try every address of a host
 constexpr Duration kReplacePause = std::chrono::seconds(1);  // between two producers
 
 std::size_t body_bytes(const Message& message) {
@@ -55,22 +56,24 @@ Publisher<Item, Receiver>::~Publisher() {
 
 template <typename Item, typename Receiver>
 Result<void> Publisher<Item, Receiver>::start() {
-    auto producer = make_producer(Batching::many);
-    if (!producer) return Failure(producer.error());
-    many_ = std::move(*producer);
+    TRY_ASSIGN(auto producer, make_producer(Batching::many));
+    {
+        const MutexLock lock(mutex_);
+        many_ = std::move(producer);
+    }
     keeper_ = std::thread([this] { keep(); });
     return {};
 }
 
 template <typename Item, typename Receiver>
 void Publisher<Item, Receiver>::send(std::span<const Item* const> items, Receiver& receiver) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_at_) {
         for (const Item* item : items) receiver.on_outcome(*item, stopped_unsent());
         return;
     }
     const auto jobs = under_way_.add(items, receiver);
-    for (Job& job : jobs) {  // the loop looks at none of them again: the last to end takes all with it
+    for (Job& job : jobs) {  // a job may be gone once it has ended, and all of them with the last
         if (!is_topic_name(job.item->topic)) {
             under_way_.end(job, bad_topic(job.item->topic));
         } else if (many_->fatal()) {
@@ -86,13 +89,13 @@ void Publisher<Item, Receiver>::send(std::span<const Item* const> items, Receive
 template <typename Item, typename Receiver>
 void Publisher<Item, Receiver>::stop(Duration patience) {
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
         wake_.notify_all();
     }
-    const std::lock_guard stopping(stop_mutex_);
+    const MutexLock stopping(stop_mutex_);
     if (keeper_.joinable()) keeper_.join();
-    const auto producers = take_producers();  // nobody makes or replaces one any more
+    const auto producers = take_producers();  // none is made or replaced any more
     while (!under_way_.wait_for_none(Duration::zero()) && left() > Duration::zero()) {
         for (const auto& producer : producers) {
             static_cast<void>(producer->flush(std::clamp(left(), Duration::zero(), kFlushSlice)));
@@ -110,11 +113,11 @@ template <typename Item, typename Receiver>
 Result<void> Publisher<Item, Receiver>::check(Duration deadline) {
     const auto until = clock_.now() + deadline;
     NullLog silent;
-    // One of its own: what it complains about is about this attempt.
-    auto made =
-        Producer::start(options_, Batching::many, silent, [](const Producer&, const rd_kafka_message_t&) {}, [] {});
-    if (!made) return Failure(made.error());
-    Producer& producer = **made;
+    // A producer of its own, so that its errors are about this attempt.
+    TRY_ASSIGN(
+        auto made,
+        Producer::start(options_, Batching::many, silent, [](const Producer&, const rd_kafka_message_t&) {}, [] {}));
+    Producer& producer = *made;
     auto reached_until = clock_.now();
     while (clock_.now() < until && clock_.now() - reached_until < kGiveUpAfter) {
         if (producer.ask(std::min(until - clock_.now(), kCheckSlice))) return {};
@@ -134,7 +137,7 @@ Result<std::unique_ptr<Producer>> Publisher<Item, Receiver>::make_producer(Batch
         options_, batching, log_,
         [this](const Producer& producer, const rd_kafka_message_t& report) { take(producer, report); },
         [this] {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             look_ = true;
             wake_.notify_all();
         });
@@ -153,11 +156,11 @@ void Publisher<Item, Receiver>::take(const Producer& producer, const rd_kafka_me
     fail(producer, job, report.err, status);
 }
 
-/// The broker refused a batch as too large, which says nothing about this message: alone it is judged by itself.
+/// The broker refused a batch as too large, which says nothing about this message: it is sent again alone.
 template <typename Item, typename Receiver>
 void Publisher<Item, Receiver>::send_alone(Job& job) {
     job.alone = true;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_at_) return under_way_.end(job, stopped_unsent());
     if (!alone_) {
         auto made = make_producer(Batching::one_each);
@@ -192,25 +195,25 @@ void Publisher<Item, Receiver>::fail(const Producer& producer, Job& job, rd_kafk
 
 template <typename Item, typename Receiver>
 Duration Publisher<Item, Receiver>::left() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return *stop_at_ - clock_.now();
 }
 
 template <typename Item, typename Receiver>
 std::vector<std::shared_ptr<Producer>> Publisher<Item, Receiver>::take_producers() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto all = std::exchange(retired_, {});
     if (alone_) all.push_back(std::exchange(alone_, nullptr));
     if (many_) all.push_back(std::exchange(many_, nullptr));
     return all;
 }
 
-/// The keeper's thread: looks for the brokers while they are away, replaces producers that gave up.
+/// The keeper's thread: checks for the brokers while they are away, replaces producers that failed for good.
 template <typename Item, typename Receiver>
 void Publisher<Item, Receiver>::keep() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stop_at_) {
-        wake_.wait(lock, [this] { return stop_at_ || look_; });
+        wake_.wait(mutex_, [this]() REQUIRES(mutex_) { return stop_at_ || look_; });
         while (!stop_at_ && std::exchange(look_, false)) {
             const auto many = many_;
             const auto alone = alone_;
@@ -218,18 +221,20 @@ void Publisher<Item, Receiver>::keep() {
             const bool settled = look_after(many, alone);
             lock.lock();
             if (!settled) look_ = true;
-            if (look_) wake_.wait_for(lock, kLookPause, [this] { return stop_at_.has_value(); });
+            if (look_) {
+                wake_.wait_for(mutex_, kLookPause, [this]() REQUIRES(mutex_) { return stop_at_.has_value(); });
+            }
         }
     }
 }
 
-/// Whether nothing is left to look after.
+/// False while the brokers are away or a producer still has to be replaced or dropped.
 template <typename Item, typename Receiver>
 bool Publisher<Item, Receiver>::look_after(const std::shared_ptr<Producer>& many,
                                            const std::shared_ptr<Producer>& alone) {
     bool settled = true;
-    if (many->fatal()) settled = replace(many_, Batching::many) && settled;
-    if (alone && alone->fatal()) settled = replace(alone_, Batching::one_each) && settled;
+    if (many->fatal()) settled = replace(&Publisher::many_, Batching::many) && settled;
+    if (alone && alone->fatal()) settled = replace(&Publisher::alone_, Batching::one_each) && settled;
     settled = drop_retired() && settled;
     if (many->fatal()) return settled;
     const bool was_reachable = many->reachable();
@@ -240,9 +245,9 @@ bool Publisher<Item, Receiver>::look_after(const std::shared_ptr<Producer>& many
     return settled && reachable;
 }
 
-/// Its messages in flight still get their reports. At most one producer in kReplacePause.
+/// Its messages in flight still get their reports. Replaces at most one producer per kReplacePause.
 template <typename Item, typename Receiver>
-bool Publisher<Item, Receiver>::replace(std::shared_ptr<Producer>& place, Batching batching) {
+bool Publisher<Item, Receiver>::replace(std::shared_ptr<Producer> Publisher::* place, Batching batching) {
     if (replaced_at_ && clock_.now() - *replaced_at_ < kReplacePause) return false;
     replaced_at_ = clock_.now();
     auto made = make_producer(batching);
@@ -251,25 +256,25 @@ bool Publisher<Item, Receiver>::replace(std::shared_ptr<Producer>& place, Batchi
         return false;
     }
     log_.warn("a Kafka producer was replaced", {{"sink", options_.log_name}});
-    const std::lock_guard lock(mutex_);
-    retired_.push_back(std::exchange(place, std::move(*made)));
+    const MutexLock lock(mutex_);
+    retired_.push_back(std::exchange(this->*place, std::move(*made)));
     return true;
 }
 
-/// Lets go of replaced producers that have nothing under way. Whether none is left.
+/// Drops replaced producers that have nothing under way. Whether none is left.
 template <typename Item, typename Receiver>
 bool Publisher<Item, Receiver>::drop_retired() {
     std::vector<std::shared_ptr<Producer>> waiting;
     {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         waiting = retired_;
     }
     for (auto& producer : waiting) {
         if (!producer->flush(Duration::zero())) continue;
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         std::erase(retired_, producer);
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return retired_.empty();
 }
 

@@ -1,15 +1,14 @@
-// Sends things to Kafka and says of each how that ended: the whole of the kafka sink but for the port, and of whoever
-// else publishes. What is true of its outcomes stands in kafka_sink.h.
+// Sends messages or records to Kafka and reports an outcome for each. The kafka sink is this class behind the port
+// Sink; the retries of dead letters are its other user. kafka_sink.h describes the outcomes.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "message/record.h"
 #include "sink/kafka/kafka_options.h"
 #include "sink/kafka/producer.h"
@@ -18,14 +17,14 @@
 
 namespace deliverd::sink {
 
-/// Takes outcomes of records. Called from the publisher's threads: must be quick, must not call back into it.
+/// Receives the outcomes of records. Called on the publisher's threads: must be quick, must not call back into it.
 class RecordReceiver {
 public:
     virtual ~RecordReceiver() = default;
     virtual void on_outcome(const Record& record, Outcome outcome) = 0;
 };
 
-/// There are two: of Message and OutcomeReceiver, and of Record and RecordReceiver.
+/// Instantiated for Message with OutcomeReceiver and for Record with RecordReceiver.
 template <typename Item, typename Receiver>
 class Publisher {
 public:
@@ -35,7 +34,7 @@ public:
     Publisher(const Publisher&) = delete;
     Publisher& operator=(const Publisher&) = delete;
 
-    /// Before anything else, once. Permanent error where librdkafka refuses the settings.
+    /// Call it first and once. Permanent error where librdkafka refuses the settings.
     [[nodiscard]] Result<void> start();
 
     /// As Sink::send(), but thread-safe, and after stop() every outcome is retryable (STOPPED).
@@ -51,14 +50,14 @@ private:
 
     [[nodiscard]] Result<std::unique_ptr<Producer>> make_producer(Batching batching);
     void take(const Producer& producer, const rd_kafka_message_t& report);
-    void send_alone(Job& job);
+    void send_alone(Job& job) EXCLUDES(mutex_);
     void produce(Producer& producer, Job& job);
     void fail(const Producer& producer, Job& job, rd_kafka_resp_err_t error, rd_kafka_msg_status_t status);
     [[nodiscard]] Duration left();
     [[nodiscard]] std::vector<std::shared_ptr<Producer>> take_producers();
     void keep();
     bool look_after(const std::shared_ptr<Producer>& many, const std::shared_ptr<Producer>& alone);
-    bool replace(std::shared_ptr<Producer>& place, Batching batching);
+    bool replace(std::shared_ptr<Producer> Publisher::* place, Batching batching) EXCLUDES(mutex_);
     bool drop_retired();
 
     const KafkaSinkOptions options_;
@@ -66,16 +65,17 @@ private:
     const SystemClock clock_;
     Jobs under_way_;
 
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::optional<Instant> stop_at_;  // set once stop() was called
-    bool look_ = false;               // the keeper has something to do
-    std::shared_ptr<Producer> many_;
-    std::shared_ptr<Producer> alone_;                 // made when a batch was refused for its size
-    std::vector<std::shared_ptr<Producer>> retired_;  // gave up, and still have messages without a report
+    Mutex mutex_;
+    Condition wake_;
+    std::optional<Instant> stop_at_ GUARDED_BY(mutex_);  // set once stop() was called
+    bool look_ GUARDED_BY(mutex_) = false;               // the keeper has work
+    std::shared_ptr<Producer> many_ GUARDED_BY(mutex_);
+    std::shared_ptr<Producer> alone_ GUARDED_BY(mutex_);  // made when a batch was refused for its size
+    // Failed for good, and still have messages without a report.
+    std::vector<std::shared_ptr<Producer>> retired_ GUARDED_BY(mutex_);
 
-    std::optional<Instant> replaced_at_;  // the keeper's
-    std::mutex stop_mutex_;
+    std::optional<Instant> replaced_at_;  // used by the keeper only
+    Mutex stop_mutex_;
     std::thread keeper_;
 };
 

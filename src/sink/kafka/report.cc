@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "sink/sink.h"
+#include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
@@ -14,41 +15,28 @@ namespace {
 
 constexpr std::size_t kMaxTopicBytes = 249;
 
-Outcome ended(OutcomeKind kind, std::string_view code, std::string_view detail) {
-    Outcome outcome;
-    outcome.kind = kind;
-    outcome.code = code;
-    outcome.detail = shorten(one_line(detail), kMaxDetailBytes);
-    return outcome;
-}
-
-Outcome not_tried(std::string_view code, std::string_view detail) {
-    Outcome outcome = ended(OutcomeKind::retryable, code, detail);
-    outcome.not_attempted = true;
-    return outcome;
-}
-
 Outcome timed_out(const Report& report, bool maybe) {
     const auto seconds = to_seconds(report.timeout);
     if (maybe) {
-        return ended(OutcomeKind::ambiguous, kKafkaTimeout,
-                     fmt::format("sent to topic {}, and no broker confirmed it within {} s", report.topic, seconds));
+        return failed_attempt(
+            OutcomeKind::ambiguous, kKafkaTimeout,
+            fmt::format("sent to topic {}, and no broker confirmed it within {} s", report.topic, seconds));
     }
     if (report.unreachable) return broker_unreachable(report.trouble);
-    // Whatever the message is, it did not come to the point where that could matter.
-    return not_tried(kKafkaTimeout,
-                     fmt::format("not written to topic {} within {} s: its partition has no leader, has too few "
-                                 "replicas in sync (min.insync.replicas), or its broker is too slow",
-                                 report.topic, seconds));
+    // The message itself cannot be the cause: it was never sent.
+    return not_attempted(kKafkaTimeout,
+                         fmt::format("not written to topic {} within {} s: its partition has no leader, has too few "
+                                     "replicas in sync (min.insync.replicas), or its broker is too slow",
+                                     report.topic, seconds));
 }
 
 Outcome refused(const Report& report, std::string_view why) {
-    return ended(OutcomeKind::retryable, kBrokerRefused,
-                 fmt::format("topic {}: the broker refused it: {}", report.topic, why));
+    return failed_attempt(OutcomeKind::retryable, kBrokerRefused,
+                          fmt::format("topic {}: the broker refused it: {}", report.topic, why));
 }
 
-/// The broker answers but cannot store anything there now. librdkafka tries again by itself until the message's time is
-/// over; these come through where the number of its retries was set lower.
+/// The broker answers but cannot store anything there now. librdkafka retries by itself until the message times out;
+/// these errors are reported where its number of retries was set lower.
 bool is_degraded(rd_kafka_resp_err_t error) {
     switch (error) {
         case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
@@ -72,13 +60,8 @@ bool is_degraded(rd_kafka_resp_err_t error) {
 }
 
 Outcome degraded(const Report& report) {
-    return not_tried(kBrokerDegraded, fmt::format("topic {}: the broker can store nothing there for now: {}",
-                                                  report.topic, rd_kafka_err2str(report.error)));
-}
-
-Outcome stopped(bool maybe) {
-    return maybe ? ended(OutcomeKind::ambiguous, kStopped, "the sink was stopped before the broker confirmed it")
-                 : ended(OutcomeKind::retryable, kStopped, "the sink was stopped; nothing was sent");
+    return not_attempted(kBrokerDegraded, fmt::format("topic {}: the broker can store nothing there for now: {}",
+                                                      report.topic, rd_kafka_err2str(report.error)));
 }
 
 Outcome of_known_absence(const Report& report) {
@@ -86,39 +69,42 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
         case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
         case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-            return ended(OutcomeKind::retryable, kUnknownTopic,
-                         fmt::format("Kafka has no topic {}; deliverd does not create topics: create it, or let the "
-                                     "broker do so (auto.create.topics.enable)",
-                                     report.topic));
+            return failed_attempt(
+                OutcomeKind::retryable, kUnknownTopic,
+                fmt::format("Kafka has no topic {}; deliverd does not create topics: create it, or let the "
+                            "broker do so (auto.create.topics.enable)",
+                            report.topic));
         case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
             return bad_topic(report.topic);
         case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
         case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
-            return ended(OutcomeKind::permanent, kMessageTooLarge,
-                         fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is "
-                                     "taken (topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
-                                     report.topic, report.body_bytes, report.bytes));
+            return failed_attempt(
+                OutcomeKind::permanent, kMessageTooLarge,
+                fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is "
+                            "taken (topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
+                            report.topic, report.body_bytes, report.bytes));
         case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-            return ended(OutcomeKind::retryable, kNotAuthorized,
-                         fmt::format("topic {}: the broker does not allow this user to write: grant it (Write on the "
-                                     "topic; IdempotentWrite on the cluster before Kafka 3.0)",
-                                     report.topic));
+            return failed_attempt(
+                OutcomeKind::retryable, kNotAuthorized,
+                fmt::format("topic {}: the broker does not allow this user to write: grant it (Write on the "
+                            "topic; IdempotentWrite on the cluster before Kafka 3.0)",
+                            report.topic));
         case RD_KAFKA_RESP_ERR_INVALID_RECORD:
         case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
-            return ended(
+            return failed_attempt(
                 OutcomeKind::permanent, kBrokerRefused,
                 fmt::format("topic {}: the broker refused it: {}", report.topic, rd_kafka_err2str(report.error)));
         case RD_KAFKA_RESP_ERR__QUEUE_FULL:
-            return not_tried(kQueueFull, "librdkafka's queue is full (queue.buffering.max.messages, …max.kbytes)");
+            return not_attempted(kQueueFull, "librdkafka's queue is full (queue.buffering.max.messages, …max.kbytes)");
         case RD_KAFKA_RESP_ERR__FATAL:
             return producer_replaced();
         default:
             if (is_degraded(report.error)) return degraded(report);
             return report.error > 0 ? refused(report, rd_kafka_err2str(report.error))
-                                    : ended(OutcomeKind::retryable, kKafkaError,
-                                            fmt::format("topic {}: {}; nothing was sent", report.topic,
-                                                        rd_kafka_err2str(report.error)));
+                                    : failed_attempt(OutcomeKind::retryable, kKafkaError,
+                                                     fmt::format("topic {}: {}; nothing was sent", report.topic,
+                                                                 rd_kafka_err2str(report.error)));
     }
 }
 
@@ -132,15 +118,16 @@ Outcome outcome_of(const Report& report) {
             return timed_out(report, maybe);
         case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
         case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
-            // librdkafka clears its queue by itself when it gives up.
+            // librdkafka purges its queue by itself when it fails for good.
             if (report.fatal && !maybe) return producer_replaced();
-            return stopped(maybe || report.error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+            return maybe || report.error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ? stopped_under_way() : stopped_unsent();
         default:
             break;
     }
     if (!maybe) return of_known_absence(report);
-    return ended(OutcomeKind::ambiguous, kKafkaError,
-                 fmt::format("topic {}: {}; the broker may have it", report.topic, rd_kafka_err2str(report.error)));
+    return failed_attempt(
+        OutcomeKind::ambiguous, kKafkaError,
+        fmt::format("topic {}: {}; the broker may have it", report.topic, rd_kafka_err2str(report.error)));
 }
 
 Outcome delivered(std::string_view topic, std::int32_t partition, std::int64_t offset) {
@@ -156,28 +143,25 @@ Outcome delivered(std::string_view topic, std::int32_t partition, std::int64_t o
 }
 
 Outcome broker_unreachable(std::string_view trouble) {
-    return not_tried(kBrokerUnreachable,
-                     fmt::format("no Kafka broker can be reached{}{}", trouble.empty() ? "" : ": ", trouble));
+    return not_attempted(kBrokerUnreachable,
+                         fmt::format("no Kafka broker can be reached{}{}", trouble.empty() ? "" : ": ", trouble));
 }
 
 Outcome producer_replaced() {
-    return not_tried(kKafkaFatal,
-                     "the Kafka producer met an error it cannot go on from and is replaced; nothing was sent");
+    return not_attempted(kKafkaFatal, "the Kafka producer failed for good and is replaced; nothing was sent");
 }
 
 bool is_topic_name(std::string_view name) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-               c == '-';
-    };
+    const auto allowed = [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; };
     return !name.empty() && name.size() <= kMaxTopicBytes && name != "." && name != ".." &&
            std::ranges::all_of(name, allowed);
 }
 
 Outcome bad_topic(std::string_view name) {
-    return ended(OutcomeKind::permanent, kBadTopic,
-                 fmt::format("'{}' is no name for a topic: Kafka takes up to {} letters, digits, '.', '_' and '-'",
-                             shorten(one_line(name), 128), kMaxTopicBytes));
+    return failed_attempt(
+        OutcomeKind::permanent, kBadTopic,
+        fmt::format("'{}' is not a topic's name: Kafka takes up to {} letters, digits, '.', '_' and '-'",
+                    shorten(one_line(name), 128), kMaxTopicBytes));
 }
 
 }  // namespace deliverd::sink

@@ -1,4 +1,4 @@
-// What a delivery report, or a refusal to take a message at all, says about the message. Pure code.
+// The outcome that a delivery report, or librdkafka's refusal to take a message, means. Pure code.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -23,7 +23,7 @@ inline constexpr std::string_view kBrokerRefused = "BROKER_REFUSED";
 inline constexpr std::string_view kBrokerDegraded = "BROKER_DEGRADED";
 inline constexpr std::string_view kKafkaError = "KAFKA_ERROR";
 
-/// How a message ended, and what was true around it.
+/// How a message ended, and the producer's state then.
 struct Report {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_msg_status_t status = RD_KAFKA_MSG_STATUS_NOT_PERSISTED;
@@ -32,24 +32,23 @@ struct Report {
     std::size_t bytes = 0;       // body, key and headers
     Duration timeout{};          // the sink's
     bool unreachable = false;    // no broker could be reached when it ended
-    bool fatal = false;          // the producer gave up for good
-    std::string_view trouble{};  // what the brokers' connections last complained about; no secret
+    bool fatal = false;          // the producer failed for good
+    std::string_view trouble{};  // the last error of a broker's connection; no secret
 };
 
-/// Of anything but a success. Ambiguous whenever the broker may have it: only then was it sent without an answer that
-/// settles the matter. not_attempted where the broker certainly does not have it and the reason is the broker's own
-/// state, the same for every message: an outage costs no attempts.
+/// For anything but a success. Ambiguous whenever the broker may have the message. not_attempted where it certainly
+/// does not and the cause is the broker's state, the same for every message: an outage costs no attempts.
 [[nodiscard]] Outcome outcome_of(const Report& report);
 
 [[nodiscard]] Outcome delivered(std::string_view topic, std::int32_t partition, std::int64_t offset);
 
-/// Nothing is tried while no broker can be reached.
+/// Nothing is sent while no broker can be reached.
 [[nodiscard]] Outcome broker_unreachable(std::string_view trouble);
 
-/// Nothing is tried by a producer that gave up for good.
+/// A producer that failed for good sends nothing.
 [[nodiscard]] Outcome producer_replaced();
 
-/// What Kafka takes as a topic's name: 1 to 249 letters, digits, `.`, `_` and `-`; not `.` or `..`.
+/// Whether Kafka takes it as a topic's name: 1 to 249 letters, digits, `.`, `_` and `-`; not `.` or `..`.
 [[nodiscard]] bool is_topic_name(std::string_view name);
 [[nodiscard]] Outcome bad_topic(std::string_view name);
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <chrono>
 
+#include "base/try.h"
+
 namespace deliverd::sink {
 
 namespace {
@@ -33,14 +35,14 @@ Result<void> check_partitioner(const KafkaSettings& given) {
     for (const auto& [name, value] : given) {
         if (name != "partitioner") continue;
         if (value == "random") {
-            return permanent("bad_argument",
-                             "librdkafka's setting 'partitioner' cannot be random: events of one "
-                             "aggregate would lose their order");
+            return bad_argument(
+                "librdkafka's setting 'partitioner' cannot be random: events of one "
+                "aggregate would lose their order");
         }
         if (value == "consistent_random") {
-            return permanent("bad_argument",
-                             "librdkafka's setting 'partitioner' cannot be consistent_random, which "
-                             "scatters the empty key; write consistent, which is the same for all others");
+            return bad_argument(
+                "librdkafka's setting 'partitioner' cannot be consistent_random, which "
+                "scatters the empty key; write consistent, which is the same for all others");
         }
     }
     return {};
@@ -61,11 +63,11 @@ KafkaSettings own_settings(const KafkaSinkOptions& options) {
         {"message.timeout.ms", in_ms(timeout)},
         {"linger.ms", fmt::format("{}", linger_ms)},
         {"compression.type", options.compression},
-        // As Java's producers do, so that a key lies in the same partition whoever sent it; an empty key too.
+        // As Java's producers, so that a key is in the same partition whoever sent it; an empty key too.
         {"partitioner", options.null_keys ? "murmur2_random" : "murmur2"},
-        // The caller bounds what is under way; this only has to be above it.
+        // The caller bounds what is under way; this must be above that.
         {"queue.buffering.max.messages", "1000000"},
-        // How long a topic that nobody knows may be one that was only just made.
+        // How long an unknown topic may be one that was just created.
         {"topic.metadata.propagation.max.ms", in_ms(std::min<Duration>(timeout / 2, milliseconds(2000)))},
         {"reconnect.backoff.ms", "50"},
         {"reconnect.backoff.max.ms", "500"},
@@ -82,22 +84,20 @@ KafkaSettings own_settings(const KafkaSinkOptions& options) {
 }  // namespace
 
 Result<Conf> make_conf(const KafkaSinkOptions& options, Batching batching) {
-    if (const auto good = check_brokers(options.brokers); !good) return Failure(good.error());
+    TRY(check_brokers(options.brokers));
     if (options.timeout < milliseconds(1)) {
-        return permanent("bad_argument", "the kafka sink's timeout must be at least a millisecond");
+        return bad_argument("the kafka sink's timeout must be at least a millisecond");
     }
     Conf conf(rd_kafka_conf_new());
     for (const auto& [name, value] : own_settings(options)) {
-        if (const auto good = set(conf.get(), name, value); !good) return Failure(good.error());
+        TRY(set(conf.get(), name, value));
     }
-    if (const auto good = set_given(conf.get(), RD_KAFKA_PRODUCER, options.librdkafka, kRefused); !good) {
-        return Failure(good.error());
-    }
+    TRY(set_given(conf.get(), RD_KAFKA_PRODUCER, options.librdkafka, kRefused));
     if (!options.null_keys) {
-        if (const auto good = check_partitioner(options.librdkafka); !good) return Failure(good.error());
+        TRY(check_partitioner(options.librdkafka));
     }
     if (batching == Batching::one_each) {
-        if (const auto good = set(conf.get(), "batch.num.messages", "1"); !good) return Failure(good.error());
+        TRY(set(conf.get(), "batch.num.messages", "1"));
     }
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
     return conf;

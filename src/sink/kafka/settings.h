@@ -1,4 +1,4 @@
-// librdkafka's configuration of a producer, out of the sink's options. Connects to nothing.
+// Makes a producer's librdkafka configuration from the sink's options. Connects to nothing.
 #pragma once
 
 #include "deliverd/result.h"
@@ -10,10 +10,10 @@ namespace deliverd::sink {
 /// How a producer fills its requests.
 enum class Batching {
     many,     // as configured
-    one_each  // each message alone in its batch: what is refused then is this message, not its neighbours
+    one_each  // each message alone in its batch, so that a refusal is about this message
 };
 
-/// Refuses what check_kafka_options() refuses, but for what librdkafka finds only when it starts.
+/// Refuses what check_kafka_options() refuses, except what librdkafka finds only when it starts.
 [[nodiscard]] Result<Conf> make_conf(const KafkaSinkOptions& options, Batching batching);
 
 }  // namespace deliverd::sink

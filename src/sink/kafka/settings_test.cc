@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "sink/kafka/kafka_sink.h"
+
 namespace deliverd::sink {
 namespace {
 
@@ -106,6 +108,8 @@ TEST(KafkaSettings, Brokers) {
         options.brokers = bad;
         EXPECT_THAT(refusal(options), HasSubstr("HOST:PORT")) << bad;
     }
+    options.brokers = "user:s3cret@a:9092";
+    EXPECT_THAT(refusal(options), AllOf(HasSubstr("HOST:PORT"), Not(HasSubstr("s3cret"))));
 }
 
 TEST(KafkaSettings, CompressionAndTimeoutAreChecked) {

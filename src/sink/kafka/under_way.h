@@ -1,19 +1,19 @@
-// Which messages have no outcome yet. One lock a batch, none a message.
+// The messages without an outcome. Locks once per batch, not per message.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "base/assert.h"
+#include "base/mutex.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
 
-/// `Item`: what is sent. `Receiver` has on_outcome(const Item&, Outcome).
+/// `Item`: the messages' type. `Receiver` has on_outcome(const Item&, Outcome).
 template <typename Item, typename Receiver>
 class UnderWay {
 public:
@@ -39,31 +39,32 @@ public:
         for (const auto* item : items) batch->jobs.push_back({item, batch.get()});
         const std::span<Job> jobs(batch->jobs);
         if (jobs.empty()) return jobs;
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         batches_.emplace(batch.get(), std::move(batch));
         return jobs;
     }
 
-    /// Reports the outcome; the job, and its batch if it was the last, is gone afterwards.
+    /// Reports the outcome. The job is invalid afterwards; the last one of a batch removes the batch.
     void end(Job& job, Outcome outcome) {
         Batch& batch = *job.batch;
+        ASSERT(!job.ended);
         batch.receiver->on_outcome(*job.item, std::move(outcome));
         job.ended = true;
         if (batch.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         batches_.erase(&batch);
         if (batches_.empty()) none_.notify_all();
     }
 
     /// Whether nothing is under way any more. Blocks for at most `patience`.
     [[nodiscard]] bool wait_for_none(Duration patience) {
-        std::unique_lock lock(mutex_);
-        return none_.wait_for(lock, patience, [this] { return batches_.empty(); });
+        const MutexLock lock(mutex_);
+        return none_.wait_for(mutex_, patience, [this]() REQUIRES(mutex_) { return batches_.empty(); });
     }
 
     /// Ends what is left with `outcome`. Only when nobody else ends jobs any more.
     void end_all(const Outcome& outcome) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         for (const auto& [key, batch] : batches_) {
             for (const auto& job : batch->jobs) {
                 if (!job.ended) batch->receiver->on_outcome(*job.item, outcome);
@@ -73,9 +74,9 @@ public:
     }
 
 private:
-    std::mutex mutex_;
-    std::condition_variable none_;
-    std::unordered_map<Batch*, std::unique_ptr<Batch>> batches_;  // bounded by the caller's `parallelism`
+    Mutex mutex_;
+    Condition none_;
+    std::unordered_map<Batch*, std::unique_ptr<Batch>> batches_ GUARDED_BY(mutex_);  // bounded by `parallelism`
 };
 
 }  // namespace deliverd::sink

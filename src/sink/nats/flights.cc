@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace deliverd::sink {
 
 std::uint64_t Flights::add(const Job& job, Instant deadline) {
     const auto id = next_id_++;
+    ASSERT(flights_.empty() || flights_.rbegin()->second.deadline <= deadline);
     flights_.emplace_hint(flights_.end(), id, Flight{job, deadline});
     bytes_ += job.message->body.size();
     return id;

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sink/nats/link.h"
+#include "sink/nats/nats_connection.h"
 
 namespace deliverd::sink {
 namespace {

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <fstream>
+#include <chrono>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
-#include "sink/nats/publish_answer.h"
+#include "base/try.h"
+#include "sink/handle.h"
+#include "sink/nats/nats_message.h"
+#include "sink/nats/outcomes.h"
+#include "sink/secret_file.h"
+#include "sink/server_url.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -18,64 +23,27 @@ namespace {
 // A server that stopped answering is noticed after two pings without an answer.
 constexpr Duration kPingInterval = std::chrono::seconds(5);
 constexpr int kMaxPingsOut = 2;
-constexpr std::string_view kTls = "tls://";
 constexpr std::string_view kPlain = "nats://";
+constexpr std::string_view kTls = "tls://";
 
-struct OptionsDeleter {
-    void operator()(natsOptions* options) const { natsOptions_Destroy(options); }
-};
-using Options = std::unique_ptr<natsOptions, OptionsDeleter>;
+using Options = Handle<natsOptions, natsOptions_Destroy>;
 
 std::int64_t milliseconds(Duration span) {
     const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(span).count();
     return std::clamp<std::int64_t>(count, 1, 24L * 3600 * 1000);
 }
 
-std::vector<std::string_view> servers_of(std::string_view url) {
-    std::vector<std::string_view> out;
-    for (std::size_t from = 0; from <= url.size();) {
-        const auto comma = std::min(url.find(',', from), url.size());
-        out.push_back(url.substr(from, comma - from));
-        from = comma + 1;
-    }
-    return out;
-}
-
-bool starts_with_scheme(std::string_view server) {
-    return server.starts_with(kTls) || server.starts_with(kPlain);
-}
-
-/// What follows the scheme and the user.
-std::string_view host_of(std::string_view server) {
-    server.remove_prefix(std::min(server.find("//") + 2, server.size()));
-    const auto at = server.rfind('@');
-    return at == std::string_view::npos ? server : server.substr(at + 1);
-}
-
-bool is_host(std::string_view host) {
-    const auto bracket = host.rfind(']');
-    const auto colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
-    const auto name = host.substr(0, colon);
-    const auto is_name = [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' || c == '[' ||
-               c == ']' || c == ':';
-    };
-    if (name.empty() || !std::ranges::all_of(name, is_name)) return false;
-    if (colon == std::string_view::npos) return true;
-    const auto port = host.substr(colon + 1);
-    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-    return !port.empty() && port.size() <= 5 && std::ranges::all_of(port, is_digit);
-}
-
-Result<void> check_file(std::string_view setting, const std::string& path) {
-    if (path.empty()) return {};
-    std::ifstream file(path);
-    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
-    return permanent("bad_argument", fmt::format("the sink's {} {} is empty or cannot be read", setting, path));
+/// Without user and password, which libnats takes as they are written: percent-encoding changes them.
+Result<ServerUrl> place_of(std::string_view server) {
+    const bool right_scheme = server.starts_with(kTls) || server.starts_with(kPlain);
+    if (!right_scheme) return bad_argument("does not start with nats:// or tls://");
+    const auto host = server.rfind('@');
+    if (host != std::string_view::npos) return parse_server_url("nats://" + std::string(server.substr(host + 1)));
+    return parse_server_url(server);
 }
 
 void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {
-    // Without a handler libnats prints to standard error. What matters is asked for where it matters.
+    // Without a handler libnats prints to standard error. Errors are checked where they matter.
 }
 
 struct Setting {
@@ -88,7 +56,7 @@ Result<Options> make_options(const NatsSinkOptions& options, std::string_view to
     natsOptions* raw = nullptr;
     if (natsOptions_Create(&raw) != NATS_OK) return retryable("no_resources", "libnats could not be started");
     Options made(raw);
-    const auto servers = servers_of(options.url);
+    const auto servers = comma_separated(options.url);
     const auto share = std::min(options.connect_timeout, limit / static_cast<std::int64_t>(servers.size()));
     std::vector<Setting> done{
         {natsOptions_SetURL(raw, options.url.c_str()), "url"},
@@ -116,8 +84,8 @@ Result<Options> make_options(const NatsSinkOptions& options, std::string_view to
     if (!token.empty()) done.push_back({natsOptions_SetToken(raw, std::string(token).c_str()), "token_file"});
     for (const auto& setting : done) {
         if (setting.status == NATS_OK) continue;
-        return permanent("bad_argument", fmt::format("the sink's {} cannot be used: {}", setting.what,
-                                                     natsStatus_GetText(setting.status)));
+        return bad_argument(
+            fmt::format("the sink's {} cannot be used: {}", setting.what, natsStatus_GetText(setting.status)));
     }
     return made;
 }
@@ -149,40 +117,82 @@ Failure cannot_connect(natsStatus status, const std::string& hosts) {
     }
 }
 
+constexpr Duration kNoLimit = std::chrono::hours(24);  // connect_timeout is one
+
+/// Held by every callback of a connection; the reader learns of the end when the last one is gone.
+class Listener {
+public:
+    explicit Listener(AnswerReader& reader) : reader_(&reader) {}
+    ~Listener() {
+        if (reader_ != nullptr) reader_->on_end();
+    }
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+    [[nodiscard]] AnswerReader& reader() const { return *reader_; }
+    /// Nothing was published: the reader must not be called. Only while someone else holds this too.
+    void forget_reader() { reader_ = nullptr; }
+
+private:
+    AnswerReader* reader_;
+};
+using Held = std::shared_ptr<Listener>;
+
+void on_message(natsConnection* connection, natsSubscription*, natsMsg* raw, void* held) {
+    const NatsMessage message(raw);
+    (*static_cast<Held*>(held))->reader().on_answer(connection, raw);
+}
+
+void on_complete(void* held) {
+    delete static_cast<Held*>(held);
+}
+
+void on_error(natsConnection*, natsSubscription*, natsStatus status, void* held) {
+    natsStatus last = NATS_OK;
+    const char* said = status == NATS_NOT_PERMITTED ? nats_GetLastError(&last) : nullptr;
+    const std::string_view subject = said == nullptr ? std::string_view() : refused_subject(said);
+    if (!subject.empty()) (*static_cast<Held*>(held))->reader().on_refusal(subject);
+}
+
+void on_closed(natsConnection*, void* held) {
+    delete static_cast<Held*>(held);
+}
+
 }  // namespace
 
 std::string nats_hosts(std::string_view url) {
     std::string out;
-    for (const auto server : servers_of(url)) {
+    for (const auto server : comma_separated(url)) {
+        const auto parts = place_of(server);
         if (!out.empty()) out += ", ";
-        out += host_of(server);
+        out += parts ? parts->place() : "?";
     }
     return out;
 }
 
 Result<void> check_nats_options(const NatsSinkOptions& options) {
-    for (const auto server : servers_of(options.url)) {
-        if (!starts_with_scheme(server) || !is_host(host_of(server))) {
-            return permanent("bad_argument",
-                             "the sink's url cannot be used: write nats://HOST:PORT or tls://HOST:PORT, several "
-                             "separated by commas, with special characters percent-encoded");
+    for (const auto server : comma_separated(options.url)) {
+        const auto parts = place_of(server);
+        if (!parts || !parts->path.empty()) {
+            return bad_argument(
+                "the sink's url cannot be used: write nats://HOST:PORT or tls://HOST:PORT, several "
+                "separated by commas");
         }
     }
     if (!options.credentials_file.empty() && !options.token_file.empty()) {
-        return permanent("bad_argument", "the sink has a credentials_file and a token_file: a server takes one");
+        return bad_argument("the sink has a credentials_file and a token_file: a server takes one");
     }
     if (options.timeout <= Duration::zero() || options.connect_timeout <= Duration::zero()) {
-        return permanent("bad_argument", "the sink's timeout and connect_timeout must be above 0");
+        return bad_argument("the sink's timeout and connect_timeout must be above 0");
     }
-    return check_file("ca_file", options.ca_file);
+    return check_ca_file(options.ca_file);
 }
 
 Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit,
                                        const NatsEvents& events) {
-    const auto made = make_options(options, token, limit, events);
-    if (!made) return Failure(made.error());
+    TRY_ASSIGN(const auto made, make_options(options, token, limit, events));
     natsConnection* raw = nullptr;
-    const auto status = natsConnection_Connect(&raw, made->get());
+    const auto status = natsConnection_Connect(&raw, made.get());
     NatsConnection connection(raw);
     if (status != NATS_OK) return cannot_connect(status, nats_hosts(options.url));
     return connection;
@@ -199,6 +209,51 @@ Result<void> ask_for_jetstream(natsConnection* connection, Duration limit) {
     if (problem.empty()) return {};
     return retryable("JETSTREAM_UNAVAILABLE",
                      fmt::format("JetStream does not answer: {}; is it enabled for this server and account?", problem));
+}
+
+std::string_view refused_subject(std::string_view complaint) {
+    constexpr std::string_view kBefore = "Permissions Violation for Publish to \"";
+    const auto at = complaint.find(kBefore);
+    if (at == std::string_view::npos) return {};
+    const auto rest = complaint.substr(at + kBefore.size());
+    const auto end = rest.rfind('"');
+    return end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
+}
+
+Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token, AnswerReader& reader) {
+    const auto listener = std::make_shared<Listener>(reader);
+    Held* const for_events = std::make_unique<Held>(listener).release();  // on_closed() deletes it
+    auto connection = connect_to_nats(options, token, kNoLimit,
+                                      {.on_error = &on_error, .on_closed = &on_closed, .closure = for_events});
+    if (!connection) {
+        listener->forget_reader();
+        on_closed(nullptr, for_events);  // libnats calls it only for a connection that was made
+        return Failure(connection.error());
+    }
+    auto link = std::make_unique<Link>();
+    link->connection = std::move(*connection);
+    link->max_payload = natsConnection_GetMaxPayload(link->connection.get());
+    Held* const for_answers = std::make_unique<Held>(listener).release();  // on_complete() deletes it
+    natsInbox* inbox = nullptr;
+    natsSubscription* answers = nullptr;
+    auto status = natsInbox_Create(&inbox);
+    if (status == NATS_OK) {
+        link->inbox = inbox;
+        natsInbox_Destroy(inbox);
+        status = natsConnection_Subscribe(&answers, link->connection.get(), (link->inbox + ".*").c_str(), &on_message,
+                                          for_answers);
+        link->answers.reset(answers);
+    }
+    // Their number is bounded by what is under way.
+    if (status == NATS_OK) status = natsSubscription_SetPendingLimits(answers, -1, -1);
+    // Last: a link without it is not returned, and nothing was published that could be answered.
+    if (status == NATS_OK) status = natsSubscription_SetOnCompleteCB(answers, &on_complete, for_answers);
+    if (status == NATS_OK) return link;
+    listener->forget_reader();
+    link.reset();
+    on_complete(for_answers);
+    return retryable(std::string(kBrokerUnreachable),
+                     fmt::format("NATS at {}: {}", nats_hosts(options.url), natsStatus_GetText(status)));
 }
 
 }  // namespace deliverd::sink

@@ -1,31 +1,27 @@
-// A connection to NATS, made from the sink's options, that does not come back by itself once it is lost: libnats would
-// keep what is published meanwhile and send it later, when its outcome was long reported.
+// A connection to NATS, made from the sink's options. It does not reconnect by itself: libnats would keep messages that
+// are published meanwhile and send them later, long after their outcome was reported.
 #pragma once
 
 #include <nats/nats.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "sink/handle.h"
 #include "sink/nats/nats_options.h"
 
 namespace deliverd::sink {
 
-struct NatsConnectionDeleter {
-    void operator()(natsConnection* connection) const { natsConnection_Destroy(connection); }
-};
-using NatsConnection = std::unique_ptr<natsConnection, NatsConnectionDeleter>;
+using NatsConnection = Handle<natsConnection, natsConnection_Destroy>;
 
-struct NatsSubscriptionDeleter {
-    void operator()(natsSubscription* subscription) const { natsSubscription_Destroy(subscription); }
-};
-using NatsSubscription = std::unique_ptr<natsSubscription, NatsSubscriptionDeleter>;
+using NatsSubscription = Handle<natsSubscription, natsSubscription_Destroy>;
 
-/// Called on libnats' own thread, in the order things happened.
+/// Called on libnats' own thread, in the order of the events.
 struct NatsEvents {
     natsErrHandler on_error = nullptr;          // nats_GetLastError() has the server's words
-    natsConnectionHandler on_closed = nullptr;  // once for a connection that was made, the last of all calls
+    natsConnectionHandler on_closed = nullptr;  // once for a connection that was made, as the last call
     void* closure = nullptr;
 };
 
@@ -33,11 +29,40 @@ struct NatsEvents {
 [[nodiscard]] std::string nats_hosts(std::string_view url);
 
 /// Tries the URL's servers, each for at most its share of `limit`; blocks. `token` may be empty. Failure: retryable,
-/// UNAUTHORIZED when the server refused who we are, kBrokerUnreachable otherwise; neither shows a secret.
+/// UNAUTHORIZED when the server refused the credentials, kBrokerUnreachable otherwise; neither shows a secret.
 [[nodiscard]] Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token,
                                                      Duration limit, const NatsEvents& events = {});
 
 /// Whether JetStream answers on the connection; blocks for at most `limit`.
 [[nodiscard]] Result<void> ask_for_jetstream(natsConnection* connection, Duration limit);
+
+// --- publishing ---
+
+/// Called on libnats' threads; one call of on_answer() and one of on_refusal() at a time. Outlives on_end().
+class AnswerReader {
+public:
+    virtual ~AnswerReader() = default;
+    /// `answer` is valid during the call. The last part of its subject says what it answers.
+    virtual void on_answer(natsConnection* connection, natsMsg* answer) = 0;
+    /// The server refused a publish to `subject` for lack of permission: it gets no answer.
+    virtual void on_refusal(std::string_view subject) = 0;
+    /// Once, when the connection is closed, by the server or by natsConnection_Close(). It is the last call.
+    virtual void on_end() = 0;
+};
+
+/// The subject in the server's error `Permissions Violation for Publish to "a.b"`: a.b. Empty for any other error.
+[[nodiscard]] std::string_view refused_subject(std::string_view complaint);
+
+struct Link {
+    NatsConnection connection;
+    NatsSubscription answers;  // to `inbox`.*
+    std::string inbox;
+    std::int64_t max_payload = 0;
+};
+
+/// Connects and subscribes to the answers; blocks for at most connect_timeout per server. Failure as
+/// connect_to_nats(); then `reader` is not called.
+[[nodiscard]] Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token,
+                                                      AnswerReader& reader);
 
 }  // namespace deliverd::sink

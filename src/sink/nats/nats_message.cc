@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 
 namespace deliverd::sink {
 
@@ -19,12 +20,6 @@ bool is_visible(char c) {
     return c > ' ' && c < 127;
 }
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    return out;
-}
-
 std::string header_name(std::string_view name) {
     std::string out(name);
     for (char& c : out) {
@@ -34,7 +29,7 @@ std::string header_name(std::string_view name) {
 }
 
 bool is_reserved(std::string_view name) {
-    const std::string known = lower(name);
+    const std::string known = ascii_lower(name);
     return known.empty() || known == "content-type" || known.starts_with("nats-");
 }
 
@@ -60,7 +55,8 @@ std::string shown_subject(std::string_view subject) {
 Result<void> check_subject(std::string_view subject) {
     const auto problem = problem_of(subject);
     if (problem.empty()) return {};
-    return permanent("BAD_TOPIC", fmt::format("'{}' is no subject to publish to: {}", shown_subject(subject), problem));
+    return permanent("BAD_TOPIC",
+                     fmt::format("'{}' is not a subject to publish to: {}", shown_subject(subject), problem));
 }
 
 Attributes nats_headers(const Message& message, const EventAttributesOptions& options) {
@@ -85,7 +81,7 @@ Attributes nats_headers(const Message& message, const EventAttributesOptions& op
 
 Result<NatsMessage> make_nats_message(const Message& message, const EventAttributesOptions& options,
                                       const std::string& reply) {
-    if (const auto good = check_subject(message.topic); !good) return Failure(good.error());
+    TRY(check_subject(message.topic));
     natsMsg* raw = nullptr;
     auto status = natsMsg_Create(&raw, message.topic.c_str(), reply.c_str(), message.body.data(),
                                  static_cast<int>(message.body.size()));

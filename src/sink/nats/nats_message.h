@@ -1,4 +1,4 @@
-// A message as NATS has it: subject, headers, data. No I/O.
+// A message in NATS' form: subject, headers, data. No I/O.
 #pragma once
 
 #include <nats/nats.h>
@@ -10,24 +10,22 @@
 #include "deliverd/result.h"
 #include "message/event_attributes.h"
 #include "message/message.h"
+#include "sink/handle.h"
 
 namespace deliverd::sink {
 
-struct NatsMessageDeleter {
-    void operator()(natsMsg* message) const { natsMsg_Destroy(message); }
-};
-using NatsMessage = std::unique_ptr<natsMsg, NatsMessageDeleter>;
+using NatsMessage = Handle<natsMsg, natsMsg_Destroy>;
 
-/// Why nothing can be published to `subject` (permanent, BAD_TOPIC): empty, longer than a server reads, white space,
-/// control characters, wildcards, empty parts between dots, not UTF-8, or one of the server's own (`$…`).
+/// Permanent failure, BAD_TOPIC, when nothing can be published to `subject`: empty, longer than a server reads, white
+/// space, control characters, wildcards, empty parts between dots, not UTF-8, or one of the server's own (`$…`).
 [[nodiscard]] Result<void> check_subject(std::string_view subject);
 
 /// A subject as error messages show it: on one line, and not longer than a line.
 [[nodiscard]] std::string shown_subject(std::string_view subject);
 
-/// The headers of nats_sink.h except Nats-Msg-Id's own, values by plain_header_value(), those of CloudEvents by
-/// percent_encoded(): NATS takes visible ASCII. Entries that would be `Content-Type` or a command to the
-/// server (`Nats-…`) are left out: what an application notes beside an event does not purge a stream.
+/// The headers of nats_sink.h except Nats-Msg-Id, values by plain_header_value(), those of CloudEvents by
+/// percent_encoded(): NATS takes visible ASCII. Leaves out entries that would be `Content-Type` or a command to the
+/// server (`Nats-…`): an event's metadata must not be able to purge a stream.
 [[nodiscard]] Attributes nats_headers(const Message& message, const EventAttributesOptions& options);
 
 /// With `Nats-Msg-Id`, `Content-Type` and nats_headers(); the answer goes to `reply`. Failure: permanent, of

@@ -1,4 +1,4 @@
-// What is set for a sink to NATS.
+// The options of the sink to NATS.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace deliverd::sink {
 struct NatsSinkOptions {
     std::string url;  // nats:// or tls://user:password@host:port, several separated by commas; never logged
     EventAttributesOptions attributes;
-    std::string credentials_file{};  // of NATS, .creds
+    std::string credentials_file{};  // a .creds file of NATS
     std::string token_file{};
     Duration timeout = std::chrono::seconds(5);  // for a message's acknowledgement; then it is ambiguous
     Duration connect_timeout = std::chrono::seconds(3);
@@ -20,7 +20,7 @@ struct NatsSinkOptions {
     std::string ca_file{};
 };
 
-/// What make_nats_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
+/// Refuses what make_nats_sink() refuses (permanent, `bad_argument`). Never repeats the URL.
 [[nodiscard]] Result<void> check_nats_options(const NatsSinkOptions& options);
 
 }  // namespace deliverd::sink

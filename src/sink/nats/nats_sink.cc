@@ -4,20 +4,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/json_text.h"
-#include "sink/nats/endings.h"
+#include "base/try.h"
 #include "sink/nats/flights.h"
-#include "sink/nats/link.h"
+#include "sink/nats/nats_connection.h"
 #include "sink/nats/nats_message.h"
-#include "sink/nats/publish_answer.h"
+#include "sink/nats/outcomes.h"
+#include "sink/reconnect.h"
 #include "sink/secret_file.h"
 #include "sink/thread_sink.h"
 
@@ -25,17 +24,16 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr Duration kLongestWait = std::chrono::minutes(1);  // woken earlier by whatever there is to do
-constexpr Duration kFirstReconnectPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestWait = std::chrono::minutes(1);  // work wakes it earlier
 constexpr Duration kLongestReconnectPause = std::chrono::seconds(1);
-constexpr std::size_t kBatch = 256;  // messages published between two looks at everything else
+constexpr std::size_t kBatch = 256;  // messages published before answers and deadlines are looked at again
 
 class NatsSink final : public ThreadSink, private AnswerReader {
 public:
     NatsSink(NatsSinkOptions options, Log& log)
         : options_(std::move(options)),
-          log_(log),
           hosts_(nats_hosts(options_.url)),
+          log_(log, "nats", hosts_),
           token_(options_.token_file, kToken) {
         begin();
     }
@@ -43,24 +41,18 @@ public:
 
     Result<void> check(Duration deadline) override {
         const auto until = clock_.now() + deadline;
-        if (const auto good = check_nats_options(options_); !good) return good;
-        std::string token;
-        if (!options_.token_file.empty()) {
-            SecretFile file(options_.token_file, kToken);  // not the thread's
-            const auto read = file.read();
-            if (!read) return Failure(read.error());
-            token = *read;
-        }
-        const auto connection = connect_to_nats(options_, token, deadline);
-        if (!connection) return Failure(connection.error());
-        return ask_for_jetstream(connection->get(), until - clock_.now());
+        TRY(check_nats_options(options_));
+        SecretFile file(options_.token_file, kToken);  // not the thread's
+        TRY_ASSIGN(const auto token, file.read());
+        TRY_ASSIGN(const auto connection, connect_to_nats(options_, token, deadline));
+        return ask_for_jetstream(connection.get(), until - clock_.now());
     }
 
     [[nodiscard]] std::string_view name() const override { return "nats"; }
 
 private:
-    void wake() override { changed_.notify_all(); }
-    [[nodiscard]] std::optional<Outcome> refusal() const override {
+    void wake() override REQUIRES(mutex_) { changed_.notify_all(); }
+    [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) {
         return down_ ? std::optional(unreachable(*down_)) : std::nullopt;
     }
 
@@ -76,28 +68,28 @@ private:
     }
 
     bool is_over() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         if (!stop_at_) return false;
         return clock_.now() >= *stop_at_ || (incoming_.empty() && flights_.empty());
     }
 
     bool is_lost() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return lost_;
     }
 
     using Batch = std::vector<std::pair<std::uint64_t, Job>>;
 
-    /// Waits until there is something to do; answers what is to be published now, already counted as under way.
+    /// Waits until there is work. Returns the messages to publish now, already counted as under way.
     Batch next_batch() {
-        std::unique_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto stop_seen = stop_at_;
         const auto deadline = flights_.next_deadline();
         auto until = clock_.now() + kLongestWait;
         if (!link_) until = std::min(until, connect_at_);
         if (deadline) until = std::min(until, *deadline);
         if (stop_seen) until = std::min(until, *stop_seen);
-        changed_.wait_until(lock, until, [&] {
+        changed_.wait_until(mutex_, until, [&]() REQUIRES(mutex_) {
             const bool can_publish = link_ && !incoming_.empty() && flights_.has_room(kBatch);
             const bool all_done = stop_at_ && incoming_.empty() && flights_.empty();
             return lost_ || can_publish || all_done || stop_at_ != stop_seen;
@@ -119,7 +111,7 @@ private:
         }
     }
 
-    /// None when it is on its way.
+    /// None when the message is on its way.
     std::optional<Outcome> publish_one(std::uint64_t id, const Message& message) {
         if (std::cmp_greater(message.body.size(), link_->max_payload))
             return too_large(message.body.size(), hosts_, link_->max_payload);
@@ -135,7 +127,7 @@ private:
     }
 
     std::optional<Flight> take(std::uint64_t id) {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         auto flight = flights_.take(id);
         if (flight && (!incoming_.empty() || stop_at_)) changed_.notify_all();
         return flight;
@@ -144,7 +136,7 @@ private:
     // --- answers, on threads of libnats ---
 
     void on_end() override {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         lost_ = true;
         changed_.notify_all();
     }
@@ -152,7 +144,7 @@ private:
     void on_refusal(std::string_view subject) override {
         std::vector<Flight> refused_ones;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             refused_ones = flights_.take_refused(subject, clock_.now());
             changed_.notify_all();
         }
@@ -168,7 +160,7 @@ private:
         if (nobody_there && ask_why(connection, id, std::string(subject))) return;
 
         const auto flight = take(id);
-        if (!flight) return;  // too late: its time was over
+        if (!flight) return;  // too late: it has timed out
         const auto& topic = flight->job.message->topic;
         const std::string_view data(natsMsg_GetData(answer), static_cast<std::size_t>(natsMsg_GetDataLength(answer)));
         if (nobody_there) {
@@ -179,19 +171,19 @@ private:
         }
     }
 
-    /// Nobody took message `id`. That no stream has its subject is for ever, that JetStream is still starting is not,
-    /// and both look the same: JetStream knows. False when it was asked already.
+    /// Nobody took message `id`: either no stream has its subject, which is permanent, or JetStream is still starting,
+    /// which is not. Asks JetStream which. False when it was asked already.
     bool ask_why(natsConnection* connection, std::uint64_t id, const std::string& reply) {
         std::string question = R"({"subject":)";
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             Flight* flight = flights_.find(id);
             if (flight == nullptr || flight->unclaimed) return false;
             flight->unclaimed = true;
             append_json_string(question, flight->job.message->topic);
         }
         question += '}';
-        // Where this fails the message's time runs out, and its outcome still says that nobody took it.
+        // If this fails the message times out, and its outcome still says that nobody took it.
         static_cast<void>(natsConnection_PublishRequest(connection, "$JS.API.STREAM.NAMES", reply.c_str(),
                                                         question.data(), static_cast<int>(question.size())));
         return true;
@@ -202,7 +194,7 @@ private:
     void expire() {
         std::vector<Flight> late;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             late = flights_.take_expired(clock_.now());
         }
         for (const auto& flight : late) flight.job.report(late_outcome(flight));
@@ -212,7 +204,7 @@ private:
         const auto& topic = flight.job.message->topic;
         if (flight.unclaimed) {
             Outcome outcome = jetstream_is_off(topic);
-            outcome.not_attempted = false;  // perhaps we may not even ask: it must not be tried for ever
+            outcome.not_attempted = false;  // we may lack the permission to ask: it must not be retried for ever
             return outcome;
         }
         return not_acknowledged(hosts_, options_.timeout, topic);
@@ -221,62 +213,52 @@ private:
     void connect() {
         auto link = link_anew();
         if (link) {
-            if (is_down()) log_.info("sink connected", {{"sink", "nats"}, {"server", hosts_}});
-            reconnect_pause_ = kFirstReconnectPause;
+            log_.connected();
+            reconnect_pause_.reset();
             link_ = std::move(*link);
             set_down(std::nullopt);
             return;
         }
-        if (!is_down()) log_.warn("sink cannot connect", {{"sink", "nats"}, {"error", link.error().message}});
-        connect_at_ = clock_.now() + reconnect_pause_;
-        reconnect_pause_ = std::min(2 * reconnect_pause_, kLongestReconnectPause);
+        log_.failed(link.error().message);
+        connect_at_ = clock_.now() + reconnect_pause_.next();
         set_down(link.error().message);
     }
 
     Result<std::unique_ptr<Link>> link_anew() {
-        std::string_view token;
-        if (!options_.token_file.empty()) {
-            const auto read = token_.read();
-            if (!read) return Failure(read.error());
-            token = *read;
-        }
+        TRY_ASSIGN(const auto token, token_.read());
         return open_link(options_, token, *this);
     }
 
-    bool is_down() {
-        const std::lock_guard lock(mutex_);
-        return down_.has_value();
-    }
-
-    /// While it is down nothing waits here: the caller holds its messages better.
+    /// While the connection is down no message waits here: the caller keeps them.
     void set_down(std::optional<std::string> why) {
         std::deque<Job> refused_jobs;
+        const Outcome outcome = unreachable(why.value_or(""));
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             down_ = std::move(why);
             if (!down_) return;
             refused_jobs.swap(incoming_);
         }
-        for (const auto& job : refused_jobs) job.report(unreachable(*down_));
+        for (const auto& job : refused_jobs) job.report(outcome);
     }
 
     void close_link() {
         if (!link_) return;
         natsConnection_Close(link_->connection.get());
-        {  // libnats calls on_end() when its thread has returned from us; until then we must stay
-            std::unique_lock lock(mutex_);
-            changed_.wait(lock, [this] { return lost_; });
+        {  // until libnats has called on_end(), its threads may call us
+            const MutexLock lock(mutex_);
+            changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return lost_; });
         }
         link_.reset();
     }
 
     void drop_link() {
         close_link();
-        log_.warn("sink lost its connection", {{"sink", "nats"}, {"server", hosts_}});
+        log_.lost("the server closed it, or does not answer");
         connect_at_ = clock_.now();
         std::vector<Flight> lost;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             lost_ = false;
             lost = flights_.take_all();
         }
@@ -290,7 +272,7 @@ private:
         close_link();
         std::vector<Flight> under_way;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             under_way = flights_.take_all();
         }
         for (const auto& flight : under_way) {
@@ -299,26 +281,25 @@ private:
     }
 
     const NatsSinkOptions options_;
-    Log& log_;
     const std::string hosts_;
 
-    // Guarded by mutex_.
-    std::condition_variable changed_;
-    Flights flights_;
-    std::optional<std::string> down_;  // why, since a try to connect failed
-    bool lost_ = false;                // the link's connection is closed
+    Condition changed_;
+    Flights flights_ GUARDED_BY(mutex_);
+    std::optional<std::string> down_ GUARDED_BY(mutex_);  // why, since an attempt to connect failed
+    bool lost_ GUARDED_BY(mutex_) = false;                // the link's connection is closed
 
-    // The thread's own from here on.
+    // Used by the sink's thread only.
+    ConnectionLog log_;
     SecretFile token_;
     std::unique_ptr<Link> link_;
     Instant connect_at_{};
-    Duration reconnect_pause_ = kFirstReconnectPause;
+    Backoff reconnect_pause_{kLongestReconnectPause};
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Sink>> make_nats_sink(NatsSinkOptions options, Log& log) {
-    if (const auto good = check_nats_options(options); !good) return Failure(good.error());
+    TRY(check_nats_options(options));
     try {
         return std::make_unique<NatsSink>(std::move(options), log);
     } catch (const std::exception& error) {

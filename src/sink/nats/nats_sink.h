@@ -4,12 +4,12 @@
 // one within its duplicate window), `Content-Type`, and plain_attributes() without message_id, or with
 // EventFormat::cloudevents cloudevents_attributes() with prefix `ce-`.
 //
-// A message is delivered when JetStream acknowledged that it stored it. docs/delivery.md has the table of outcomes;
-// that no stream takes the subject is permanent. While the server cannot be reached nothing is tried: outcomes are
-// retryable and not_attempted (BROKER_UNREACHABLE), and the sink tries to connect until it can. Each connection is a
-// new one: libnats' own reconnecting would send what it buffered meanwhile after its outcome was reported.
+// A message is delivered when JetStream acknowledged that it stored it. docs/delivery.md has the table of outcomes; a
+// subject that no stream has is permanent. While the server cannot be reached nothing is sent: outcomes are retryable
+// and not_attempted (BROKER_UNREACHABLE), and the sink keeps trying to connect. Each connection is a new one: libnats'
+// own reconnecting would send what it buffered meanwhile after its outcome was reported.
 //
-// stop() may take longer than its patience by the timeout of what cannot be interrupted: connect_timeout a server while
+// stop() may exceed its patience by the timeout of what cannot be interrupted: connect_timeout per server while
 // connecting, `timeout` while the server takes no bytes.
 #pragma once
 

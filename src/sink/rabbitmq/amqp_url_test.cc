@@ -15,7 +15,7 @@ auto parts(std::string_view url) {
     const auto parsed = parse_amqp_url(url);
     EXPECT_TRUE(parsed) << url << ": " << parsed.error().message;
     const auto& p = parsed.value();
-    return std::tuple(p.tls, p.host, int{p.port}, p.user, p.password, p.vhost);
+    return std::tuple(p.tls, p.server.host, int{p.server.port}, p.server.user, p.server.password, p.vhost);
 }
 
 TEST(AmqpUrl, HasDefaultsForWhatIsLeftOut) {
@@ -59,8 +59,8 @@ TEST(AmqpUrl, RefusesWhatItCannotRead) {
 }
 
 TEST(AmqpUrl, NamesThePlaceWithoutSecrets) {
-    EXPECT_EQ(parse_amqp_url("amqp://u:p@h/v")->place(), "h:5672");
-    EXPECT_EQ(parse_amqp_url("amqp://u:p@[::1]/v")->place(), "[::1]:5672");
+    EXPECT_EQ(parse_amqp_url("amqp://u:p@h/v")->server.place(), "h:5672");
+    EXPECT_EQ(parse_amqp_url("amqp://u:p@[::1]/v")->server.place(), "[::1]:5672");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a channel that the server closed says about the messages under way on it. Pure code.
+// The outcomes of the messages under way on a channel that the server closed. Pure code.
 #pragma once
 
 #include <span>
@@ -23,16 +23,16 @@ struct Verdict {
     OutcomeKind kind = OutcomeKind::ambiguous;
     std::string code{};
     std::string detail{};
-    bool is_suspect = false;  // it may be the one: to be sent alone next time
+    bool is_suspect = false;  // it may be the refused one: send it alone next time
 };
 
-/// For each of the jobs, which are in the order they were sent. A server closes a channel for one of them without
-/// saying which; it has taken none behind that one and may have taken all before. The one is known where it is alone or
-/// the server tells its size.
+/// One verdict per job; jobs are in the order they were sent. A server closes a channel because of one of them without
+/// saying which; it has taken none behind that one and may have taken all before it. The refused one is known where it
+/// is alone or the server reports its size.
 struct UnderWay {
     std::span<const Job> jobs;
-    bool last_is_part = false;  // the last one was not sent whole: it is not the one, and not taken
-    bool has_more = false;      // others, whose outcome was told already, may be the one
+    bool last_is_part = false;  // the last one was not sent as a whole: it is neither refused nor taken
+    bool has_more = false;      // others, whose outcome was reported already, may be the refused one
 };
 [[nodiscard]] std::vector<Verdict> judge_closing(const ChannelClosed& closed, const UnderWay& under_way);
 

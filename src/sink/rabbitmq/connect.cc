@@ -11,10 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <fstream>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "sink/rabbitmq/connection.h"
+#include "sink/secret_file.h"
 #include "sink/sink.h"
 
 namespace deliverd::sink {
@@ -23,11 +24,6 @@ namespace {
 
 constexpr int kMaxChannels = 1;
 constexpr int kMaxFrameBytes = 64 * 1024;
-constexpr std::size_t kMaxPasswordBytes = 4096;
-
-std::string reason_of(amqp_bytes_t text) {
-    return shorten(one_line({static_cast<const char*>(text.bytes), text.len}), 200);
-}
 
 timeval left_until(Instant deadline) {
     const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - SystemClock().now()).count();
@@ -35,7 +31,7 @@ timeval left_until(Instant deadline) {
     return {micros / 1'000'000, micros % 1'000'000};
 }
 
-/// What a call that waits for the server's answer failed with.
+/// Why a call that waits for the server's answer failed.
 struct Refusal {
     int code = 0;  // AMQP's reply code; 0: no answer
     std::string why{};
@@ -45,11 +41,11 @@ Refusal refusal_of(const amqp_rpc_reply_t& reply) {
     if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION) {
         if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
             const auto* close = static_cast<const amqp_connection_close_t*>(reply.reply.decoded);
-            return {close->reply_code, reason_of(close->reply_text)};
+            return {close->reply_code, text_of(close->reply_text)};
         }
         if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
             const auto* close = static_cast<const amqp_channel_close_t*>(reply.reply.decoded);
-            return {close->reply_code, reason_of(close->reply_text)};
+            return {close->reply_code, text_of(close->reply_text)};
         }
         return {0, "an unexpected answer"};
     }
@@ -61,27 +57,12 @@ Refusal refusal_of(const amqp_rpc_reply_t& reply) {
 }
 
 Failure unreachable(const AmqpUrl& url, std::string_view why) {
-    return retryable(
-        std::string(kBrokerUnreachable),
-        fmt::format("cannot reach RabbitMQ at {}: {}; is it running, and the sink's url right?", url.place(), why));
+    return retryable(std::string(kBrokerUnreachable),
+                     fmt::format("cannot reach RabbitMQ at {}: {}; is it running, and the sink's url right?",
+                                 url.server.place(), why));
 }
 
-Result<std::string> read_password(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text(kMaxPasswordBytes, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-    while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-    if (text.empty() || text.find('\0') != std::string::npos) {
-        return retryable("PASSWORD_UNREADABLE",
-                         fmt::format("the sink's password_file {} is empty or cannot be read: put one line with the "
-                                     "password there",
-                                     path));
-    }
-    return text;
-}
-
-/// Keeps OpenSSL's own words about a certificate: the client library only says that it failed.
+/// Keeps OpenSSL's reason for refusing a certificate: the client library only reports a failure.
 int note_certificate_problem(int good, X509_STORE_CTX* store) {
     if (good == 1) return good;
     const auto* ssl = static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
@@ -90,7 +71,7 @@ int note_certificate_problem(int good, X509_STORE_CTX* store) {
     return good;
 }
 
-/// OpenSSL compares the name itself: the client library's own comparison knows no IP addresses.
+/// Lets OpenSSL compare the name: the client library's own comparison does not know IP addresses.
 bool expect_host(SSL_CTX* context, const std::string& host) {
     X509_VERIFY_PARAM* parameters = SSL_CTX_get0_param(context);
     std::array<unsigned char, sizeof(in6_addr)> address{};
@@ -107,9 +88,9 @@ Result<std::unique_ptr<RabbitmqConnection>> RabbitmqConnection::open(const Rabbi
     try {
         const Instant deadline = SystemClock().now() + limit;
         std::unique_ptr<RabbitmqConnection> connection(new RabbitmqConnection(target, cutter));
-        if (auto done = connection->connect(deadline); !done) return Failure(done.error());
-        if (auto done = connection->log_in(deadline); !done) return Failure(done.error());
-        if (auto done = connection->open_channel(deadline); !done) return Failure(done.error());
+        TRY(connection->connect(deadline));
+        TRY(connection->log_in(deadline));
+        TRY(connection->open_channel(deadline));
         return connection;
     } catch (const std::exception& error) {
         return unreachable(target.url, error.what());
@@ -138,15 +119,15 @@ Result<amqp_socket_t*> RabbitmqConnection::make_socket() {
         return unreachable(target_.url, fmt::format("the certificate authorities in {} cannot be read",
                                                     options.ca_file.empty() ? "the system's store" : options.ca_file));
     }
-    if (!expect_host(context, target_.url.host)) return unreachable(target_.url, "its name cannot be verified");
+    if (!expect_host(context, target_.url.server.host)) return unreachable(target_.url, "its name cannot be verified");
     return socket;
 }
 
 Result<void> RabbitmqConnection::connect(Instant deadline) {
-    const auto socket = make_socket();
-    if (!socket) return Failure(socket.error());
+    TRY_ASSIGN(const auto socket, make_socket());
     timeval left = left_until(deadline);
-    const int status = amqp_socket_open_noblock(*socket, target_.url.host.c_str(), target_.url.port, &left);
+    const int status =
+        amqp_socket_open_noblock(socket, target_.url.server.host.c_str(), target_.url.server.port, &left);
     if (status == AMQP_STATUS_OK) {
         fd_ = amqp_get_sockfd(state_.get());
         cutter_.set(fd_);
@@ -156,17 +137,16 @@ Result<void> RabbitmqConnection::connect(Instant deadline) {
         return unreachable(target_.url, fmt::format("its TLS certificate is not accepted ({})", certificate_problem_));
     }
     if (status == AMQP_STATUS_SOCKET_ERROR)
-        return unreachable(target_.url, "the connection is refused, or no way leads there");
+        return unreachable(target_.url, "the connection was refused, or there is no route to it");
     return unreachable(target_.url,
                        status == AMQP_STATUS_TIMEOUT ? "no connection in time" : amqp_error_string2(status));
 }
 
 Result<void> RabbitmqConnection::log_in(Instant deadline) {
-    std::string password = target_.url.password;
+    std::string password = target_.url.server.password;
     if (!target_.options.password_file.empty()) {
-        auto read = read_password(target_.options.password_file);
-        if (!read) return Failure(read.error());
-        password = std::move(*read);
+        SecretFile file(target_.options.password_file, kPassword);
+        TRY_ASSIGN(password, file.read());
     }
     const auto yes = [](const char* name) {
         amqp_table_entry_t entry{};
@@ -175,7 +155,7 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
         entry.value.value.boolean = 1;
         return entry;
     };
-    // Whether the server may say why it refuses a login, and that it takes no messages for now.
+    // They let the server say why it refuses a login, and when it takes no messages for now.
     std::array capabilities{yes("authentication_failure_close"), yes("connection.blocked"), yes("publisher_confirms"),
                             yes("basic.nack")};
     std::array<amqp_table_entry_t, 2> entries{};
@@ -192,21 +172,21 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
     const auto heartbeat = std::chrono::duration_cast<std::chrono::seconds>(target_.options.heartbeat).count();
     const auto reply = amqp_login_with_properties(state_.get(), target_.url.vhost.c_str(), kMaxChannels, kMaxFrameBytes,
                                                   static_cast<int>(heartbeat), &properties, AMQP_SASL_METHOD_PLAIN,
-                                                  target_.url.user.c_str(), password.c_str());
+                                                  target_.url.server.user.c_str(), password.c_str());
     if (reply.reply_type == AMQP_RESPONSE_NORMAL) return {};
     const auto refusal = refusal_of(reply);
     if (refusal.code == AMQP_ACCESS_REFUSED) {
         return retryable("ACCESS_REFUSED",
                          fmt::format("RabbitMQ at {} refused user '{}' or its password: correct the sink's url or "
                                      "password_file",
-                                     target_.url.place(), one_line(target_.url.user)));
+                                     target_.url.server.place(), one_line(target_.url.server.user)));
     }
     if (refusal.code == AMQP_NOT_ALLOWED) {
-        return retryable(
-            "ACCESS_REFUSED",
-            fmt::format("RabbitMQ at {} refused virtual host '{}' to user '{}' ({}): create it, or "
-                        "correct the sink's url",
-                        target_.url.place(), one_line(target_.url.vhost), one_line(target_.url.user), refusal.why));
+        return retryable("ACCESS_REFUSED",
+                         fmt::format("RabbitMQ at {} refused virtual host '{}' to user '{}' ({}): create it, or "
+                                     "correct the sink's url",
+                                     target_.url.server.place(), one_line(target_.url.vhost),
+                                     one_line(target_.url.server.user), refusal.why));
     }
     return unreachable(target_.url, fmt::format("it did not complete the login ({})", refusal.why));
 }
@@ -225,7 +205,7 @@ Result<void> RabbitmqConnection::open_channel(Instant deadline) {
             return retryable("NO_EXCHANGE",
                              fmt::format("exchange '{}' does not exist in virtual host '{}' of RabbitMQ at {}: create "
                                          "it, or correct the sink's exchange",
-                                         one_line(exchange), one_line(target_.url.vhost), target_.url.place()));
+                                         one_line(exchange), one_line(target_.url.vhost), target_.url.server.place()));
         }
     }
     if (reply.reply_type == AMQP_RESPONSE_NORMAL) {

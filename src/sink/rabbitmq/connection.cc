@@ -16,26 +16,26 @@ namespace deliverd::sink {
 
 namespace {
 
-// A socket that is called writable has room for a third of its buffer: what is written between two looks stays below.
+// A writable socket has room for a third of its buffer: what is written between two checks stays below that.
 constexpr std::size_t kWriteBudget = 64UL * 1024;
 constexpr std::size_t kMaxBodyFrameBytes = 32UL * 1024;
 constexpr std::size_t kFramingBytes = 128;  // of one message, about
 constexpr std::size_t kMaxReasonBytes = 200;
 
+}  // namespace
+
 std::string text_of(amqp_bytes_t bytes) {
     return shorten(one_line({static_cast<const char*>(bytes.bytes), bytes.len}), kMaxReasonBytes);
 }
 
-}  // namespace
-
 void SocketCutter::set(int fd) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fd_ = fd;
     if (is_cut_ && fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
 }
 
 void SocketCutter::cut() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_cut_ = true;
     if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
 }
@@ -85,7 +85,7 @@ RabbitmqConnection::Sent RabbitmqConnection::publish(const Message& message, con
                                               &properties.get(), amqp_bytes_of(message.body));
         return status == AMQP_STATUS_OK ? Sent::whole : Sent::failed;
     }
-    // A frame at a time, because the library waits without a limit for a socket that takes no more.
+    // Frame by frame, because the library waits without limit for a socket that takes no more.
     amqp_frame_t header{};
     header.frame_type = AMQP_FRAME_HEADER;
     header.channel = kChannel;
@@ -117,7 +117,7 @@ RabbitmqConnection::Sent RabbitmqConnection::send_more() {
 
 std::optional<ServerEvent> RabbitmqConnection::next() {
     while (true) {
-        amqp_maybe_release_buffers(state_.get());  // of what the last call answered
+        amqp_maybe_release_buffers(state_.get());  // of the last call's event
         amqp_frame_t frame{};
         const timeval at_once{0, 0};
         const int status = amqp_simple_wait_frame_noblock(state_.get(), &frame, &at_once);
@@ -138,7 +138,7 @@ std::optional<ServerEvent> RabbitmqConnection::read(const amqp_frame_t& frame) {
         returned_->message_id.assign(static_cast<const char*>(properties->message_id.bytes),
                                      properties->message_id.len);
     }
-    ServerEvent event = std::move(*returned_);  // its body, which we know, is passed over
+    ServerEvent event = std::move(*returned_);  // its body, which we know, is skipped
     returned_.reset();
     return event;
 }

@@ -84,7 +84,7 @@ Result<void> MessageProperties::build(const Message& message) {
     }
     if (auto built = build_headers(message); !built) return built;
     if (bytes_ > kMaxPropertiesBytes) {
-        return too_long("BAD_HEADER", "what goes beside the body (metadata, ids)", bytes_, kMaxPropertiesBytes);
+        return too_long("BAD_HEADER", "the metadata with the ids", bytes_, kMaxPropertiesBytes);
     }
     return {};
 }

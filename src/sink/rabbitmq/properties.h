@@ -16,10 +16,10 @@ namespace deliverd::sink {
 inline constexpr std::size_t kMaxShortString = 255;            // AMQP: routing key, exchange, most properties
 inline constexpr std::size_t kMaxPropertiesBytes = 56 * 1024;  // properties and headers go in one frame
 
-/// The library takes pointers that are not const and does not write through them.
+/// The library takes non-const pointers and does not write through them.
 [[nodiscard]] amqp_bytes_t amqp_bytes_of(std::string_view text);
 
-/// Points into the message it was built from and into itself; used for one message after the other.
+/// Points into the message it was built from and into itself. Reused for one message after another.
 class MessageProperties {
 public:
     explicit MessageProperties(EventAttributesOptions options) : options_(std::move(options)) {}
@@ -27,11 +27,11 @@ public:
     MessageProperties& operator=(const MessageProperties&) = delete;
     ~MessageProperties() = default;
 
-    /// Failure (permanent; BAD_TOPIC, BAD_HEADER): the message can never be sent, something in it is too long for AMQP.
+    /// Failure (permanent; BAD_TOPIC, BAD_HEADER): something in the message is too long for AMQP.
     Result<void> build(const Message& message);
 
     [[nodiscard]] const amqp_basic_properties_t& get() const { return properties_; }
-    /// Of properties and headers on the wire, about.
+    /// About the size of properties and headers on the wire.
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
 private:

@@ -5,21 +5,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
 #include "sink/rabbitmq/closing.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr std::size_t kMaxUnconfirmed = 4096;  // messages on the way at once
-constexpr std::size_t kMaxAbandoned = 1024;    // tags that were never confirmed, before the connection is replaced
-constexpr int kPublishesARound = 256;          // then look at what the server says
-constexpr int kEventsARound = 1024;
-constexpr std::size_t kAloneBytes = 1024UL * 1024;  // a server may refuse one that is this large
+constexpr std::size_t kMaxUnconfirmed = 4096;  // messages under way at once
+constexpr std::size_t kMaxAbandoned = 1024;    // tags without a confirm, before the connection is replaced
+constexpr int kPublishesPerRound = 256;        // before the server is heard again
+constexpr int kEventsPerRound = 1024;
+constexpr std::size_t kAloneBytes = 1024UL * 1024;  // a server may refuse a body this large
 constexpr std::size_t kMaxSuspects = 2 * kMaxUnconfirmed;
-constexpr Duration kFirstBackoff = std::chrono::milliseconds(50);
-constexpr Duration kLongestBackoff = std::chrono::seconds(2);
 constexpr Duration kGoodbye = std::chrono::milliseconds(500);
 constexpr Duration kLongestSleep = std::chrono::seconds(5);
 
@@ -27,16 +24,6 @@ constexpr std::string_view kConnectionLost = "CONNECTION_LOST";
 constexpr std::string_view kBlocked = "BROKER_BLOCKED";
 
 }  // namespace
-
-void RabbitmqPublisher::report(const Job& job, OutcomeKind kind, std::string_view code, std::string_view detail,
-                               bool not_attempted) {
-    Outcome outcome;
-    outcome.kind = kind;
-    outcome.code = code;
-    outcome.detail = shorten(one_line(detail), kMaxDetailBytes);
-    outcome.not_attempted = not_attempted;
-    job.receiver->on_outcome(*job.message, std::move(outcome));
-}
 
 void RabbitmqPublisher::work() {
     more_to_do_ = false;
@@ -55,34 +42,31 @@ void RabbitmqPublisher::connect() {
     auto opened = RabbitmqConnection::open(target_, target_.options.connect_timeout, cutter_);
     last_heard_ = clock_.now();
     if (!opened) {
-        if (!in_trouble_) log_.warn("no connection to RabbitMQ", {{"error", opened.error().message}});
-        in_trouble_ = true;
+        connection_log_.failed(opened.error().message);
         trouble_ = std::move(opened.error());
         forget_connection(false);
         return;
     }
-    if (in_trouble_) log_.info("connected to RabbitMQ again", {{"server", target_.url.place()}});
-    in_trouble_ = false;
+    connection_log_.connected();
     connection_ = std::move(*opened);
 }
 
-/// Afterwards the next attempt is due, by the backoff.
+/// Schedules the next attempt.
 void RabbitmqPublisher::forget_connection(bool try_at_once) {
     connection_.reset();
     window_ = {};
     blocked_ = part_sent_ = socket_full_ = one_at_a_time_ = false;
     if (std::exchange(proven_, false) || try_at_once) {
-        backoff_ = {};
+        backoff_.reset();
         next_attempt_ = clock_.now();
         return;
     }
-    backoff_ = std::clamp(backoff_ * 2, kFirstBackoff, kLongestBackoff);
-    next_attempt_ = clock_.now() + backoff_;
+    next_attempt_ = clock_.now() + backoff_.next();
 }
 
 void RabbitmqPublisher::refuse_waiting() {
     for (const auto& job : std::exchange(waiting_, {})) {
-        report(job, OutcomeKind::retryable, trouble_.code, trouble_.message, true);
+        job.report(not_attempted(trouble_.code, trouble_.message));
     }
 }
 
@@ -94,7 +78,7 @@ bool RabbitmqPublisher::may_publish() const {
     if (waiting_.empty() || blocked_ || part_sent_ || window_.tags() >= kMaxUnconfirmed) return false;
     if (window_.tags() - window_.live() >= kMaxAbandoned) return false;
     if (window_.live() == 0) return true;
-    // The first on a connection goes alone: where the server refuses every message, it shows on one.
+    // The first on a connection goes alone: a server that refuses every message then refuses only one.
     return proven_ && !one_at_a_time_ && !goes_alone(*waiting_.front().message);
 }
 
@@ -106,14 +90,14 @@ void RabbitmqPublisher::publish() {
     const bool gathers = sent == Sent::whole && may_publish();
     if (gathers) connection_->gather(true);
     while (sent == Sent::whole && may_publish()) {
-        if (++count > kPublishesARound) {
+        if (++count > kPublishesPerRound) {
             more_to_do_ = true;
             break;
         }
         const Job job = waiting_.front();
         if (const auto built = properties_.build(*job.message); !built) {
             waiting_.pop_front();
-            report(job, OutcomeKind::permanent, built.error().code, built.error().message);
+            job.report(failed_attempt(OutcomeKind::permanent, built.error().code, built.error().message));
             continue;
         }
         sent = connection_->publish(*job.message, properties_);
@@ -131,7 +115,7 @@ void RabbitmqPublisher::publish() {
 
 void RabbitmqPublisher::read() {
     for (int count = 0; connection_; ++count) {
-        if (count == kEventsARound) {
+        if (count == kEventsPerRound) {
             more_to_do_ = true;
             return;
         }
@@ -161,20 +145,21 @@ void RabbitmqPublisher::handle(const ServerEvent& event) {
 
 void RabbitmqPublisher::settle(const Confirmed& confirmed) {
     proven_ = true;
-    backoff_ = {};
+    backoff_.reset();
     const auto settle_job = [&](const Job& job, bool returned) {
         if (!suspects_.empty()) suspects_.erase(job.message->message_id);
         if (!confirmed.ack) {
-            // Behind the default exchange there is one queue; behind another, one that had room may have it.
+            // The default exchange has one queue behind it; behind another, a queue that had room may have the message.
             const bool one_queue = target_.options.exchange.empty();
-            report(job, one_queue ? OutcomeKind::retryable : OutcomeKind::ambiguous, "NACKED",
-                   "RabbitMQ could not take the message (basic.nack): a queue is full, or failed");
+            job.report(failed_attempt(one_queue ? OutcomeKind::retryable : OutcomeKind::ambiguous, "NACKED",
+                                      "RabbitMQ could not take the message (basic.nack): a queue is full, or failed"));
         } else if (returned) {
-            report(job, OutcomeKind::retryable, "UNROUTABLE",
-                   fmt::format("no queue takes it: exchange '{}', routing key '{}'; bind a queue to them",
-                               target_.options.exchange, job.message->topic));
+            job.report(failed_attempt(OutcomeKind::retryable, "UNROUTABLE",
+                                      fmt::format("no queue takes it: exchange '{}', routing key '{}'; bind a queue "
+                                                  "to them",
+                                                  target_.options.exchange, job.message->topic)));
         } else {
-            report(job, OutcomeKind::delivered, "", "");
+            job.report({.kind = OutcomeKind::delivered});
         }
     };
     if (!window_.settle(confirmed.tag, confirmed.multiple, settle_job)) {
@@ -190,20 +175,20 @@ void RabbitmqPublisher::expire() {
     if (!part_is_late) {
         window_.expire(now, [&](const Job& job) {
             any = true;
-            report(job, OutcomeKind::ambiguous, "CONFIRM_TIMEOUT",
-                   "RabbitMQ did not confirm the message within the sink's timeout; it may have it");
+            job.report(failed_attempt(OutcomeKind::ambiguous, "CONFIRM_TIMEOUT",
+                                      "RabbitMQ did not confirm the message within the sink's timeout; it may have "
+                                      "it"));
         });
     }
     while (!waiting_.empty() && waiting_.front().arrived + timeout <= now) {
         const auto job = waiting_.front();
         waiting_.pop_front();
-        report(job, OutcomeKind::retryable, kBlocked,
-               blocked_
-                   ? fmt::format("RabbitMQ takes no messages for now: {}; free memory or disk there", blocked_reason_)
-                   : "RabbitMQ is too slow: messages sent before this one are not confirmed yet",
-               true);
+        job.report(not_attempted(
+            kBlocked,
+            blocked_ ? fmt::format("RabbitMQ takes no messages for now: {}; free memory or disk there", blocked_reason_)
+                     : "RabbitMQ is too slow: messages sent before this one are not confirmed yet"));
     }
-    // Neither a confirm nor anything else: what is sent after that would share the same fate.
+    // Neither a confirm nor anything else came: what is sent now would time out as well.
     const bool is_silent = any && !blocked_ && now - last_heard_ >= timeout;
     if (part_is_late || is_silent) {
         lose("the server is silent");
@@ -213,20 +198,19 @@ void RabbitmqPublisher::expire() {
 }
 
 void RabbitmqPublisher::lose(const std::string& why) {
-    const std::string detail = fmt::format("connection to RabbitMQ at {} lost: {}", target_.url.place(), why);
-    if (!in_trouble_) log_.warn("connection to RabbitMQ lost", {{"server", target_.url.place()}, {"reason", why}});
-    in_trouble_ = true;
+    const std::string detail = fmt::format("connection to RabbitMQ at {} lost: {}", connection_log_.server(), why);
+    connection_log_.lost(why);
     trouble_ = {ErrorClass::retryable, std::string(kBrokerUnreachable), detail};
+    end_all(
+        failed_attempt(OutcomeKind::ambiguous, kConnectionLost, detail + "; the message may have arrived"),
+        failed_attempt(OutcomeKind::retryable, kConnectionLost, detail + " before the message was sent as a whole"));
+    forget_connection(false);
+}
+
+void RabbitmqPublisher::end_all(const Outcome& sent, const Outcome& part_sent) {
     const std::size_t whole = window_.live() - (part_sent_ ? 1 : 0);
     std::size_t index = 0;
-    window_.take_all([&](const Job& job) {
-        if (index++ < whole) {
-            report(job, OutcomeKind::ambiguous, kConnectionLost, detail + "; the message may have arrived");
-        } else {
-            report(job, OutcomeKind::retryable, kConnectionLost, detail + " before the message was sent as a whole");
-        }
-    });
-    forget_connection(false);
+    window_.take_all([&](const Job& job) { job.report(index++ < whole ? sent : part_sent); });
 }
 
 void RabbitmqPublisher::channel_closed(const ChannelClosed& closed) {
@@ -238,11 +222,11 @@ void RabbitmqPublisher::channel_closed(const ChannelClosed& closed) {
         const auto& id = jobs[i].message->message_id;
         if (verdicts[i].is_suspect && suspects_.size() < kMaxSuspects) suspects_.insert(id);
         if (verdicts[i].kind == OutcomeKind::permanent) suspects_.erase(id);
-        report(jobs[i], verdicts[i].kind, verdicts[i].code, verdicts[i].detail);
+        jobs[i].report(failed_attempt(verdicts[i].kind, verdicts[i].code, verdicts[i].detail));
     }
-    log_.warn("RabbitMQ closed the channel", {{"server", target_.url.place()}, {"reason", closed.reason}});
+    log_.warn("RabbitMQ closed the channel", {{"server", connection_log_.server()}, {"reason", closed.reason}});
     trouble_ = {ErrorClass::retryable, std::string(code_of_closing(closed.code)),
-                fmt::format("RabbitMQ at {} closed the channel: {}", target_.url.place(), closed.reason)};
+                fmt::format("RabbitMQ at {} closed the channel: {}", connection_log_.server(), closed.reason)};
     connection_->close(kGoodbye);
     forget_connection(closed.code == kPreconditionFailed);
 }
@@ -259,16 +243,8 @@ Instant RabbitmqPublisher::next_work() const {
 
 void RabbitmqPublisher::give_up() {
     if (idle() && connection_) connection_->close(kGoodbye);
-    const std::size_t whole = window_.live() - (part_sent_ ? 1 : 0);
-    std::size_t index = 0;
-    window_.take_all([&](const Job& job) {
-        const bool went_out = index++ < whole;
-        report(job, went_out ? OutcomeKind::ambiguous : OutcomeKind::retryable, kStopped,
-               went_out ? "the sink was stopped before the confirm came" : "the sink was stopped while sending it");
-    });
-    for (const auto& job : std::exchange(waiting_, {})) {
-        report(job, OutcomeKind::retryable, kStopped, "the sink was stopped; nothing was sent");
-    }
+    end_all(stopped_under_way(), stopped_unsent());
+    for (const auto& job : std::exchange(waiting_, {})) job.report(stopped_unsent());
     connection_.reset();
 }
 

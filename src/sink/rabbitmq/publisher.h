@@ -1,4 +1,4 @@
-// What the sink's thread does: keeps a connection, publishes what waits, tells each message's outcome.
+// The work of the sink's thread: keeps a connection, publishes waiting messages, reports each message's outcome.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include "sink/rabbitmq/connection.h"
 #include "sink/rabbitmq/properties.h"
 #include "sink/rabbitmq/window.h"
+#include "sink/reconnect.h"
 
 namespace deliverd::sink {
 
@@ -20,26 +21,30 @@ namespace deliverd::sink {
 class RabbitmqPublisher {
 public:
     RabbitmqPublisher(const RabbitmqTarget& target, Log& log, SocketCutter& cutter)
-        : target_(target), log_(log), cutter_(cutter), properties_(target.options.attributes) {}
+        : target_(target),
+          log_(log),
+          connection_log_(log, "rabbitmq", target.url.server.place()),
+          cutter_(cutter),
+          properties_(target.options.attributes) {}
 
-    /// They wait until they can be published, for at most the sink's timeout.
+    /// Takes over messages. They wait until they can be published, for at most the sink's timeout.
     void take(const std::deque<Job>& jobs) { waiting_.insert(waiting_.end(), jobs.begin(), jobs.end()); }
 
-    /// Does what can be done without waiting, and connects where that is due.
+    /// Does what it can without waiting; connects when that is due.
     void work();
 
     /// Nothing waits and nothing is under way.
     [[nodiscard]] bool idle() const { return waiting_.empty() && window_.live() == 0; }
 
-    /// When work() has something to do again, at the latest; socket() may give it more before: it is to be watched
-    /// for reading, and where wants_to_write(), for writing.
+    /// When work() must be called again at the latest; earlier when socket() becomes readable, or writable where
+    /// wants_to_write().
     [[nodiscard]] Instant next_work() const;
     [[nodiscard]] int socket() const { return connection_ ? connection_->fd() : -1; }
     [[nodiscard]] bool wants_to_write() const { return socket_full_; }
-    /// Something has come in at socket().
+    /// socket() became readable.
     void heard() { last_heard_ = clock_.now(); }
 
-    /// Reports what is left as STOPPED and closes the connection; says goodbye where nothing was left.
+    /// Reports what is left as STOPPED and closes the connection, properly if nothing was left.
     void give_up();
 
 private:
@@ -55,25 +60,25 @@ private:
     void channel_closed(const ChannelClosed& closed);
     void lose(const std::string& why);
     void forget_connection(bool try_at_once);
-    void report(const Job& job, OutcomeKind kind, std::string_view code, std::string_view detail,
-                bool not_attempted = false);
+    /// Reports everything under way; only the youngest can be partly sent.
+    void end_all(const Outcome& sent, const Outcome& part_sent);
 
     const RabbitmqTarget& target_;
     Log& log_;
+    ConnectionLog connection_log_;
     SocketCutter& cutter_;
     const SystemClock clock_;
     MessageProperties properties_;
 
     std::deque<Job> waiting_;
-    std::unordered_set<std::string> suspects_;  // ids of messages of which one made the server close the channel
+    std::unordered_set<std::string> suspects_;  // message ids; one of them made the server close the channel
 
     std::unique_ptr<RabbitmqConnection> connection_;
     Error trouble_{ErrorClass::retryable, std::string(kBrokerUnreachable), "not connected yet"};
-    bool in_trouble_ = false;  // and it was logged
     Instant next_attempt_{};
-    Duration backoff_{};
+    Backoff backoff_{std::chrono::seconds(2)};
 
-    // Of the present connection.
+    // State of the present connection.
     ConfirmWindow window_;
     bool proven_ = false;         // it has confirmed something
     bool one_at_a_time_ = false;  // what is under way goes alone

@@ -21,7 +21,7 @@ TEST_F(RabbitmqLogin, CheckSaysWhatIsWrong) {
     EXPECT_EQ(check_message(), "");
     const auto good = parse_amqp_url(options_.url);
     const auto at = [&](const std::string& user, const std::string& vhost) {
-        return "amqp://" + user + "@" + good->place() + "/" + vhost;
+        return "amqp://" + user + "@" + good->server.place() + "/" + vhost;
     };
     options_.url = at("guest:s3cret", "%2F");
     EXPECT_THAT(check_message(), AllOf(HasSubstr("guest"), HasSubstr("password"), Not(HasSubstr("s3cret"))));
@@ -34,7 +34,7 @@ TEST_F(RabbitmqLogin, CheckSaysWhatIsWrong) {
 }
 
 TEST_F(RabbitmqLogin, AWrongPasswordIsNobodysAttempt) {
-    options_.url = "amqp://guest:s3cret@" + parse_amqp_url(options_.url)->place();
+    options_.url = "amqp://guest:s3cret@" + parse_amqp_url(options_.url)->server.place();
     const auto outcome = send_one(*sink(), event(1, "order.created"));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
     EXPECT_EQ(outcome.code, "ACCESS_REFUSED");
@@ -53,7 +53,7 @@ TEST_F(RabbitmqLogin, AUserWhoMayNotWriteIsToldSo) {
 
 TEST_F(RabbitmqLogin, ThePasswordFileIsReadAtEachConnecting) {
     const auto path = std::filesystem::temp_directory_path() / fresh_name("deliverd_password");
-    options_.url = "amqp://guest:wrong@" + parse_amqp_url(options_.url)->place();
+    options_.url = "amqp://guest:wrong@" + parse_amqp_url(options_.url)->server.place();
     options_.password_file = path;
     EXPECT_THAT(check_message(), HasSubstr("password_file"));
     const auto rabbit = sink();
@@ -83,9 +83,9 @@ TEST_F(RabbitmqLogin, TlsWithAnAuthorityOrANameThatIsNotItsOwnIsRefused) {
     EXPECT_TRUE(outcome.not_attempted);
     options_.ca_file = rabbit_variable("DELIVERD_TEST_RABBITMQ_CA_FILE");
     const auto parts = parse_amqp_url(options_.url);
-    options_.url = "amqps://guest:guest@127.1:" + std::to_string(parts->port);  // the same place by another name
+    options_.url = "amqps://guest:guest@127.1:" + std::to_string(parts->server.port);  // the same place by another name
     EXPECT_THAT(check_message(), HasSubstr("hostname mismatch"));
-    options_.url = "amqps://guest:guest@localhost:" + std::to_string(parts->port);
+    options_.url = "amqps://guest:guest@localhost:" + std::to_string(parts->server.port);
     EXPECT_EQ(check_message(), "");
     options_.url = rabbit_variable("DELIVERD_TEST_RABBITMQ_TLS_URL");
     options_.ca_file.clear();

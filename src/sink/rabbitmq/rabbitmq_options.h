@@ -1,4 +1,4 @@
-// What is set for a sink to RabbitMQ.
+// The options of the sink to RabbitMQ.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ struct RabbitmqSinkOptions {
     std::string url;       // amqp:// or amqps://user:password@host:port/vhost; may hold a password: never logged
     std::string exchange;  // empty: the default exchange, routing key = queue
     EventAttributesOptions attributes;
-    std::string password_file{};                  // in place of the URL's password, read again at each connecting
-    Duration timeout = std::chrono::seconds(10);  // for a message's confirm; then it is ambiguous
+    std::string password_file{};                  // replaces the URL's password, read at each connect
+    Duration timeout = std::chrono::seconds(10);  // for a message's confirm; after it the message is ambiguous
     Duration connect_timeout = std::chrono::seconds(5);
     Duration heartbeat = std::chrono::seconds(30);
     bool verify_tls = true;

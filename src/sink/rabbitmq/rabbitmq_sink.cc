@@ -9,21 +9,22 @@
 #include <array>
 #include <cerrno>
 #include <exception>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
 #include "sink/rabbitmq/connection.h"
 #include "sink/rabbitmq/publisher.h"
+#include "sink/secret_file.h"
 #include "sink/thread_sink.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-constexpr std::size_t kMaxWaiting = 100'000;  // messages handed over and not yet taken up by the thread
+constexpr std::size_t kMaxWaiting = 100'000;  // messages handed over that the thread has not taken over yet
 constexpr Duration kLongestHeartbeat = std::chrono::hours(1);
 
 class RabbitmqSink final : public ThreadSink {
@@ -43,28 +44,23 @@ public:
     Result<void> check(Duration deadline) override {
         SocketCutter cutter;  // not the thread's
         const auto begin = clock_.now();
-        auto opened = RabbitmqConnection::open(target_, deadline, cutter);
-        if (!opened) return Failure(opened.error());
-        (*opened)->close(std::max<Duration>(deadline - (clock_.now() - begin), std::chrono::milliseconds(1)));
+        TRY_ASSIGN(auto opened, RabbitmqConnection::open(target_, deadline, cutter));
+        opened->close(std::max<Duration>(deadline - (clock_.now() - begin), std::chrono::milliseconds(1)));
         return {};
     }
 
     [[nodiscard]] std::string_view name() const override { return "rabbitmq"; }
 
 private:
-    void wake() override {
+    void wake() override REQUIRES(mutex_) {
         const std::uint64_t one = 1;
         (void)!::write(wake_, &one, sizeof one);  // full: it is awake already
     }
 
-    void cut() override { cutter_.cut(); }
-    [[nodiscard]] std::optional<Outcome> refusal() const override {
+    void cut() override REQUIRES(mutex_) { cutter_.cut(); }
+    [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) {
         if (incoming_.size() < kMaxWaiting) return std::nullopt;
-        Outcome outcome;
-        outcome.code = "BROKER_BLOCKED";
-        outcome.detail = "too many messages wait for RabbitMQ";
-        outcome.not_attempted = true;
-        return outcome;
+        return not_attempted("BROKER_BLOCKED", "too many messages wait for RabbitMQ");
     }
 
     void run() override {
@@ -72,12 +68,12 @@ private:
         publisher_.give_up();
     }
 
-    /// Takes what was sent meanwhile and works on it. Until when there is nothing to do; none when it is over.
+    /// Takes over what was sent meanwhile and works on it. When to work again; none when the sink has finished.
     std::optional<Instant> next_wait() {
         std::deque<Job> jobs;
         std::optional<Instant> stop_at;
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             jobs.swap(incoming_);
             stop_at = stop_at_;
         }
@@ -102,46 +98,37 @@ private:
 
     const RabbitmqTarget target_;
     SocketCutter cutter_;
-    const int wake_;  // eventfd: something was sent, or it is to stop
+    const int wake_;  // eventfd: messages were handed over, or a stop was requested
 
-    RabbitmqPublisher publisher_;  // the thread's own
+    RabbitmqPublisher publisher_;  // used by the thread only
 };
 
-Result<void> check_file(std::string_view what, const std::string& path) {
-    if (path.empty()) return {};
-    std::ifstream file(path);
-    if (file.good() && file.peek() != std::ifstream::traits_type::eof()) return {};
-    return permanent("bad_argument", fmt::format("the sink's {} {} is empty or cannot be read", what, path));
-}
-
 Result<RabbitmqTarget> make_target(RabbitmqSinkOptions options) {
-    auto url = parse_amqp_url(options.url);
-    if (!url) return Failure(url.error());
+    TRY_ASSIGN(auto url, parse_amqp_url(options.url));
     if (options.exchange.size() > kMaxShortString) {
-        return permanent("bad_argument", "the sink's exchange has more than 255 bytes, which RabbitMQ does not take");
+        return bad_argument("the sink's exchange has more than 255 bytes, which RabbitMQ does not take");
     }
     if (options.timeout <= Duration::zero() || options.connect_timeout <= Duration::zero()) {
-        return permanent("bad_argument", "the sink's timeout and connect_timeout must be longer than 0");
+        return bad_argument("the sink's timeout and connect_timeout must be longer than 0");
     }
     if (options.heartbeat < std::chrono::seconds(1) || options.heartbeat > kLongestHeartbeat) {
-        return permanent("bad_argument", "the sink's heartbeat must be from 1 second to 1 hour");
+        return bad_argument("the sink's heartbeat must be from 1 second to 1 hour");
     }
-    if (auto readable = check_file("ca_file", options.ca_file); !readable) return Failure(readable.error());
-    return RabbitmqTarget{std::move(options), std::move(*url)};
+    TRY(check_ca_file(options.ca_file));
+    return RabbitmqTarget{std::move(options), std::move(url)};
 }
 
 }  // namespace
 
 Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options) {
-    if (auto target = make_target(options); !target) return Failure(target.error());
+    TRY(make_target(options));
     return {};
 }
 
 Result<std::unique_ptr<Sink>> make_rabbitmq_sink(RabbitmqSinkOptions options, Log& log) {
-    auto target = make_target(std::move(options));
-    if (!target) return Failure(target.error());
+    TRY_ASSIGN(auto target, make_target(std::move(options)));
     try {
-        return std::make_unique<RabbitmqSink>(std::move(*target), log);
+        return std::make_unique<RabbitmqSink>(std::move(target), log);
     } catch (const std::exception& error) {
         return retryable("no_resources", fmt::format("cannot start the RabbitMQ sink: {}", error.what()));
     }

@@ -5,12 +5,11 @@
 // message_id, or with EventFormat::cloudevents cloudevents_attributes() with prefix `cloudEvents:`.
 //
 // A message is delivered when it was confirmed and not returned: a mandatory message that no queue took is returned and
-// confirmed nevertheless. docs/delivery.md has the table of outcomes. While the server cannot be reached nothing is
-// tried: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink reconnects by itself, with
-// backoff.
+// then confirmed all the same. docs/delivery.md has the table of outcomes. While the server cannot be reached nothing
+// is sent: outcomes are retryable and not_attempted (BROKER_UNREACHABLE), and the sink reconnects with backoff.
 //
-// check() and the sink's thread wait for a connection at most connect_timeout, besides what looking up the host's name
-// takes; stop() waits that long beyond its patience at worst, where it meets the connecting itself.
+// check() and the sink's thread wait at most connect_timeout for a connection, plus the time to resolve the host's
+// name. stop() exceeds its patience by that at worst, when the thread is connecting.
 #pragma once
 
 #include <memory>
@@ -21,7 +20,7 @@
 
 namespace deliverd::sink {
 
-/// What make_rabbitmq_sink() refuses (permanent, `bad_argument`), for a configuration's check. Never repeats the URL.
+/// Refuses what make_rabbitmq_sink() refuses (permanent, `bad_argument`). Never repeats the URL.
 [[nodiscard]] Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options);
 
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_rabbitmq_sink(RabbitmqSinkOptions options, Log& log);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace deliverd::sink {
 
 void ConfirmWindow::add(const Job& job, Instant deadline) {
@@ -28,6 +30,7 @@ bool ConfirmWindow::mark_returned(std::string_view message_id) {
 
 void ConfirmWindow::settle_one(Entry& entry, const Settle& settle) {
     if (entry.job.message == nullptr) return;
+    ASSERT(live_ > 0);
     const Job job = std::exchange(entry.job, {});
     --live_;
     settle(job, entry.returned);

@@ -144,7 +144,7 @@ TEST_P(ClientOutboxConformance, ATimeThatARelayWroteStays) {
     EXPECT_EQ(shown(id).next_attempt_at, before.next_attempt_at);
 }
 
-TEST_P(ClientOutboxConformance, OldPublishedEventsAreDeletedSoManyAtATime) {
+TEST_P(ClientOutboxConformance, OldPublishedEventsAreDeletedUpToALimit) {
     std::vector<std::int64_t> old;
     for (int i = 0; i < 5; ++i) old.push_back(add());
     const std::int64_t open = add();

@@ -67,7 +67,7 @@ protected:
     void set(const std::string& id, const std::string& what) {
         store_->execute("update " + messages() + " set " + what + " where id = '" + id + "'");
     }
-    /// As if it had come so many seconds ago.
+    /// as if it had arrived this many seconds ago.
     void set_age(const std::string& id, int seconds) {
         set(id, "created_at = " + store_->time_expression(-seconds) +
                     ", updated_at = " + store_->time_expression(-seconds));
@@ -237,7 +237,7 @@ TEST_P(DeadLettersConformance, AnythingInATextIsOnlyText) {
     EXPECT_EQ(list(of_topic("%")).total, 0);
 }
 
-TEST_P(DeadLettersConformance, TheSeedsColumnsAreEnough) {
+TEST_P(DeadLettersConformance, TheRequiredColumnsAreEnough) {
     store_->execute("insert into " + messages() + " (original_topic) values ('orders')");
     const LetterPage page = list(of_topic("orders"));
     ASSERT_EQ(page.letters.size(), 1U);

@@ -77,7 +77,7 @@ protected:
     std::int64_t enqueue(const std::string& payload = "# text") {
         return must(lease_->enqueue_memory("space", payload, std::nullopt));
     }
-    static bool settle_first(Outbox& outbox, SettleKind kind, const std::string& error = "HTTP_500: no") {
+    static bool settle_first(RowQueue& outbox, SettleKind kind, const std::string& error = "HTTP_500: no") {
         const ClaimBatch batch = must(outbox.claim({"w", 1, std::chrono::seconds(60), std::nullopt}));
         if (batch.rows.empty()) {
             ADD_FAILURE() << "nothing to claim";
@@ -98,8 +98,8 @@ protected:
         must(store_->database().orders({})->accept(std::span(&order, 1)));
     }
 
-    std::unique_ptr<Outbox> memories_;
-    std::unique_ptr<Outbox> orders_;
+    std::unique_ptr<RowQueue> memories_;
+    std::unique_ptr<RowQueue> orders_;
     std::unique_ptr<Lease> lease_;
 };
 
@@ -188,7 +188,7 @@ TEST_P(LaneLettersConformance, ARowThatDiesAfterTheLastRetryLeavesADeadLetter) {
     EXPECT_EQ(begin(dead.id).verdict, RetryVerdict::finished);
 }
 
-TEST_P(LaneLettersConformance, TheSameOfARowThatAWorkerByItselfGivesUp) {
+TEST_P(LaneLettersConformance, ARowThatAWorkerWithoutALaneGivesUpBehavesAlike) {
     const auto stores = must(store_->database().lease("cli:ann"));
     for (Lease* lease : {lease_.get(), stores.get()}) {
         const std::int64_t id = enqueue();
@@ -205,7 +205,7 @@ TEST_P(LaneLettersConformance, TheSameOfARowThatAWorkerByItselfGivesUp) {
     }
 }
 
-TEST_P(LaneLettersConformance, AWorkerByItselfLeavesALetterToo) {
+TEST_P(LaneLettersConformance, AWorkerWithoutALaneLeavesALetterToo) {
     const std::int64_t id = enqueue();
     must(lease_->claim_outbox("w", 1, 60));
     EXPECT_FALSE(must(lease_->mark_dead_by_worker(id, "v", "mine now")));

@@ -34,7 +34,7 @@ TEST_P(DeadLettersRetryConformance, ARetryThatWorksResolves) {
     EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);
 }
 
-TEST_P(DeadLettersRetryConformance, WhatResolvesWithoutPublishingIsNotSaidToBePublished) {
+TEST_P(DeadLettersRetryConformance, ALetterResolvedWithoutPublishingIsNotCalledPublished) {
     const std::string id = keep(1);
     begin(id);
     EXPECT_EQ(end(id, RetryResult::unpublished, "stand-alone"), 1);
@@ -116,7 +116,7 @@ TEST_P(DeadLettersRetryConformance, ARetryIsOneProcesssAtATime) {
     EXPECT_EQ(found(id).letter.status, LetterStatus::resolved);
 }
 
-TEST_P(DeadLettersRetryConformance, WhatDidNotEndIsGoneOnWithAndDoesNotCountAgain) {
+TEST_P(DeadLettersRetryConformance, AnUnfinishedRetryIsResumedAndDoesNotCountAgain) {
     const std::string id = keep(1);
     set(id, "max_retries = 1");
     begin(id, "first");
@@ -202,7 +202,7 @@ TEST_P(DeadLettersRetryConformance, APersonMayGiveUp) {
     EXPECT_EQ(found(busy).letter.status, LetterStatus::dead);
 }
 
-TEST_P(DeadLettersRetryConformance, APersonMayReviveWhatIsDead) {
+TEST_P(DeadLettersRetryConformance, APersonMayReviveADeadLetter) {
     const std::string id = keep(1);
     EXPECT_EQ(must(letters_->revive(id, "ann"))->status, LetterStatus::pending);
     EXPECT_TRUE(actions(id).empty()) << "it is not dead";

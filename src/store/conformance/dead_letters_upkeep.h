@@ -36,7 +36,7 @@ TEST_P(DeadLettersUpkeepConformance, ALetterThatCannotBeHeldIsRefusedByName) {
     EXPECT_EQ(refused(letter(3)).code, kLetterRefused);
 }
 
-TEST_P(DeadLettersUpkeepConformance, ATableThatIsMissingIsNoLettersFault) {
+TEST_P(DeadLettersUpkeepConformance, AMissingTableIsNotTheLettersFault) {
     store_->execute("alter table " + messages() + " rename to elsewhere");
     const Error error = refused(letter(1));
     EXPECT_EQ(error.error_class, ErrorClass::permanent);
@@ -45,7 +45,7 @@ TEST_P(DeadLettersUpkeepConformance, ATableThatIsMissingIsNoLettersFault) {
 
 // --- going on with what did not end ---------------------------------------------------------------------------------
 
-TEST_P(DeadLettersUpkeepConformance, AClaimSaysThatItGoesOnWithAnother) {
+TEST_P(DeadLettersUpkeepConformance, AClaimSaysThatItResumesAnUnfinishedRetry) {
     const std::string id = keep(1);
     EXPECT_FALSE(begin(id, "a").taken_over);
     EXPECT_FALSE(begin(id, "b").taken_over) << "it is not begun";

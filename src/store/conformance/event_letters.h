@@ -289,7 +289,7 @@ TEST_P(EventLettersConformance, AnEventThatSomebodyRevivedKeepsItsLetter) {
     EXPECT_TRUE(trail(id).empty());
 }
 
-TEST_P(EventLettersConformance, WithoutEventIdsNoLetterIsOverwrittenThatNobodyDealtWith) {
+TEST_P(EventLettersConformance, WithoutEventIdsAnUnresolvedLetterIsNotOverwritten) {
     const auto foreign = debezium();
     for (int round = 1; round <= 2; ++round) {
         start_over("shop_events", "insert into shop_events values (1, 'order', 'a', 'Type" + std::to_string(round) +

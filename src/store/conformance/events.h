@@ -36,7 +36,7 @@ TEST_P(EventsConformance, ARowIsAMessage) {
     EXPECT_THAT(message.headers, ::testing::UnorderedElementsAre(std::pair("trace", "t-1"), std::pair("tries", "3")));
 }
 
-TEST_P(EventsConformance, TellsHowOldARowIs) {
+TEST_P(EventsConformance, AnswersTheAgeOfARow) {
     add("a");
     store_->execute("update outbox set created_at = " + store_->time_expression(-100));
     EXPECT_GE(only(everything()).age_seconds, 99.9);

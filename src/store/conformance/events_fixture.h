@@ -54,7 +54,7 @@ protected:
                         "', '" + payload + "')");
         return std::stoll(store_->value("select max(id) from outbox"));
     }
-    /// As if the row had failed before: due again so many seconds from now.
+    /// As if the row had failed before: due again this many seconds from now.
     void set_waiting(std::int64_t id, int seconds_from_now, int failures = 1) {
         store_->execute("update outbox set retry_count = " + std::to_string(failures) + ", next_attempt_at = " +
                         store_->time_expression(seconds_from_now) + " where id = " + std::to_string(id));

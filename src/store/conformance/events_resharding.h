@@ -63,7 +63,7 @@ TEST_P(EventReshardingConformance, AnotherNumberWaitsWhileAnotherRelayLives) {
     }
 }
 
-TEST_P(EventReshardingConformance, TokensGrowOnWhateverTheNumber) {
+TEST_P(EventReshardingConformance, TokensKeepGrowingWhateverTheNumber) {
     must(outbox_->tend("r0", kLease));
     for (int n = 0; n < 3; ++n) {  // some shards have changed hands more often than others
         expire("r0");

@@ -11,7 +11,7 @@ namespace deliverd::store::conformance {
 
 class EventShardsConformance : public EventsFixture {
 protected:
-    /// As if the relay had died so long ago that its leases have run out.
+    /// As if the relay had died and its leases had run out.
     void expire(const std::string& owner) {
         for (const std::string& name : {GetParam().shards, GetParam().relays}) {
             store_->execute("update " + name + " set expires_at = " + store_->time_expression(-1) + " where owner = '" +
@@ -264,7 +264,7 @@ TEST_P(EventShardsConformance, LanesDoNotShareShards) {
     EXPECT_EQ(tend("a").size(), 8U) << "a leave is of one lane";
 }
 
-TEST_P(EventShardsConformance, RefusesWhatNoRelayIsCalled) {
+TEST_P(EventShardsConformance, RefusesImpossibleOwnerNames) {
     expect_refused(outbox_->tend("", kLease), "owner");
     expect_refused(outbox_->tend("r", Duration::zero()), "lease");
     expect_refused(outbox_->leave(""), "owner");

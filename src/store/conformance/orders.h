@@ -14,7 +14,7 @@
 
 #include "store/conformance/test_store.h"
 #include "store/orders.h"
-#include "store/outbox.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store::conformance {
 
@@ -68,7 +68,7 @@ protected:
     static constexpr OrdersOptions kOptions{std::chrono::seconds(kLedgerSeconds)};
     std::unique_ptr<TestStore> store_;
     std::unique_ptr<Orders> orders_;
-    std::unique_ptr<Outbox> outbox_;
+    std::unique_ptr<RowQueue> outbox_;
 };
 
 class OrdersConformance : public OrdersFixture {};

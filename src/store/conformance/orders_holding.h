@@ -128,7 +128,7 @@ TEST_P(OrdersHoldingConformance, LagAndCounts) {
     expect_lag(99.9);
     store_->set_order_due(3, -1);
     expect_lag(299.9);
-    const OutboxCounts counts = must(outbox_->counts());
+    const RowCounts counts = must(outbox_->counts());
     EXPECT_EQ(counts.pending, 4) << "queued, sending and failed";
     EXPECT_EQ(counts.sent, 1);
     EXPECT_EQ(counts.dead, 1);
@@ -155,11 +155,11 @@ TEST_P(OrdersHoldingConformance, TwoProcessesGetEachOrderOnce) {
     constexpr int kOrders = 4000;
     fill(kOrders);
     const std::unique_ptr<Database> other = store_->open_again();
-    const std::unique_ptr<Outbox> other_outbox = other->orders_outbox(kOptions, "orders");
+    const std::unique_ptr<RowQueue> other_outbox = other->orders_outbox(kOptions, "orders");
     std::mutex mutex;
     std::map<std::int64_t, int> seen;
     std::vector<std::string> problems;
-    const auto drain = [&](Outbox& outbox, const std::string& worker) {
+    const auto drain = [&](RowQueue& outbox, const std::string& worker) {
         for (;;) {
             auto batch = outbox.claim({worker, 100, std::chrono::seconds(60), std::nullopt});
             if (batch && batch->rows.empty()) return;

@@ -1,4 +1,4 @@
-// The guarantees of store/outbox.h for the order outbox, for every store. Included by one test file of each, which
+// The guarantees of store/row_queue.h for the order outbox, for every store. Included by one test file of each, which
 // instantiates OrdersOutboxConformance.
 #pragma once
 

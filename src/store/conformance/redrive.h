@@ -218,8 +218,8 @@ TEST_P(RedriveConformance, WhatIsTakenOverMayBeAtItsLimit) {
     EXPECT_EQ(letter(id).status, LetterStatus::resolved);
 }
 
-/// A row with only the seed's columns: its payload is what is sent. That it was retried before is no reason against it,
-/// though nobody wrote down when.
+/// A row with only the required columns: its payload is what is sent. That it was retried before is no reason against
+/// it, though nobody wrote down when.
 TEST_P(RedriveConformance, WhatHasNoValueKeepsItsPayload) {
     store_->execute("insert into " + GetParam().letters +
                     " (id, original_topic, payload, status, retry_count) values"

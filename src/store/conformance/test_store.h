@@ -74,7 +74,7 @@ void expect_refused(const Result<T>& result, const std::string& mentions, std::s
 
 /// Settles, also what was left out because someone (a claim that looks it over, a renewal) had it locked at that
 /// moment; answers what went wrong.
-inline std::string settle_all(Outbox& outbox, const std::string& worker, std::vector<Settlement> settlements) {
+inline std::string settle_all(RowQueue& outbox, const std::string& worker, std::vector<Settlement> settlements) {
     while (!settlements.empty()) {
         const auto answers = outbox.settle(worker, settlements);
         if (!answers) return answers.error().message;

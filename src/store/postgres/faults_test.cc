@@ -7,9 +7,9 @@
 
 #include <thread>
 
-#include "store/outbox.h"
 #include "store/postgres/connection/connection.h"
 #include "store/postgres/testing/test_server.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -25,13 +25,13 @@ protected:
         change(options);
         return must(open_postgres(std::move(options), log_));
     }
-    std::int64_t enqueue_and_claim(Outbox& outbox) {
+    std::int64_t enqueue_and_claim(RowQueue& outbox) {
         const std::int64_t id =
             must(must(store_.database().lease(std::nullopt))->enqueue_memory("s", "p", std::nullopt));
         EXPECT_EQ(must(outbox.claim({"w", 10, seconds(60), std::nullopt})).rows.size(), 1U);
         return id;
     }
-    static Result<std::vector<SettleAnswer>> settle(Outbox& outbox, std::int64_t id) {
+    static Result<std::vector<SettleAnswer>> settle(RowQueue& outbox, std::int64_t id) {
         const Settlement sent{id, SettleKind::sent, 0};
         return outbox.settle("w", std::span(&sent, 1));
     }

@@ -13,6 +13,9 @@ namespace deliverd::store::postgres {
 inline constexpr Duration kMigrationLockWait = std::chrono::seconds(60);
 inline constexpr Duration kMigrationTimeout = std::chrono::minutes(30);
 
+/// Runs a statement that only reads.
+[[nodiscard]] Result<PgResult> ask(Connection& connection, const Statement& statement, const Params& params = {});
+
 [[nodiscard]] Result<SchemaReport> schema_report(Connection& connection, const std::string& schema);
 [[nodiscard]] Result<std::vector<MigrationStep>> migrate(Connection& connection, const std::string& schema,
                                                          bool dry_run);

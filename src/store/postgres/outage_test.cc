@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "store/outbox.h"
 #include "store/postgres/testing/test_server.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"
@@ -37,22 +39,20 @@ public:
     }
 
     Result<SchemaReport> schema() override {
-        auto connection = pool_.borrow();
-        if (!connection) return Failure(std::move(connection.error()));
-        return postgres::schema_report(**connection, options_.schema);
+        TRY_ASSIGN(auto connection, pool_.borrow());
+        return postgres::schema_report(*connection, options_.schema);
     }
 
     Result<std::vector<MigrationStep>> migrate(bool dry_run) override {
-        auto connection = pool_.borrow();
-        if (!connection) return Failure(std::move(connection.error()));
-        return postgres::migrate(**connection, options_.schema, dry_run);
+        TRY_ASSIGN(auto connection, pool_.borrow());
+        return postgres::migrate(*connection, options_.schema, dry_run);
     }
 
-    std::unique_ptr<Outbox> memory_outbox(std::string lane) override {
+    std::unique_ptr<RowQueue> memory_outbox(std::string lane) override {
         return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema, std::move(lane));
     }
 
-    std::unique_ptr<Outbox> orders_outbox(const OrdersOptions& options, std::string lane) override {
+    std::unique_ptr<RowQueue> orders_outbox(const OrdersOptions& options, std::string lane) override {
         return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options, std::move(lane));
     }
 
@@ -69,7 +69,7 @@ public:
     }
 
     Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {
-        if (auto ok = check_event_table(table); !ok) return Failure(std::move(ok.error()));
+        TRY(check_event_table(table));
         return std::make_unique<postgres::PostgresEventOutbox>(pool_, log_, options_.schema, table);
     }
 
@@ -88,9 +88,8 @@ public:
     }
 
     Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
-        auto session = postgres::open_lease_session(pool_, options_.schema);
-        if (!session) return Failure(std::move(session.error()));
-        return enqueue_in_session(**session, memories, options_.max_payload_bytes);
+        TRY_ASSIGN(auto session, postgres::open_lease_session(pool_, options_.schema));
+        return enqueue_in_session(*session, memories, options_.max_payload_bytes);
     }
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
@@ -99,9 +98,8 @@ public:
     }
 
     Result<std::vector<Finding>> inspect() override {
-        auto connection = pool_.borrow();
-        if (!connection) return Failure(std::move(connection.error()));
-        return postgres::inspect(**connection, options_.schema);
+        TRY_ASSIGN(auto connection, pool_.borrow());
+        return postgres::inspect(*connection, options_.schema);
     }
 
     Result<void> ping(Duration deadline) override { return postgres::ping_server(pool_, deadline); }
@@ -129,12 +127,12 @@ Result<void> check_conninfo(const std::string& conninfo) {
 }
 
 Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log) {
-    if (auto readable = check_conninfo(options.conninfo); !readable) return Failure(std::move(readable.error()));
+    TRY(check_conninfo(options.conninfo));
     if (options.schema.empty() || options.schema == "deliverd") {
-        return permanent("bad_argument", "database.schema must name a schema other than deliverd's own");
+        return permanent(codes::kBadArgument, "database.schema must name a schema other than deliverd's own");
     }
     if (options.max_connections == 0) {
-        return permanent("bad_argument", "at least one database connection must be allowed");
+        return permanent(codes::kBadArgument, "at least one database connection must be allowed");
     }
     return std::make_unique<PostgresDatabase>(std::move(options), log);
 }

@@ -1,4 +1,4 @@
-// PostgreSQL by libpq: a bounded pool, prepared statements, one round trip a batch.
+// PostgreSQL by libpq: a bounded pool, prepared statements, one round trip per batch.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +26,12 @@ struct PostgresOptions {
     std::int64_t max_payload_bytes = kDefaultMaxPayloadBytes;
 };
 
-/// What open_postgres() refuses about a conninfo (permanent, `bad_argument`), for a configuration's check: it
-/// cannot be read, or its port or sslmode cannot be. Connects to nothing; never repeats a password.
+/// Refuses a conninfo as open_postgres() does (permanent, `bad_argument`), for the check of a configuration: it cannot
+/// be read, or its port or sslmode is wrong. Does not connect; never repeats a password.
 [[nodiscard]] Result<void> check_conninfo(const std::string& conninfo);
 
-/// Opens lazily: an unreachable server is reported by the first call, and every later call tries again
-/// (with backoff), so that a lane outlives its database. Fails only for options that cannot be used.
+/// Connects lazily: the first call reports an unreachable server, and every later call tries again (with backoff), so
+/// that a lane survives its database. Fails only for unusable options.
 [[nodiscard]] Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log);
 
 }  // namespace deliverd::store

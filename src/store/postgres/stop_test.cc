@@ -6,8 +6,8 @@
 
 #include <thread>
 
-#include "store/outbox.h"
 #include "store/postgres/testing/test_server.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -24,7 +24,7 @@ protected:
             std::chrono::hours(1);
         return must(open_postgres(options, log_));
     }
-    static Result<std::vector<SettleAnswer>> settle(Outbox& outbox) {
+    static Result<std::vector<SettleAnswer>> settle(RowQueue& outbox) {
         const Settlement sent{1, SettleKind::sent, 0};
         return outbox.settle("w", std::span(&sent, 1));
     }

@@ -7,13 +7,10 @@
 
 namespace deliverd::store::postgres {
 
-/// Takes a limit; answers how many rows of the ledger are gone.
-[[nodiscard]] Statement purge_statement(std::string_view schema);
-
 class PostgresUpkeep final : public Upkeep {
 public:
     /// `pool` outlives this. `schema`: where the ledger is.
-    PostgresUpkeep(Pool& pool, std::string_view schema) : pool_(pool), purge_(purge_statement(schema)) {}
+    PostgresUpkeep(Pool& pool, std::string_view schema);
 
     Result<bool> begin(std::string_view chore, std::string_view owner, Duration interval, Duration lease) override;
     Result<bool> keep(std::string_view owner, Duration lease) override;

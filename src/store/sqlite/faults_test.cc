@@ -216,8 +216,7 @@ TEST_F(SqliteFaults, BytesThatAreNoTextAreGivenUpInTheClaim) {
             other,
             "select count(*) from outbox_audit where reason = 'outbox_flush_dead' and status_from = 'pending'"
             " and status_to = 'dead' and worker = 'w' and outbox_id in (2, 3, 4)"));
-        must(audit.step());
-        EXPECT_EQ(audit.integer(0), 3);
+        EXPECT_EQ(must(audit.one([](const auto& row) { return row.template get<int>(); })), 3);
     }
     sqlite3_close(other);
 }

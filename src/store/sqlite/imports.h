@@ -6,17 +6,7 @@
 
 namespace deliverd::store::sqlite {
 
-class SqliteImports final : public Imports {
-public:
-    /// `file` outlives this.
-    explicit SqliteImports(File& file) : file_(file) {}
-
-    Result<std::int64_t> store(std::string_view origin, std::string_view actor,
-                               std::span<const ImportedEvent> events) override;
-    Result<void> forget(std::string_view origin) override;
-
-private:
-    File& file_;
-};
+/// `file` outlives it.
+[[nodiscard]] std::unique_ptr<Imports> make_imports(File& file);
 
 }  // namespace deliverd::store::sqlite

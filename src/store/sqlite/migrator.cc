@@ -7,7 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/try.h"
 #include "store/migration_plan.h"
+#include "store/sqlite/statements.h"
 
 namespace deliverd::store::sqlite {
 namespace {
@@ -29,29 +31,16 @@ Finding permissions_of(const std::string& path) {
 
 /// The value of a query that answers one row; "" when it answers none.
 Result<std::string> value_of(Handle& handle, std::string_view sql) {
-    auto statement = SqliteStatement::prepare(handle.raw(), sql);
-    if (!statement) return Failure(std::move(statement.error()));
-    auto row = statement->step();
-    if (!row) return Failure(std::move(row.error()));
-    return *row ? std::string(statement->text(0)) : std::string();
+    TRY_ASSIGN(const auto value, handle.value<std::string>(sql));
+    return value.value_or("");
 }
 
 Result<std::vector<AppliedMigration>> applied_migrations(Handle& handle) {
-    std::vector<AppliedMigration> applied;
-    auto has_table =
-        value_of(handle, "select name from sqlite_schema where type = 'table' and name = 'deliverd_migrations'");
-    if (!has_table) return Failure(std::move(has_table.error()));
-    if (has_table->empty()) return applied;
-    auto statement = SqliteStatement::prepare(
-        handle.raw(), "select version, name, checksum from deliverd_migrations order by version");
-    if (!statement) return Failure(std::move(statement.error()));
-    for (;;) {
-        auto more = statement->step();
-        if (!more) return Failure(std::move(more.error()));
-        if (!*more) return applied;
-        applied.push_back(AppliedMigration{static_cast<int>(statement->integer(0)), std::string(statement->text(1)),
-                                           std::string(statement->text(2)), ""});
-    }
+    TRY_ASSIGN(auto has_table, value_of(handle, sql::migrations_table));
+    if (has_table.empty()) return std::vector<AppliedMigration>{};
+    return handle.all(sql::applied_migrations, [](const SqliteStatement& row) {
+        return AppliedMigration{row.get<int>(0), row.get<std::string>(1), row.get<std::string>(2), ""};
+    });
 }
 
 /// SQLite has no IF: a part of a migration that does not fit is left out. The table `outbox` may be another program's,
@@ -74,29 +63,22 @@ void leave_out(std::string& sql, const OptionalPart& part) {
 }
 
 Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
-    auto applied = applied_migrations(handle);
-    if (!applied) return Failure(std::move(applied.error()));
-    auto steps = missing_steps(sqlite_migrations(), *applied, {"deliverd_migrations", "", ""});
-    if (!steps) return steps;
-    auto outbox = value_of(handle, "select name from sqlite_schema where lower(name) = 'outbox'");
-    if (!outbox) return Failure(std::move(outbox.error()));
-    auto ours = value_of(handle,
-                         "select name from sqlite_schema where type = 'index' and name = 'outbox_dead'"
-                         " and tbl_name = 'outbox'");
-    if (!ours) return Failure(std::move(ours.error()));
-    for (MigrationStep& step : *steps) {
-        if (!outbox->empty()) leave_out(step.sql, kUnlessOutbox);
-        if (ours->empty()) leave_out(step.sql, kOwnOutbox);
+    TRY_ASSIGN(auto applied, applied_migrations(handle));
+    TRY_ASSIGN(auto steps, missing_steps(sqlite_migrations(), applied, {"deliverd_migrations", "", ""}));
+    TRY_ASSIGN(auto outbox, value_of(handle, sql::outbox_table));
+    TRY_ASSIGN(auto ours, value_of(handle, sql::own_outbox));
+    for (MigrationStep& step : steps) {
+        if (!outbox.empty()) leave_out(step.sql, kUnlessOutbox);
+        if (ours.empty()) leave_out(step.sql, kOwnOutbox);
     }
     return steps;
 }
 
 /// Inside the transaction. Whoever comes second waits for it and then finds nothing left to do.
 Result<std::vector<MigrationStep>> migrate_locked(Handle& handle) {
-    auto steps = steps_for(handle);
-    if (!steps) return steps;
-    for (const MigrationStep& step : *steps) {
-        if (auto done = handle.run(step.sql); !done) {
+    TRY_ASSIGN(auto steps, steps_for(handle));
+    for (const MigrationStep& step : steps) {
+        if (auto done = handle.run_script(step.sql); !done) {
             Error error = std::move(done.error());
             error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
             return Failure(std::move(error));
@@ -108,33 +90,28 @@ Result<std::vector<MigrationStep>> migrate_locked(Handle& handle) {
 }  // namespace
 
 Result<SchemaReport> schema_report(Handle& handle) {
-    auto applied = applied_migrations(handle);
-    if (!applied) return Failure(std::move(applied.error()));
-    return assess(sqlite_migrations(), *applied, "");
+    TRY_ASSIGN(auto applied, applied_migrations(handle));
+    return assess(sqlite_migrations(), applied, "");
 }
 
 Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run) {
     if (dry_run) return steps_for(handle);
-    auto transaction = Transaction::begin(handle, Durability::full);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto steps = migrate_locked(handle);
-    if (!steps) return steps;
-    if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
+    TRY_ASSIGN(auto transaction, Transaction::begin(handle, Durability::full));
+    TRY_ASSIGN(auto steps, migrate_locked(handle));
+    TRY(transaction.commit());
     return steps;
 }
 
 Result<std::vector<Finding>> inspect(Handle& writer, const std::string& path) {
-    auto report = schema_report(writer);
-    if (!report) return Failure(std::move(report.error()));
-    auto journal = value_of(writer, "pragma journal_mode");
-    if (!journal) return Failure(std::move(journal.error()));
+    TRY_ASSIGN(auto report, schema_report(writer));
+    TRY_ASSIGN(auto journal, value_of(writer, "pragma journal_mode"));
 
     std::vector<Finding> findings;
     findings.push_back({"library version", true, std::string("SQLite ") + sqlite3_libversion()});
-    const bool wal = *journal == "wal";
+    const bool wal = journal == "wal";
     findings.push_back({"journal", wal,
                         wal ? "the journal is WAL"
-                            : "the journal is " + *journal +
+                            : "the journal is " + journal +
                                   ", not WAL: readers and writers block each other; "
                                   "is the file on a network share?"});
     findings.push_back(
@@ -142,9 +119,9 @@ Result<std::vector<Finding>> inspect(Handle& writer, const std::string& path) {
     findings.push_back(permissions_of(path));
     auto locked = Transaction::begin(writer, Durability::full);
     findings.push_back({"writable", locked.has_value(), locked ? "the file can be written" : locked.error().message});
-    const bool current = report->state == SchemaState::current;
+    const bool current = report.state == SchemaState::current;
     findings.push_back(
-        {"schema", current, current ? "schema version " + std::to_string(report->found_version) : report->advice});
+        {"schema", current, current ? "schema version " + std::to_string(report.found_version) : report.advice});
     return findings;
 }
 

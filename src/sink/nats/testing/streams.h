@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -61,7 +62,18 @@ public:
         config.SubjectsLen = 1;
         config.Storage = js_FileStorage;
         if (change) change(config);
-        must(js_AddStream(nullptr, jetstream_, &config, nullptr, nullptr));
+        // The server removes its folder of streams with the last one in it, and refuses one that is made just then.
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        jsErrCode code{};
+        natsStatus status = NATS_OK;
+        do {
+            status = js_AddStream(nullptr, jetstream_, &config, nullptr, &code);
+        } while (status != NATS_OK && code == JSStreamCreateErr && std::chrono::steady_clock::now() < end);
+        if (status != NATS_OK) {
+            const char* said = nats_GetLastError(nullptr);
+            throw std::runtime_error("NATS made no stream: " + std::string(said == nullptr ? "" : said) + " (" +
+                                     natsStatus_GetText(status) + ", " + std::to_string(static_cast<int>(code)) + ")");
+        }
     }
 
     void remove(const std::string& name) { must(js_DeleteStream(jetstream_, name.c_str(), nullptr, nullptr)); }

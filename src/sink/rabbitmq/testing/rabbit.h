@@ -64,11 +64,11 @@ public:
         : state_(amqp_new_connection(), amqp_destroy_connection) {
         const auto parts = parse_amqp_url(url);
         auto* socket = amqp_tcp_socket_new(state_.get());
-        if (amqp_socket_open(socket, parts->host.c_str(), parts->port) != AMQP_STATUS_OK) {
+        if (amqp_socket_open(socket, parts->server.host.c_str(), parts->server.port) != AMQP_STATUS_OK) {
             throw std::runtime_error("no connection to RabbitMQ");
         }
         expect(amqp_login(state_.get(), parts->vhost.c_str(), 0, 131072, heartbeat, AMQP_SASL_METHOD_PLAIN,
-                          parts->user.c_str(), parts->password.c_str()));
+                          parts->server.user.c_str(), parts->server.password.c_str()));
         amqp_channel_open(state_.get(), 1);
         expect(amqp_get_rpc_reply(state_.get()));
     }

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/assert.h"
+
 namespace deliverd::store::postgres {
 namespace {
 
@@ -24,12 +26,14 @@ std::optional<std::string> optional_text_at(const PGresult* result, int row, int
 }
 
 std::int64_t int64_at(const PGresult* result, int row, int column) {
+    ASSERT(PQgetlength(result, row, column) == sizeof(std::int64_t));
     std::uint64_t wire = 0;
     std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
     return static_cast<std::int64_t>(be64toh(wire));
 }
 
 std::int32_t int32_at(const PGresult* result, int row, int column) {
+    ASSERT(PQgetlength(result, row, column) == sizeof(std::int32_t));
     std::uint32_t wire = 0;
     std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
     return static_cast<std::int32_t>(be32toh(wire));
@@ -52,9 +56,8 @@ WallTime time_at(const PGresult* result, int row, int column) {
     return WallTime(std::chrono::microseconds(micros - kEarliestMicros));
 }
 
-double seconds_between(const PGresult* result, int row, int earlier_column, int later_column) {
-    const std::int64_t earlier = std::max(int64_at(result, row, earlier_column), kEarliestMicros);
-    return static_cast<double>(int64_at(result, row, later_column) - earlier) / 1e6;
+double seconds_between(std::int64_t earlier_micros, std::int64_t later_micros) {
+    return static_cast<double>(later_micros - std::max(earlier_micros, kEarliestMicros)) / 1e6;
 }
 
 }  // namespace deliverd::store::postgres

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/clock.h"
 
@@ -18,6 +19,7 @@ inline constexpr std::int64_t kEarliestMicros = -946'684'800'000'000;
 
 [[nodiscard]] std::string_view text_at(const PGresult* result, int row, int column);
 [[nodiscard]] std::optional<std::string> optional_text_at(const PGresult* result, int row, int column);
+/// Numbers: the statement makes the cell one of this type, and not NULL (asserted).
 [[nodiscard]] std::int64_t int64_at(const PGresult* result, int row, int column);
 [[nodiscard]] std::int32_t int32_at(const PGresult* result, int row, int column);
 [[nodiscard]] double float64_at(const PGresult* result, int row, int column);
@@ -25,7 +27,40 @@ inline constexpr std::int64_t kEarliestMicros = -946'684'800'000'000;
 [[nodiscard]] bool null_at(const PGresult* result, int row, int column);
 /// Within the years 1970 and 9999, infinities included.
 [[nodiscard]] WallTime time_at(const PGresult* result, int row, int column);
-/// The seconds between two times of a row, the earlier one not before 1970.
-[[nodiscard]] double seconds_between(const PGresult* result, int row, int earlier_column, int later_column);
+
+/// A cell as the type of `out`, which is also the column's: int4, int8, float8, bool, timestamptz, anything as text.
+/// NULL is nullopt where `out` is optional, and "" for text. A view lives as long as the result.
+template <typename Field>
+void read_cell(const PGresult* result, int row, int column, Field& out) {
+    if constexpr (requires {
+                      out.emplace();
+                      out.has_value();
+                  }) {
+        out.reset();
+        if (!null_at(result, row, column)) read_cell(result, row, column, out.emplace());
+    } else if constexpr (std::is_same_v<Field, std::int32_t>) {
+        out = int32_at(result, row, column);
+    } else if constexpr (std::is_same_v<Field, std::int64_t>) {
+        out = int64_at(result, row, column);
+    } else if constexpr (std::is_same_v<Field, double>) {
+        out = float64_at(result, row, column);
+    } else if constexpr (std::is_same_v<Field, bool>) {
+        out = bool_at(result, row, column);
+    } else if constexpr (std::is_same_v<Field, WallTime>) {
+        out = time_at(result, row, column);
+    } else {
+        out = text_at(result, row, column);
+    }
+}
+
+/// Reads a row's first columns into `fields`, one each, in their order.
+template <typename... Fields>
+void read_row(const PGresult* result, int row, Fields&... fields) {
+    int column = 0;
+    (read_cell(result, row, column++, fields), ...);
+}
+
+/// The seconds between two times in microseconds, the earlier one not before 1970.
+[[nodiscard]] double seconds_between(std::int64_t earlier_micros, std::int64_t later_micros);
 
 }  // namespace deliverd::store::postgres

@@ -7,8 +7,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/failpoint.h"
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "store/postgres/connection/refusal.h"
+#include "store/postgres/connection/statements.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -25,35 +29,31 @@ std::string milliseconds(Duration span) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count()) + "ms";
 }
 
-/// Errors after which the session itself is no longer what we think it is: statements that vanished or whose
-/// plan went stale, a server that became read-only, a connection thrown out.
+/// Errors after which the session is no longer what we believe it is: statements that vanished or whose plan went
+/// stale, a server that became read-only, a connection that was terminated.
 bool ends_session(std::string_view sqlstate) {
     constexpr std::array<std::string_view, 4> kStates = {"26000", "0A000", "25006", "25P03"};
     return sqlstate.empty() || sqlstate.starts_with("08") || sqlstate.starts_with("57P") ||
            std::find(kStates.begin(), kStates.end(), sqlstate) != kStates.end();
 }
 
-/// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server does not take is
-/// refused for ever. No round trip: the server said it in its greeting.
+/// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server cannot store is
+/// refused for ever. No round trip: the server reports its encoding when the session starts.
 Result<void> check_encoding(const PGconn* connection) {
     const char* encoding = PQparameterStatus(connection, "server_encoding");
     if (encoding == nullptr || std::string_view(encoding) == "UTF8") return {};
-    return permanent("db_error", "PostgreSQL: the database " + std::string(PQdb(connection)) + " has the encoding " +
-                                     encoding + " and cannot hold every text; deliverd needs UTF8: use another one, " +
-                                     "made by `createdb --encoding=UTF8 --template=template0 NAME`");
+    return permanent(codes::kDbError, "PostgreSQL: the database " + std::string(PQdb(connection)) +
+                                          " has the encoding " + encoding +
+                                          " and cannot hold every text; deliverd needs UTF8: use another one, " +
+                                          "made by `createdb --encoding=UTF8 --template=template0 NAME`");
 }
 
-/// Not even begun: a statement whose answer nobody waits for would leave its outcome unknown.
+/// Not even sent: a statement whose answer is not awaited would leave its outcome unknown.
 Error too_late() {
-    return Error{ErrorClass::retryable, "db_timeout", "PostgreSQL was not asked: deliverd is stopping"};
+    return Error{ErrorClass::retryable, codes::kDbTimeout, "no statement was sent to PostgreSQL: deliverd is stopping"};
 }
 
 }  // namespace
-
-Statement statement_by_text(std::string_view what, std::string sql) {
-    std::string name = std::string(what) + "_" + std::to_string(std::hash<std::string>()(sql));
-    return {std::move(name), std::move(sql)};
-}
 
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo, const SessionSettings& settings,
                                                      Deadline deadline, const WaitLimit& limit) {
@@ -61,13 +61,13 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo
     const std::array<const char*, 4> names = {"dbname", "fallback_application_name", "client_encoding", nullptr};
     const std::array<const char*, 4> values = {conninfo.c_str(), kFallbackApplicationName, "UTF8", nullptr};
     PGconn* raw = PQconnectStartParams(names.data(), values.data(), 1);
-    if (raw == nullptr) return retryable("db_unreachable", "PostgreSQL: out of memory while connecting");
+    if (raw == nullptr) return retryable(codes::kDbUnreachable, "PostgreSQL: out of memory while connecting");
     std::unique_ptr<Connection> connection(new Connection(raw, settings, limit));
     PQsetNoticeReceiver(raw, drop_notice, nullptr);
     PQsetErrorVerbosity(raw, kConnectingVerbosity);
-    if (auto done = connection->finish_connecting(deadline); !done) return Failure(std::move(done.error()));
-    if (auto fit = check_encoding(raw); !fit) return Failure(std::move(fit.error()));
-    if (auto done = connection->set_up_session(deadline); !done) return Failure(std::move(done.error()));
+    TRY(connection->finish_connecting(deadline));
+    TRY(check_encoding(raw));
+    TRY(connection->set_up_session(deadline));
     return connection;
 }
 
@@ -78,39 +78,23 @@ Result<void> Connection::finish_connecting(Deadline deadline) {
         const auto events = static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT);
         if (!wait(events, deadline)) {
             const char* host = PQhost(raw);
-            return retryable("db_unreachable", std::string("PostgreSQL at ") + (host == nullptr ? "?" : host) +
-                                                   " does not answer: check host, port and firewall");
+            return retryable(codes::kDbUnreachable, std::string("PostgreSQL at ") + (host == nullptr ? "?" : host) +
+                                                        " does not answer: check host, port and firewall");
         }
         state = PQconnectPoll(raw);
     }
     if (state == PGRES_POLLING_FAILED) return Failure(refusal_of(raw));
     PQsetErrorVerbosity(raw, PQERRORS_DEFAULT);
     PQsetnonblocking(raw, 1);
-    if (PQenterPipelineMode(raw) != 1) return retryable("db_unreachable", "PostgreSQL: no pipeline mode");
+    if (PQenterPipelineMode(raw) != 1) return retryable(codes::kDbUnreachable, "PostgreSQL: no pipeline mode");
     return {};
 }
 
-/// Lane statements are all index lookups of known shape: the planner settings keep them so where statistics are
-/// old, and one plan a statement saves planning each batch.
-/// The search_path has nothing in it that another role can add to: an operator in `public` that fits a column's type
-/// better than PostgreSQL's own would run as deliverd's role. Qualified here, where the server's own path still holds.
 Result<void> Connection::set_up_session(Deadline deadline) {
-    static const Statement kSetUp = {
-        "deliverd_session",
-        "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"
-        " pg_catalog.set_config('statement_timeout', $1, false), pg_catalog.set_config('lock_timeout', $2, false),"
-        " pg_catalog.set_config('idle_in_transaction_session_timeout', $3, false),"
-        " pg_catalog.set_config('enable_seqscan', 'off', false),"
-        " pg_catalog.set_config('enable_bitmapscan', 'off', false),"
-        " pg_catalog.set_config('enable_hashjoin', 'off', false),"
-        " pg_catalog.set_config('enable_mergejoin', 'off', false), pg_catalog.set_config('jit', 'off', false),"
-        " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false)"};
-    Params params;
-    params.text(milliseconds(settings_.statement_timeout))
-        .text(milliseconds(settings_.lock_timeout))
-        .text(milliseconds(settings_.idle_in_transaction_timeout));
-    auto done = run(Step{&kSetUp, &params}, Effect::read, deadline);
-    if (!done) return Failure(std::move(done.error()));
+    static const Statement kSetUp{"connection_set_up_session", connection::sql::set_up_session};
+    const Params params(milliseconds(settings_.statement_timeout), milliseconds(settings_.lock_timeout),
+                        milliseconds(settings_.idle_in_transaction_timeout));
+    TRY(run(Step{&kSetUp, &params}, Effect::read, deadline));
     return {};
 }
 
@@ -149,29 +133,29 @@ Error Connection::lost(Effect effect, bool sent) {
 Error Connection::timed_out(Effect effect, bool sent) {
     broken_ = true;
     const bool unknown = sent && effect == Effect::write;
-    return Error{unknown ? ErrorClass::ambiguous : ErrorClass::retryable, "db_timeout",
+    return Error{unknown ? ErrorClass::ambiguous : ErrorClass::retryable, codes::kDbTimeout,
                  "PostgreSQL did not answer in time; the connection was closed, try again"};
 }
 
 Result<PgResult> Connection::run(const Step& step, Effect effect, Deadline deadline) {
-    auto results = run(std::span(&step, 1), effect, deadline);
-    if (!results) return Failure(std::move(results.error()));
-    return std::move(results->back());
+    TRY_ASSIGN(auto results, run(std::span(&step, 1), effect, deadline));
+    return std::move(results.back());
 }
 
 Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect, Deadline deadline) {
+    ASSERT(!steps.empty());
     refused_with_.clear();
     if (limit_.passed()) return Failure(too_late());
     std::vector<const Statement*> expected;
     if (!queue(steps, expected)) return Failure(lost(effect, false));
-    if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
+    TRY(flush(effect, deadline));
     for (const Step& step : steps) {
         if (step.point != nullptr) failpoint(step.point);
     }
     return collect(std::move(expected), effect, deadline);
 }
 
-/// `preparing` gets one entry a command in the pipeline: the statement being prepared, or null for an execution.
+/// `preparing` gets one entry per command in the pipeline: the statement being prepared, or null for an execution.
 bool Connection::queue(std::span<const Step> steps, std::vector<const Statement*>& preparing) {
     PGconn* raw = connection_.get();
     for (const Step& step : steps) {
@@ -218,7 +202,7 @@ Result<PgResult> Connection::next_result(Effect effect, Deadline deadline) {
 Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> preparing, Effect effect,
                                                   Deadline deadline) {
     std::vector<PgResult> results;
-    std::optional<Failed> failed;
+    std::optional<ServerError> failed;
     std::size_t command = 0;
     for (;;) {
         auto next = next_result(effect, deadline);
@@ -242,7 +226,7 @@ Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> 
                 results.push_back(std::move(*next));
             }
         } else if (status != PGRES_PIPELINE_ABORTED && !failed) {
-            failed = Failed{std::string(sqlstate_of(result)), message_of(result)};
+            failed = ServerError{std::string(sqlstate_of(result)), message_of(result)};
         }
         ++command;
         if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
@@ -261,15 +245,14 @@ Result<void> Connection::script(const std::string& sql, Effect effect, Deadline 
     if (limit_.passed()) return Failure(too_late());
     PGconn* raw = connection_.get();
     if (PQexitPipelineMode(raw) != 1 || PQsendQuery(raw, sql.c_str()) != 1) return Failure(lost(effect, false));
-    if (auto sent = flush(effect, deadline); !sent) return Failure(std::move(sent.error()));
-    std::optional<Failed> failed;
+    TRY(flush(effect, deadline));
+    std::optional<ServerError> failed;
     for (;;) {
-        auto next = next_result(effect, deadline);
-        if (!next) return Failure(std::move(next.error()));
-        if (*next == nullptr) break;
-        const ExecStatusType status = PQresultStatus(next->get());
+        TRY_ASSIGN(auto next, next_result(effect, deadline));
+        if (next == nullptr) break;
+        const ExecStatusType status = PQresultStatus(next.get());
         if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK && !failed) {
-            failed = Failed{std::string(sqlstate_of(next->get())), message_of(next->get())};
+            failed = ServerError{std::string(sqlstate_of(next.get())), message_of(next.get())};
         }
     }
     if (PQstatus(raw) == CONNECTION_BAD || PQenterPipelineMode(raw) != 1) broken_ = true;
@@ -289,24 +272,6 @@ Result<bool> Connection::wait_for_notification(Deadline deadline) {
         if (!wait(POLLIN, deadline)) return false;
         if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(Effect::read, true));
     }
-}
-
-std::string place_of(const std::string& conninfo) {
-    struct Free {
-        void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-    };
-    const std::unique_ptr<PQconninfoOption, Free> options(PQconninfoParse(conninfo.c_str(), nullptr));
-    std::string host = "localhost";
-    std::string port = "5432";
-    std::string database;
-    for (const PQconninfoOption* option = options.get(); option != nullptr && option->keyword != nullptr; ++option) {
-        if (option->val == nullptr || *option->val == '\0') continue;
-        const std::string_view name = option->keyword;
-        if (name == "host" || (name == "hostaddr" && host == "localhost")) host = option->val;
-        if (name == "port") port = option->val;
-        if (name == "dbname") database = option->val;
-    }
-    return host + ":" + port + "/" + database;
 }
 
 }  // namespace deliverd::store::postgres

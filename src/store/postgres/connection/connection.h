@@ -1,5 +1,5 @@
-// One connection to PostgreSQL. Every wait on the network has a deadline: a server that hangs costs the
-// caller its deadline and the connection, nothing more.
+// One connection to PostgreSQL. Every wait on the network has a deadline: a server that hangs costs the caller its
+// deadline and the connection, nothing more.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "client/postgres_call.h"
 #include "deliverd/result.h"
 #include "store/postgres/connection/params.h"
+#include "store/postgres/connection/statement.h"
 #include "store/wait_limit.h"
 
 namespace deliverd::store::postgres {
@@ -21,15 +22,6 @@ namespace deliverd::store::postgres {
 using client::Effect;
 using client::PgResult;
 using Deadline = std::chrono::steady_clock::time_point;
-
-/// A statement that every connection prepares when it first meets it. Names are unique in the program.
-struct Statement {
-    std::string name;
-    std::string sql;
-};
-
-/// Named after its text, so that texts made at run time have one name each: `what`_<hash>.
-[[nodiscard]] Statement statement_by_text(std::string_view what, std::string sql);
 
 enum class Format { text = 0, binary = 1 };
 
@@ -46,7 +38,7 @@ struct SessionSettings {
     Duration idle_in_transaction_timeout;
 };
 
-/// What the server needs beyond its own statement_timeout to tell us of it.
+/// What the server needs beyond its own statement_timeout to report it.
 inline constexpr Duration kAnswerGrace = std::chrono::seconds(5);
 
 /// Used by one thread at a time.
@@ -54,8 +46,8 @@ class Connection {
 public:
     /// Connects and sets the session up; blocks until `deadline` at most, except that libpq looks host names
     /// up without one. Failure: `db_unreachable`, retryable also where the server refused the user, password or
-    /// database: a lane must outlive a password that is being changed. Permanent, `db_error`: the database is not UTF8.
-    /// The message says what to do. `limit` ends this and every later wait, also one under way; it outlives the
+    /// database: a lane must survive a change of the password. Permanent, `db_error`: the database is not UTF8.
+    /// The message says what to do. `limit` ends this and every later wait, also one in progress; it outlives the
     /// connection.
     [[nodiscard]] static Result<std::unique_ptr<Connection>> open(const std::string& conninfo,
                                                                   const SessionSettings& settings, Deadline deadline,
@@ -69,13 +61,13 @@ public:
     /// its own unless one is open.
     Result<void> script(const std::string& sql, Effect effect, Deadline deadline);
 
-    /// After LISTEN: true when notifications came (all that did are taken), false when none did until `deadline` or the
-    /// limit.
+    /// After LISTEN: true when notifications arrived (all of them are consumed), false when none arrived until
+    /// `deadline` or the limit.
     Result<bool> wait_for_notification(Deadline deadline);
 
-    /// False after anything that leaves the connection in doubt: throw it away then.
+    /// False after anything that leaves the connection in an unknown state: close it then.
     [[nodiscard]] bool usable() const { return !broken_; }
-    /// Nothing has come in while it lay idle. What does come is the server saying goodbye.
+    /// Nothing has arrived while it was idle. What does arrive is the server ending the session.
     [[nodiscard]] bool quiet() const;
     [[nodiscard]] bool in_transaction() const;
     /// The SQLSTATE with which the server refused the last run(); empty when it did not.
@@ -88,7 +80,7 @@ private:
     struct Finish {
         void operator()(PGconn* connection) const { PQfinish(connection); }
     };
-    struct Failed {
+    struct ServerError {
         std::string sqlstate;
         std::string message;
     };
@@ -114,8 +106,5 @@ private:
     bool broken_ = false;
     std::string refused_with_;
 };
-
-/// "db:5432/app", without user or password.
-[[nodiscard]] std::string place_of(const std::string& conninfo);
 
 }  // namespace deliverd::store::postgres

@@ -3,6 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
+#include "deliverd/error_codes.h"
+#include "store/postgres/connection/refusal.h"
+#include "store/postgres/connection/statements.h"
+
 namespace deliverd::store::postgres {
 
 Borrowed::~Borrowed() {
@@ -10,25 +16,27 @@ Borrowed::~Borrowed() {
 }
 
 Result<Borrowed> Pool::borrow(Deadline patience) {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (;;) {
         if (limit_.passed())
-            return retryable("db_timeout", "no database connection was asked for: deliverd is stopping");
+            return retryable(codes::kDbTimeout, "no database connection was opened: deliverd is stopping");
         const Deadline deadline = limit_.cap(patience);
         if (auto connection = take_idle()) return Borrowed(*this, std::move(connection));
         const auto now = std::chrono::steady_clock::now();
         const bool down = last_failure_.has_value();
         const bool may_ask = !down || (!probing_ && now >= next_attempt_);
-        if (open_ < options_.max_connections && may_ask) return connect(lock, deadline);
+        if (open_ < options_.max_connections && may_ask) return connect(deadline);
         // With none in use nothing can come back: only another attempt helps, and it is not this caller's to make.
         const bool hopeless = open_ == connecting_;
         if (down && (hopeless || now >= deadline)) return Failure(*last_failure_);
         if (now >= deadline) {
-            return retryable("db_timeout", "all " + std::to_string(options_.max_connections) +
-                                               " database connections stayed in use: raise database.max_open_conns");
+            return retryable(codes::kDbTimeout,
+                             "all " + std::to_string(options_.max_connections) +
+                                 " database connections stayed in use: raise database.max_open_conns");
         }
         const bool wait_for_attempt = down && !probing_ && open_ < options_.max_connections;
-        changed_.wait_until(lock, wait_for_attempt ? std::min(deadline, next_attempt_) : deadline);
+        changed_.wait_until(mutex_, wait_for_attempt ? std::min(deadline, next_attempt_) : deadline,
+                            [this, seen = changes_]() REQUIRES(mutex_) { return changes_ != seen; });
     }
 }
 
@@ -37,22 +45,24 @@ std::unique_ptr<Connection> Pool::take_idle() {
         std::unique_ptr<Connection> connection = std::move(idle_.back());
         idle_.pop_back();
         if (connection->quiet()) return connection;
+        ASSERT(open_ > 0);
         --open_;
     }
     return nullptr;
 }
 
-Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+Result<Borrowed> Pool::connect(Deadline deadline) {
     ++open_;
     ++connecting_;
     const bool probe = last_failure_.has_value();
     probing_ = probing_ || probe;
-    lock.unlock();
+    mutex_.unlock();
     const auto began = std::chrono::steady_clock::now();
     const auto limit = std::min(deadline, began + options_.connect_timeout);
     const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
     auto connection = Connection::open(conninfo, options_.session, limit, limit_);
-    lock.lock();
+    mutex_.lock();
+    ASSERT(connecting_ > 0 && connecting_ <= open_);
     --connecting_;
     if (probe) probing_ = false;
     if (connection) {
@@ -60,21 +70,21 @@ Result<Borrowed> Pool::connect(std::unique_lock<std::mutex>& lock, Deadline dead
         last_failure_.reset();
         reconnect_wait_ = kMinReconnectWait;
         server_version_ = (*connection)->server_version();
-        changed_.notify_all();
+        notify_all();
         return Borrowed(*this, std::move(*connection));
     }
     --open_;
     if (was_cut_short(began, limit)) {
-        changed_.notify_all();
+        notify_all();
         return Failure(last_failure_.value_or(std::move(connection.error())));
     }
-    // One that was never reached is the caller's to tell: commands answer with one line.
+    // A server that was never reached is the caller's to report: commands answer with one line.
     const bool lost = server_version_ != 0 && !last_failure_;
     if (lost) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
     last_failure_ = connection.error();
     next_attempt_ = std::chrono::steady_clock::now() + reconnect_wait_;
     reconnect_wait_ = std::min(reconnect_wait_ * 2, kMaxReconnectWait);
-    changed_.notify_all();
+    notify_all();
     return Failure(std::move(connection.error()));
 }
 
@@ -88,50 +98,75 @@ bool Pool::was_cut_short(Deadline began, Deadline limit) const {
 void Pool::give_back(std::unique_ptr<Connection> connection) {
     const bool keep = connection->usable() && !connection->in_transaction();
     if (!keep) connection.reset();  // closing takes time: not under the lock
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
+    ASSERT(open_ > idle_.size());  // this one was lent
     if (keep) {
         idle_.push_back(std::move(connection));
     } else {
         --open_;
     }
     if (last_failure_) {
-        changed_.notify_all();  // the last one in use may be gone: nobody waits for it any more
+        notify_all();  // the last one in use may be gone: then nothing comes back
     } else {
+        ++changes_;
         changed_.notify_one();
     }
 }
 
 void Pool::limit_waits(Duration at_most) {
-    const std::lock_guard lock(mutex_);  // no caller is between looking at the limit and waiting
+    const MutexLock lock(mutex_);  // no caller is between looking at the limit and waiting
     limit_.set(at_most);
+    notify_all();
+}
+
+void Pool::notify_all() {
+    ++changes_;
     changed_.notify_all();
 }
 
 int Pool::server_version() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return server_version_;
 }
 
+Result<Transaction> Transaction::begin(Pool& pool) {
+    TRY_ASSIGN(auto connection, pool.borrow());
+    TRY(connection->script("begin", Effect::read, connection->statement_deadline()));
+    return Transaction(std::move(connection));
+}
+
+Transaction::~Transaction() {
+    // Should this fail too, the pool throws the connection away, which rolls back as well.
+    if (connection_ && connection_->usable() && connection_->in_transaction()) {
+        static_cast<void>(connection_->script("rollback", Effect::read, connection_->statement_deadline()));
+    }
+}
+
+Result<PgResult> Transaction::run(const Statement& statement, const Params& params) {
+    return connection_->run(Step{&statement, &params}, Effect::read, connection_->statement_deadline());
+}
+
+Result<void> Transaction::commit() {
+    return connection_->script("commit", Effect::write, connection_->statement_deadline());
+}
+
 Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect) {
-    auto connection = pool.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    return (*connection)->run(Step{&statement, &params}, effect, (*connection)->statement_deadline());
+    TRY_ASSIGN(auto connection, pool.borrow());
+    return connection->run(Step{&statement, &params}, effect, connection->statement_deadline());
 }
 
 Step relaxed_commit() {
-    static const Statement kRelax{"relax_commit", "select set_config('synchronous_commit', 'off', true)"};
+    static const Statement kRelax{"connection_relax_commit", connection::sql::relax_commit};
     static const Params kNone;
     return Step{&kRelax, &kNone};
 }
 
 Result<void> ping_server(Pool& pool, Duration deadline) {
-    static const Statement kPing{"ping", "select 1"};
+    static const Statement kPing{"connection_ping", connection::sql::ping};
     const Deadline until = std::chrono::steady_clock::now() + deadline;
-    auto connection = pool.borrow(until);
-    if (!connection) return Failure(std::move(connection.error()));
+    TRY_ASSIGN(auto connection, pool.borrow(until));
     const Params none;
-    auto result = (*connection)->run(Step{&kPing, &none}, Effect::read, until);
-    if (!result) return Failure(std::move(result.error()));
+    TRY(connection->run(Step{&kPing, &none}, Effect::read, until));
     return {};
 }
 

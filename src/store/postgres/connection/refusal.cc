@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "client/postgres_call.h"
+#include "deliverd/error_codes.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -14,7 +17,7 @@ namespace {
 constexpr std::size_t kSqlstateLength = 5;
 constexpr int kMaxPort = 65535;
 
-/// Takes "28P01: " out of "FATAL:  28P01: password …" and answers it; "" when there is none.
+/// Takes "28P01: " out of "FATAL:  28P01: password …" and returns it, or "".
 std::string take_sqlstate(std::string& line) {
     const std::string_view kAfterSeverity = ":  ";
     for (std::size_t at = line.find(kAfterSeverity); at != std::string::npos; at = line.find(kAfterSeverity, at + 1)) {
@@ -30,21 +33,20 @@ std::string take_sqlstate(std::string& line) {
     return {};
 }
 
-struct Said {
+struct ServerMessage {
     std::string text;
     std::string sqlstate;
 };
 
-/// One line without the server's source locations; what is said of two attempts alike (with and without TLS)
-/// is said once.
-Said read_verbose(std::string_view message) {
-    Said said;
+/// One line without the server's source locations. Two attempts (with and without TLS) that fail alike give one text.
+ServerMessage read_verbose(std::string_view message) {
+    ServerMessage said;
     std::vector<std::string> lines;
     while (!message.empty()) {
         std::string line(message.substr(0, message.find('\n')));
         message.remove_prefix(std::min(line.size() + 1, message.size()));
         if (line.empty() || line.starts_with("LOCATION:")) continue;
-        if (line.starts_with("\tIs the server running")) continue;  // our own advice says it
+        if (line.starts_with("\tIs the server running")) continue;  // our own advice covers it
         if (std::string state = take_sqlstate(line); !state.empty()) said.sqlstate = std::move(state);
         if (std::ranges::find(lines, line) != lines.end()) continue;
         if (!lines.empty()) said.text += ' ';
@@ -64,6 +66,22 @@ std::string_view advice_for(std::string_view sqlstate, bool needs_password) {
     if (sqlstate == "57P03") return "wait until the server is ready";
     if (sqlstate.empty()) return "check that the server runs, and host, port and sslmode";
     return "see the server's log";
+}
+
+/// The settings that it has, by libpq's names; none when it cannot be read.
+std::optional<std::map<std::string, std::string>> parse_conninfo(const std::string& conninfo) {
+    struct Free {
+        void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+    };
+    char* fault = nullptr;
+    const std::unique_ptr<PQconninfoOption, Free> options(PQconninfoParse(conninfo.c_str(), &fault));
+    PQfreemem(fault);  // it may quote a password
+    if (options == nullptr) return std::nullopt;
+    std::map<std::string, std::string> settings;
+    for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {
+        if (option->val != nullptr) settings.emplace(option->keyword, option->val);
+    }
+    return settings;
 }
 
 bool is_port(std::string_view text) {
@@ -92,37 +110,37 @@ bool is_ssl_mode(std::string_view text) {
 }  // namespace
 
 Error refusal_of(const PGconn* connection) {
-    const Said said = read_verbose(PQerrorMessage(connection));
+    const ServerMessage said = read_verbose(PQerrorMessage(connection));
     const std::string_view advice = advice_for(said.sqlstate, PQconnectionNeedsPassword(connection) == 1);
-    return Error{ErrorClass::retryable, "db_unreachable",
+    return Error{ErrorClass::retryable, codes::kDbUnreachable,
                  "PostgreSQL: " + client::trimmed_line(said.text) + "; " + std::string(advice)};
 }
 
-Result<void> check_readable(const std::string& conninfo) {
-    struct Free {
-        void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+std::string place_of(const std::string& conninfo) {
+    const auto settings = parse_conninfo(conninfo).value_or(std::map<std::string, std::string>());
+    const auto value = [&](const char* name, const std::string& otherwise) {
+        const auto found = settings.find(name);
+        return found == settings.end() || found->second.empty() ? otherwise : found->second;
     };
-    char* fault = nullptr;
-    const std::unique_ptr<PQconninfoOption, Free> options(PQconninfoParse(conninfo.c_str(), &fault));
-    PQfreemem(fault);  // it may quote a password
-    if (options == nullptr) {
-        return permanent("bad_argument",
+    return value("host", value("hostaddr", "localhost")) + ":" + value("port", "5432") + "/" + value("dbname", "");
+}
+
+Result<void> check_readable(const std::string& conninfo) {
+    const auto settings = parse_conninfo(conninfo);
+    if (!settings) {
+        return permanent(codes::kBadArgument,
                          "the database URL cannot be read: write postgres://user@host:5432/name, with special "
                          "characters percent-encoded");
     }
-    for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {
-        if (option->val == nullptr) continue;
-        const std::string_view name = option->keyword;
-        if (name == "port" && !are_ports(option->val)) {  // unseen: it may be a piece of a password
-            return permanent("bad_argument",
-                             "the database URL's port is not a number from 1 to 65535; special characters in a "
-                             "password must be percent-encoded");
-        }
-        if (name == "sslmode" && !is_ssl_mode(option->val)) {
-            return permanent("bad_argument", "sslmode \"" + std::string(option->val) +
-                                                 "\" does not exist; it is one of: disable, allow, prefer, require, "
-                                                 "verify-ca, verify-full");
-        }
+    if (const auto port = settings->find("port"); port != settings->end() && !are_ports(port->second)) {
+        return permanent(codes::kBadArgument,  // without the text: it may be a piece of a password
+                         "the database URL's port is not a number from 1 to 65535; special characters in a "
+                         "password must be percent-encoded");
+    }
+    if (const auto mode = settings->find("sslmode"); mode != settings->end() && !is_ssl_mode(mode->second)) {
+        return permanent(codes::kBadArgument, "sslmode \"" + mode->second +
+                                                  "\" does not exist; it is one of: disable, allow, prefer, require, "
+                                                  "verify-ca, verify-full");
     }
     return {};
 }

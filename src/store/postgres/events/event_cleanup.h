@@ -1,13 +1,13 @@
-// Deleting what was published long ago, a little at a time.
+// Deletes what was published long ago, a little at a time.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "store/events.h"
 #include "store/finding.h"
 #include "store/postgres/connection/connection.h"
@@ -15,16 +15,16 @@
 
 namespace deliverd::store::postgres {
 
-/// Rows that one look walks over, and looks that one call makes: what bounds a call that finds nothing.
+/// Rows per look, and looks per call: they bound a call that finds nothing.
 inline constexpr std::int32_t kCleanupWindow = 5000;
 inline constexpr int kCleanupLooks = 40;
-/// How long dropping a partition may wait for others, who wait behind it, and take in all.
+/// How long dropping a partition may wait for locks (others queue behind it), and how long it may take in all.
 inline constexpr const char* kDropLockTimeout = "100ms";
 inline constexpr const char* kDropStatementTimeout = "1s";
-/// After partitions that could not be looked over in time: rows go one by one for so long, then they are tried again.
+/// After partitions that could not be looked over in time: for this long rows are deleted one by one.
 inline constexpr Duration kPartitionPause = std::chrono::minutes(10);
 
-/// Walks the table in the order of its ids and remembers how far it came. Thread-safe.
+/// Walks the table in the order of its ids and remembers how far it got. Thread-safe.
 class EventCleanup {
 public:
     EventCleanup(const EventTable& table, const TablePlace& place);
@@ -33,15 +33,16 @@ public:
     Result<std::int64_t> remove(Connection& connection, const EventShape& shape, Duration age, std::int32_t limit);
 
 private:
-    /// 0 as well where it would take longer than a statement may.
+    /// Also 0 where it would take longer than a statement may.
     Result<std::int64_t> drop_partition(Connection& connection, Duration age);
     Result<std::int64_t> remove_rows(Connection& connection, IdKind ids, Duration age, std::int32_t limit);
 
     const TablePlace place_;
     const EventColumns columns_;
     std::atomic<Deadline> partitions_again_{Deadline{}};
-    std::mutex mutex_;     // of what follows
-    std::string reached_;  // the id up to which there was nothing to delete; empty: the beginning
+    Mutex mutex_;
+    /// The id up to which there was nothing to delete; empty: the beginning.
+    std::string reached_ GUARDED_BY(mutex_);
 };
 
 /// EventOutbox::inspect().

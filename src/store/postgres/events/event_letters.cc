@@ -1,6 +1,6 @@
 #include "store/postgres/events/event_letters.h"
 
-#include "store/postgres/letters/lane_letters.h"
+#include "store/postgres/letters/statements.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -36,32 +36,22 @@ string event_letters_sql(const EventTable& table, const TablePlace& place, const
     const string headers =
         columns.metadata.empty() ? "'[]'" : "deliverd.headers_of(" + Cell(shape, columns.metadata).json() + ")";
     const Cell payload(shape, columns.payload);
-    string from = " from unnest(" + string(numbers ? "$3::bigint[]" : "$3::text[]::uuid[]") + ") as i (id) join " +
-                  place.quoted_name() + " o on " + id + " = any (array[i.id])";
-    if (own) {
-        // As it was written: a column may keep less of a moment than there is.
-        from += " where o." + quoted(columns.dead_at) + " = now()::" + shape.column(columns.dead_at).spelt;
-    } else {
-        from +=
-            " join deliverd.event_failures f on f.lane = $1::text and f.row_id = any (array[i.id::text])"
-            " where f.dead_at = now()";
-    }
-    return insert_letters_sql("'events', " + id + "::text, 'PENDING', " + error_columns_sql(error) +
-                                  ", false, convert_to(o." + quoted(columns.aggregate_id) + "::text, 'UTF8'), " +
-                                  headers + ", " + payload.json() + ", " + payload.bytes() + from,
-                              columns.event_id.empty() ? "null::text" : "o." + quoted(columns.event_id) + "::text");
-}
-
-string keep_event_table_sql() {
-    return "insert into deliverd.event_tables as t (lane, table_schema, table_name, id_column, published_column,"
-           " retry_count_column, next_attempt_at_column, dead_at_column, id_type) values ($1::text, $2::text, $3::text,"
-           " $4::text, nullif($5::text, ''), nullif($6::text, ''), nullif($7::text, ''), nullif($8::text, ''),"
-           " $9::text)"
-           " on conflict (lane) do update set table_schema = excluded.table_schema, table_name = excluded.table_name,"
-           " id_column = excluded.id_column, published_column = excluded.published_column,"
-           " retry_count_column = excluded.retry_count_column,"
-           " next_attempt_at_column = excluded.next_attempt_at_column, dead_at_column = excluded.dead_at_column,"
-           " id_type = excluded.id_type where t is distinct from excluded";
+    // As it was written: a column may keep less of a moment than there is.
+    const string died =
+        own ? "where o." + quoted(columns.dead_at) + " = now()::" + shape.column(columns.dead_at).spelt
+            : "join deliverd.event_failures f on f.lane = $1::text and f.row_id = any (array[i.id::text])"
+              " where f.dead_at = now()";
+    return filled(letters::sql::event_letters,
+                  {{"event_id", columns.event_id.empty() ? "null::text" : "o." + quoted(columns.event_id) + "::text"},
+                   {"id", id},
+                   {"ids", numbers ? "$3::bigint[]" : "$3::text[]::uuid[]"},
+                   {"table", place.quoted_name()},
+                   {"error", error},
+                   {"aggregate", "o." + quoted(columns.aggregate_id)},
+                   {"headers", headers},
+                   {"payload", payload.json()},
+                   {"value", payload.bytes()},
+                   {"died", died}});
 }
 
 }  // namespace deliverd::store::postgres

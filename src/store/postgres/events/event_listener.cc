@@ -1,10 +1,11 @@
 #include "store/postgres/events/event_listener.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "base/mutex.h"
+#include "base/try.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -17,7 +18,7 @@ public:
     ~Listener() override {
         limit_.set(Duration::zero());  // ends every wait on the connection
         {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             stopping_ = true;
         }
         stop_.notify_all();
@@ -29,53 +30,49 @@ public:
 private:
     void run() {
         Duration wait = kMinReconnectWait;
-        bool told = false;
+        bool warned = false;
         while (!stopped()) {
             const Result<void> ended = hear([&] {
-                if (told) log_.info("events are heard of again", {});
-                told = false;
+                if (warned) log_.info("listening for new events again", {});
+                warned = false;
                 wait = kMinReconnectWait;
             });
             if (stopped()) return;
-            if (!told && !ended) {
-                log_.warn("events are not heard of for now, only looked for", {{"cause", ended.error().message}});
-                told = true;
+            if (!warned && !ended) {
+                log_.warn("cannot listen for new events, only poll for them", {{"cause", ended.error().message}});
+                warned = true;
             }
-            std::unique_lock lock(mutex_);
-            stop_.wait_for(lock, wait, [this] { return stopping_; });
+            {
+                const MutexLock lock(mutex_);
+                stop_.wait_for(mutex_, wait, [this]() REQUIRES(mutex_) { return stopping_; });
+            }
             wait = std::min(wait * 2, kMaxReconnectWait);
         }
     }
 
-    /// Until the connection is lost.
+    /// Returns when the connection is lost.
     Result<void> hear(const std::function<void()>& on_connected) {
         const auto now = [] { return std::chrono::steady_clock::now(); };
         const auto began = now();
         const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
-        auto opened = Connection::open(conninfo, options_.session, began + options_.connect_timeout, limit_);
-        if (!opened) return Failure(std::move(opened.error()));
-        Connection& connection = **opened;
-        if (auto done = connection.script("listen deliverd_outbox", Effect::read, connection.statement_deadline());
-            !done) {
-            return done;
-        }
+        TRY_ASSIGN(auto opened, Connection::open(conninfo, options_.session, began + options_.connect_timeout, limit_));
+        Connection& connection = *opened;
+        TRY(connection.script("listen deliverd_outbox", Effect::read, connection.statement_deadline()));
         on_connected();
         on_event_();  // something may have been missed
         for (;;) {
-            auto heard = connection.wait_for_notification(now() + kListenCheck);
-            if (!heard) return Failure(std::move(heard.error()));
+            TRY_ASSIGN(auto heard, connection.wait_for_notification(now() + kListenCheck));
             if (stopped()) return {};
-            if (*heard) {
+            if (heard) {
                 on_event_();
-            } else if (auto there = connection.script("select 1", Effect::read, connection.statement_deadline());
-                       !there) {
-                return there;
+            } else {
+                TRY(connection.script("select 1", Effect::read, connection.statement_deadline()));
             }
         }
     }
 
     bool stopped() {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         return stopping_;
     }
 
@@ -83,9 +80,9 @@ private:
     Log& log_;
     const std::function<void()> on_event_;
     WaitLimit limit_;
-    std::mutex mutex_;
-    std::condition_variable stop_;
-    bool stopping_ = false;
+    Mutex mutex_;
+    Condition stop_;
+    bool stopping_ GUARDED_BY(mutex_) = false;
     std::thread thread_;  // last: it uses all the others
 };
 

@@ -1,4 +1,10 @@
 // Hearing writers: LISTEN deliverd_outbox on a connection of its own.
+//
+// A commit that notifies takes a lock of the whole database, so writers notify only sleepers: a relay that goes to
+// sleep says so in deliverd.relays, looks once more and then waits; the trigger notifies only while a relay sleeps.
+// Under load none does, and no commit pays. A writer that wrote before and commits afterwards causes no notification,
+// so the relay keeps looking until the transactions that were open when it fell asleep have ended
+// (LookPlanner::fell_asleep).
 #pragma once
 
 #include <functional>
@@ -10,7 +16,7 @@
 
 namespace deliverd::store::postgres {
 
-/// A connection on which nothing was heard for so long is asked whether it still is one.
+/// A connection without a notification for this long is asked whether it is still alive.
 inline constexpr Duration kListenCheck = std::chrono::seconds(30);
 
 /// Starts a thread that connects, and again with growing waits (kMinReconnectWait to kMaxReconnectWait) whenever the

@@ -1,13 +1,13 @@
-// The event outbox on PostgreSQL: plain reading by index, one statement a settled batch, leases of shards.
+// The event outbox on PostgreSQL: plain reads by index, one statement per settled batch, leases of shards.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "store/events.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/events/event_cleanup.h"
@@ -17,7 +17,7 @@
 
 namespace deliverd::store::postgres {
 
-/// lag_seconds() looks on from where it last found something; every so many times from the beginning, for rows that
+/// lag_seconds() starts where it last found something. One look in this many starts from the beginning, for rows that
 /// became visible late.
 inline constexpr std::uint32_t kLagLooksFromTheBeginning = 64;
 
@@ -44,25 +44,24 @@ public:
     Result<void> set_asleep(std::string_view owner, bool asleep) override { return shards_.set_asleep(owner, asleep); }
     std::unique_ptr<EventListener> listen(std::function<void()> on_event) override;
     Result<double> lag_seconds() override;
-    Result<OutboxCounts> counts() override;
+    Result<RowCounts> counts() override;
     Result<void> ping(Duration deadline) override;
     Result<std::int64_t> remove_published(Duration age, std::int32_t limit) override;
     Result<std::vector<Finding>> inspect() override;
 
 private:
-    /// What was made for the table as it was found. Shared: a call keeps what it began with.
-    struct Known {
+    /// The table as it was found, and its statements. Shared: a call keeps what it began with.
+    struct TableStatements {
         EventShape shape;
         EventStatements sql;
     };
-    using KnownPtr = std::shared_ptr<const Known>;
+    using TableStatementsPtr = std::shared_ptr<const TableStatements>;
 
-    /// Looks the table up when it is first needed, and again after forget().
-    Result<KnownPtr> known(Connection& connection);
-    /// After a failure that a table which was changed explains: the next call looks it up again.
+    /// Looks the table up when it is first needed, and again after forget_if_changed().
+    Result<TableStatementsPtr> table_statements(Connection& connection);
+    /// After a failure that a changed table may explain: the next call looks the table up again.
     void forget_if_changed(const Error& error);
     bool all_shards(const std::vector<std::int32_t>& shards) const;
-    void add_tail(Params& params, const Known& known, const EventRead& request, bool all) const;
 
     Pool& pool_;
     Log& log_;
@@ -71,8 +70,8 @@ private:
     const TablePlace place_;
     EventShards shards_;
     EventCleanup cleanup_;
-    std::mutex mutex_;  // of known_
-    KnownPtr known_;
+    Mutex mutex_;
+    TableStatementsPtr prepared_ GUARDED_BY(mutex_);
     std::atomic<std::int64_t> lag_from_ = std::numeric_limits<std::int64_t>::min();
     std::atomic<std::uint32_t> lag_looks_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/events/event_sql.h"
@@ -22,16 +23,9 @@ constexpr Oid kJsonbOid = 3802;
 constexpr std::size_t kUuidBytes = 16;
 
 std::string uuid_text(std::string_view bytes) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
     if (bytes.size() != kUuidBytes) return {};
-    std::string out;
-    out.reserve(36);
-    for (std::size_t i = 0; i < kUuidBytes; ++i) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) out.push_back('-');
-        const auto byte = static_cast<unsigned char>(bytes[i]);
-        out.push_back(kDigits[byte >> 4U]);
-        out.push_back(kDigits[byte & 15U]);
-    }
+    std::string out = hex_text(bytes);
+    for (const std::size_t dash : {8U, 13U, 18U, 23U}) out.insert(dash, 1, '-');
     return out;
 }
 
@@ -102,7 +96,8 @@ EventRow row_at(const PGresult* result, int row, const ColumnTexts& texts, Event
     if (!null_at(result, row, kEventMetadata)) message.headers = event_headers(texts.at(row, kEventMetadata));
     if (!null_at(result, row, kEventCreatedAt)) {
         message.created_at = rfc3339_micros(time_at(result, row, kEventCreatedAt));
-        out.age_seconds = std::max(0.0, seconds_between(result, row, kEventCreatedAt, kEventNow));
+        out.age_seconds =
+            std::max(0.0, seconds_between(int64_at(result, row, kEventCreatedAt), int64_at(result, row, kEventNow)));
     }
     message.failures = int32_at(result, row, kEventFailures);
     return out;

@@ -6,8 +6,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
+#include "base/uuid.h"
+#include "deliverd/error_codes.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/events/event_ids.h"
+#include "store/postgres/events/statements.h"
 #include "store/settle_batch.h"
 
 namespace deliverd::store::postgres {
@@ -15,12 +20,12 @@ namespace {
 
 constexpr std::string_view kLockNotAvailable = "55P03";
 
-bool failed(const EventSettlement& settlement) {
-    return settlement.settlement.kind == SettleKind::retry || settlement.settlement.kind == SettleKind::dead;
-}
-
 bool event_given_up(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::dead;
+}
+
+bool failed(const EventSettlement& settlement) {
+    return settlement.settlement.kind == SettleKind::retry || event_given_up(settlement);
 }
 
 /// One settlement of the batch, with its id as the database takes it.
@@ -42,13 +47,13 @@ public:
         for (std::size_t i = 0; i < settlements.size(); ++i) {
             Entry entry;
             entry.index = i;
-            const auto number =
-                ids == IdKind::number ? parse_number(settlements[i].row_id) : std::optional<std::int64_t>(0);
-            if (!number || (ids == IdKind::uuid && !is_uuid(settlements[i].row_id))) {
-                return permanent("bad_argument", "row_id is not an id of this table");
+            const RowId& id = settlements[i].row_id;
+            const auto number = ids == IdKind::number ? parse_number(id) : std::optional<std::int64_t>(0);
+            if (ids == IdKind::uuid) entry.uuid = id;
+            if (!number || (ids == IdKind::uuid && (id.empty() || canonical_uuid(id) != id))) {
+                return permanent(codes::kBadArgument, "row_id is not an id of this table");
             }
             entry.number = *number;
-            if (ids == IdKind::uuid) entry.uuid = settlements[i].row_id;
             batch.entries_.push_back(entry);
         }
         std::ranges::sort(batch.entries_, {}, [](const Entry& e) { return std::tuple(e.number, e.uuid, e.index); });
@@ -60,51 +65,35 @@ public:
 
     [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
-    /// Lane, owner, leases, and of the settlements that failed, or of the others, ids, numbers of leases and failures.
+    /// Lane, owner, leases, and of the settlements that failed, or of the others, ids, numbers of leases and failures;
+    /// of those that failed also notes, delays in seconds, 1 where it is given up; and how many there are.
     [[nodiscard]] Params params(std::string_view lane, std::string_view owner, bool of_failed) const {
-        std::vector<std::int64_t> numbers;
-        std::vector<std::optional<std::string>> uuids;
         std::vector<std::int32_t> leases;
         std::vector<std::int32_t> failures;
+        std::vector<std::optional<std::string>> notes;
+        std::vector<double> delays;
+        std::vector<std::int32_t> dead;
+        const auto chosen = [&](const EventSettlement& settlement) { return failed(settlement) == of_failed; };
         for (const Entry& entry : entries_) {
             const EventSettlement& settlement = settlements_[entry.index];
-            if (failed(settlement) != of_failed) continue;
-            if (ids_ == IdKind::number) {
-                numbers.push_back(entry.number);
-            } else {
-                uuids.emplace_back(entry.uuid);
-            }
+            if (!chosen(settlement)) continue;
             leases.push_back(entry.lease);
             failures.push_back(settlement.settlement.failures_before);
+            if (!of_failed) continue;
+            notes.push_back(settle_note(settlement.settlement));
+            delays.push_back(settle_delay_seconds(settlement.settlement));
+            dead.push_back(event_given_up(settlement) ? 1 : 0);
         }
-        Params out;
-        out.text(lane).text(owner).int32_array(shards_).int64_array(tokens_);
-        if (ids_ == IdKind::number) {
-            out.int64_array(numbers);
-        } else {
-            out.text_array(uuids);
-        }
-        out.int32_array(leases).int32_array(failures);
-        if (of_failed) add_reasons(out);
-        out.int32(static_cast<std::int32_t>(leases.size()));
-        return out;
+        Params out(lane, owner, shards_, tokens_);
+        add_ids(out, chosen).int32_array(leases).int32_array(failures);
+        if (of_failed) out.text_array(notes).float64_array(delays).int32_array(dead);
+        return out.int32(static_cast<std::int32_t>(leases.size()));
     }
 
     /// Lane, owner, and the ids of those that are given up.
     [[nodiscard]] Params letter_params(std::string_view lane, std::string_view owner) const {
-        std::vector<std::int64_t> numbers;
-        std::vector<std::optional<std::string>> uuids;
-        for (const Entry& entry : entries_) {
-            if (!event_given_up(settlements_[entry.index])) continue;
-            if (ids_ == IdKind::number) {
-                numbers.push_back(entry.number);
-            } else {
-                uuids.emplace_back(entry.uuid);
-            }
-        }
-        Params out;
-        out.text(lane).text(owner);
-        return ids_ == IdKind::number ? out.int64_array(numbers) : out.text_array(uuids);
+        Params out(lane, owner);
+        return add_ids(out, event_given_up);
     }
 
 private:
@@ -124,19 +113,16 @@ private:
         }
         for (Entry& entry : entries_) entry.lease = numbers.at(lease_of(entry));
     }
-    /// Notes, delays in seconds, 1 where it is given up.
-    void add_reasons(Params& out) const {
-        std::vector<std::optional<std::string>> notes;
-        std::vector<double> delays;
-        std::vector<std::int32_t> dead;
+    template <typename Chosen>
+    Params& add_ids(Params& out, Chosen chosen) const {
+        std::vector<std::int64_t> numbers;
+        std::vector<std::optional<std::string_view>> uuids;
         for (const Entry& entry : entries_) {
-            const EventSettlement& settlement = settlements_[entry.index];
-            if (!failed(settlement)) continue;
-            notes.push_back(settle_note(settlement.settlement));
-            delays.push_back(settle_delay_seconds(settlement.settlement));
-            dead.push_back(settlement.settlement.kind == SettleKind::dead ? 1 : 0);
+            if (!chosen(settlements_[entry.index])) continue;
+            numbers.push_back(entry.number);
+            uuids.emplace_back(entry.uuid);
         }
-        out.text_array(notes).float64_array(delays).int32_array(dead);
+        return ids_ == IdKind::number ? out.int64_array(numbers) : out.text_array(uuids);
     }
 
     std::span<const EventSettlement> settlements_;
@@ -199,14 +185,9 @@ private:
     std::vector<std::int32_t> held_;  // numbers of leases
 };
 
-/// For the head of a settle: while it waits for one row it keeps its shards from their next heartbeat.
 Step brief_waits() {
-    static const Statement kBrief{"events_brief_waits", "select set_config('lock_timeout', $1::text, true)"};
-    static const Params kTime = [] {
-        Params params;
-        params.text(kSettleLockTimeout);
-        return params;
-    }();
+    static const Statement kBrief{"events_brief_lock_waits", events::sql::brief_lock_waits};
+    static const Params kTime(kSettleLockTimeout);
     return Step{&kBrief, &kTime};
 }
 
@@ -215,14 +196,14 @@ Step brief_waits() {
 Result<std::vector<EventSettled>> settle_events(Connection& connection, const EventStatements& sql,
                                                 std::string_view lane, std::string_view owner,
                                                 std::span<const EventSettlement> settlements) {
-    auto batch = Batch::of(settlements, sql.ids);
-    if (!batch) return Failure(std::move(batch.error()));
+    ASSERT(!settlements.empty());
+    TRY_ASSIGN(auto batch, Batch::of(settlements, sql.ids));
     const bool some_failed = std::ranges::any_of(settlements, failed);
     const bool some_sent = !std::ranges::all_of(settlements, failed);
-    const Params sent_params = some_sent ? batch->params(lane, owner, false) : Params();
-    const Params failed_params = some_failed ? batch->params(lane, owner, true) : Params();
+    const Params sent_params = some_sent ? batch.params(lane, owner, false) : Params();
+    const Params failed_params = some_failed ? batch.params(lane, owner, true) : Params();
     const bool some_dead = std::ranges::any_of(settlements, event_given_up);
-    const Params letter_params = some_dead ? batch->letter_params(lane, owner) : Params();
+    const Params letter_params = some_dead ? batch.letter_params(lane, owner) : Params();
     // Both know all leases of the batch: they are locked in one order whichever comes first.
     const auto run = [&](const SettleStatements& with, bool briefly) {
         std::vector<Step> steps;
@@ -248,7 +229,7 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     const Settled of_failed((*results)[end - 1].get(), sql.ids);
     // What is not among the entries is a second settlement of its row.
     std::vector<EventSettled> answers(settlements.size(), EventSettled::conflict);
-    for (const Entry& entry : batch->entries()) {
+    for (const Entry& entry : batch.entries()) {
         answers[entry.index] = (failed(settlements[entry.index]) ? of_failed : of_sent).of(entry);
     }
     return answers;

@@ -11,7 +11,7 @@
 
 namespace deliverd::store::postgres {
 
-/// How long a settle waits for a row that someone has locked before it goes on without such rows.
+/// How long a settle waits for a locked row before it settles the batch without the locked rows.
 inline constexpr const char* kSettleLockTimeout = "200ms";
 
 /// EventOutbox::settle() on a connection: one round trip, one transaction; a second one where rows are locked.

@@ -4,27 +4,15 @@
 #include <array>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "store/postgres/connection/cells.h"
+#include "store/postgres/events/statements.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {
-
-/// Schema, table, columns. By oid: the functions that take names fail where the schema itself may not be used.
-const Statement kShape{
-    "events_shape",
-    "select c.relkind::text, coalesce(p.partstrat::text, ''), a.attname::text,"
-    " case when t.typtype = 'd' then '' else t.typname::text end, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
-    " has_schema_privilege(n.oid, 'usage'),"
-    " (select string_agg(w.name, ', ') from unnest(array['select', 'insert', 'update', 'delete']) as w (name)"
-    "  where not has_table_privilege(c.oid, w.name)), quote_ident(current_user)"
-    " from pg_catalog.pg_class c"
-    " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
-    " left join pg_catalog.pg_partitioned_table p on p.partrelid = c.oid"
-    " left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped"
-    "  and a.attname::text = any ($3::text[])"
-    " left join pg_catalog.pg_type t on t.oid = a.atttypid"
-    " where n.nspname = $1::text and c.relname = $2::text and c.relkind in ('r', 'p', 'v', 'm', 'f')"};
 
 bool one_of(std::string_view type, std::initializer_list<std::string_view> types) {
     return std::ranges::find(types, type) != types.end();
@@ -52,30 +40,29 @@ std::vector<std::string> mapped_columns(const EventColumns& columns) {
 }
 
 Result<EventShape> read_shape(Connection& connection, const TablePlace& place, const EventColumns& columns) {
+    static const Statement kShape{"events_table_shape", events::sql::table_shape};
     const std::vector<std::string> names = mapped_columns(columns);
-    Params params;
-    params.text(place.schema).text(place.table);
-    params.text_array(std::vector<std::optional<std::string>>(names.begin(), names.end()));
-    auto result = connection.run(Step{&kShape, &params}, Effect::read, connection.statement_deadline());
-    if (!result) return Failure(std::move(result.error()));
+    const Params params(place.schema, place.table, std::vector<std::optional<std::string>>(names.begin(), names.end()));
+    TRY_ASSIGN(auto result, connection.run(Step{&kShape, &params}, Effect::read, connection.statement_deadline()));
     EventShape shape;
-    const PGresult* rows = result->get();
-    for (int row = 0; row < PQntuples(rows); ++row) {
+    for (int row = 0; row < PQntuples(result.get()); ++row) {
         shape.there = true;
-        shape.kind = text_at(rows, row, 0);
-        shape.range_partitioned = text_at(rows, row, 1) == "r";
-        shape.schema_usable = bool_at(rows, row, 6);
-        shape.missing_grants = optional_text_at(rows, row, 7).value_or("");
-        shape.role = text_at(rows, row, 8);
-        if (null_at(rows, row, 2)) continue;
-        shape.columns[std::string(text_at(rows, row, 2))] =
-            ColumnShape{std::string(text_at(rows, row, 3)), std::string(text_at(rows, row, 4)), bool_at(rows, row, 5)};
+        std::string strategy;
+        std::optional<std::string> name;
+        ColumnShape column;
+        read_row(result.get(), row, shape.kind, strategy, shape.schema_usable, shape.missing_grants, shape.role, name);
+        shape.range_partitioned = strategy == "r";
+        if (!name) continue;
+        read_cell(result.get(), row, 6, column.type);
+        read_cell(result.get(), row, 7, column.spelt);
+        read_cell(result.get(), row, 8, column.not_null);
+        shape.columns[*name] = std::move(column);
     }
     return shape;
 }
 
 Result<void> check_shape(const EventShape& shape, const TablePlace& place, const EventColumns& columns) {
-    const auto refuse = [](std::string why) { return permanent("bad_argument", std::move(why)); };
+    const auto refuse = [](std::string why) { return permanent(codes::kBadArgument, std::move(why)); };
     if (!shape.there) {
         return refuse("there is no table " + place.text() + ": run `deliverd migrate`, or correct the lane's table");
     }
@@ -87,7 +74,7 @@ Result<void> check_shape(const EventShape& shape, const TablePlace& place, const
     }
     if (!missing.empty()) {
         return refuse("the table " + place.text() + " has no column " + missing +
-                      ": say in the lane's columns what they are called there, or that there is none");
+                      ": name them in the lane's `columns`, or write \"\" for a column that does not exist");
     }
     if (!one_of(shape.column(columns.id).type, {"int8", "int4", "int2", "uuid"})) {
         return refuse("the column " + columns.id + " of " + place.text() + " is neither a number nor a uuid but " +
@@ -96,7 +83,7 @@ Result<void> check_shape(const EventShape& shape, const TablePlace& place, const
     for (const std::string& name :
          {columns.created_at, columns.published_at, columns.next_attempt_at, columns.dead_at}) {
         if (!name.empty() && !one_of(shape.column(name).type, {"timestamptz", "timestamp"})) {
-            return refuse("the column " + name + " of " + place.text() + " is no timestamp but " +
+            return refuse("the column " + name + " of " + place.text() + " is not a timestamp but " +
                           shape.column(name).spelt);
         }
     }
@@ -108,6 +95,7 @@ Result<void> check_shape(const EventShape& shape, const TablePlace& place, const
 }
 
 IdKind id_kind(const EventShape& shape, const EventColumns& columns) {
+    ASSERT(shape.columns.contains(columns.id));
     return shape.column(columns.id).type == "uuid" ? IdKind::uuid : IdKind::number;
 }
 

@@ -27,7 +27,7 @@ struct EventShape {
     std::string missing_grants;  // "select, update" that this user lacks on the table
     std::string role;            // this user, as it is spelt in SQL
     bool schema_usable = true;
-    std::map<std::string, ColumnShape, std::less<>> columns;  // those of EventColumns that are there
+    std::map<std::string, ColumnShape, std::less<>> columns;  // those of EventColumns that exist
 
     [[nodiscard]] const ColumnShape& column(const std::string& name) const { return columns.at(name); }
 };
@@ -47,12 +47,12 @@ struct TablePlace {
 /// Names of all mapped columns, those that are not mapped left out.
 [[nodiscard]] std::vector<std::string> mapped_columns(const EventColumns& columns);
 
-/// One round trip to the catalog. A table that is not there is no failure.
+/// One round trip to the catalog. A table that does not exist is not a failure.
 [[nodiscard]] Result<EventShape> read_shape(Connection& connection, const TablePlace& place,
                                             const EventColumns& columns);
 
-/// What the relay cannot work with, and what to do (permanent, `bad_argument`): no such table, columns that are
-/// missing, an id that is neither a number nor a uuid, a created_at that is no time.
+/// Refuses what the relay cannot work with, and says what to do (permanent, `bad_argument`): no such table, columns
+/// that are missing, an id that is neither a number nor a uuid, a created_at that is not a timestamp.
 [[nodiscard]] Result<void> check_shape(const EventShape& shape, const TablePlace& place, const EventColumns& columns);
 
 /// Only for a shape that passed the check.

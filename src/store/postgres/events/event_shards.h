@@ -11,7 +11,7 @@
 
 namespace deliverd::store::postgres {
 
-/// A relay that has been dead for so many leases is forgotten.
+/// A relay is forgotten when it has been dead for this many leases.
 inline constexpr double kForgetAfterLeases = 10;
 
 /// The part of EventOutbox that is about leases; contract and failures as there. Thread-safe.
@@ -27,12 +27,12 @@ public:
     Result<void> set_asleep(std::string_view owner, bool asleep);
 
 private:
-    /// What one try to tend found.
+    /// The answer of one try to tend.
     struct Tended {
         StoredShards stored;
         ShardShare share;  // only where the number fits
     };
-    /// One transaction. `remake`: the lane gets this relay's number of shards if nobody else is alive.
+    /// One transaction. `remake`: the lane gets this relay's number of shards unless another relay is alive.
     Result<Tended> try_tend(Connection& connection, std::string_view owner, double lease_seconds, bool remake);
 
     Pool& pool_;

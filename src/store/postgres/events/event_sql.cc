@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "store/postgres/events/event_letters.h"
+#include "store/postgres/letters/statements.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -18,8 +19,8 @@ string number(int value) {
     return "$" + std::to_string(value);
 }
 
-/// Conditions and expressions on a table, whatever it is called and whoever keeps the failures. `a` is an alias of the
-/// table, `lane` the parameter that holds the lane.
+/// Conditions and expressions on a table, whatever its names are and wherever its failures are kept. `a` is an alias of
+/// the table, `lane` the parameter that holds the lane.
 class Fragments {
 public:
     Fragments(const EventTable& table, const TablePlace& place, const EventShape& shape)
@@ -62,25 +63,31 @@ public:
     /// Neither published nor given up.
     [[nodiscard]] string open(std::string_view a, const string& lane) const {
         if (own()) return unpublished(a) + " and " + of(a, columns_.dead_at) + " is null";
-        return unpublished(a) + " and not exists (select from " + string(kFailures) + " x where x.lane = " + lane +
-               " and x.row_id = " + id(a) + "::text and x.dead_at is not null)";
+        return unpublished(a) + " and not exists (" + line("", a, lane) + " and x.dead_at is not null)";
     }
-    /// The same for a row that is looked up by its id, said so that an index of open rows is none of it: see applies().
+    /// The same for a row that is looked up by its id, written so that the planner cannot use an index of open rows:
+    /// see applies().
     [[nodiscard]] string still_open(std::string_view a, const string& lane) const {
         const string condition = open(a, lane);
         return condition.starts_with("true and ") ? condition : "case when " + condition + " then true else false end";
     }
+    /// There is an event id, and it is not the row id, which may be used again.
+    [[nodiscard]] bool tells_events_apart() const { return has(columns_.event_id) && columns_.event_id != columns_.id; }
+    /// The line x of failures is about the event in the row `a`, and not about an earlier one whose row had this id.
+    [[nodiscard]] string same_event(std::string_view x, std::string_view a) const {
+        const string line(x);
+        if (!tells_events_apart()) return line + ".aggregate_id = " + aggregate_text(a);
+        return "coalesce(" + line + ".event_id = " + of(a, columns_.event_id) + "::text, true)";
+    }
     /// Failed attempts of a row that may have some.
     [[nodiscard]] string failures(std::string_view a, const string& lane) const {
         if (own()) return retry_count(a);
-        return "coalesce((select x.retry_count from " + string(kFailures) + " x where x.lane = " + lane +
-               " and x.row_id = " + id(a) + "::text), 0)";
+        return "coalesce((" + line("x.retry_count", a, lane) + "), 0)";
     }
     /// The row has not failed.
     [[nodiscard]] string fresh(std::string_view a, const string& lane) const {
         if (own()) return retry_count(a) + " = 0";
-        return "not exists (select from " + string(kFailures) + " x where x.lane = " + lane +
-               " and x.row_id = " + id(a) + "::text)";
+        return "not exists (" + line("", a, lane) + ")";
     }
     /// No row w of o's aggregate waits for its retry, or was given up, for which `which` holds. A subquery of its own,
     /// which the planner cannot make a join of: one probe of an index a row, however many there are that wait.
@@ -99,7 +106,7 @@ public:
         }
         // A line whose row is gone counts for nothing.
         return "(select 1 from " + string(kFailures) + " f join " + name_ + " w on " + id("w") +
-               " = f.row_id::" + id_type() + " where f.lane = " + lane +
+               " = f.row_id::" + id_type() + " and " + same_event("f", "w") + " where f.lane = " + lane +
                " and f.aggregate_id = " + aggregate_text("o") + " and f.dead_at is " + (dead ? "not null" : "null") +
                " and " + which + " and " + unpublished("w") + " limit 1) is null";
     }
@@ -142,6 +149,11 @@ public:
     }
 
 private:
+    /// The row's line of failures.
+    [[nodiscard]] string line(std::string_view selected, std::string_view a, const string& lane) const {
+        return "select " + string(selected) + " from " + string(kFailures) + " x where x.lane = " + lane +
+               " and x.row_id = " + id(a) + "::text and " + same_event("x", a);
+    }
     [[nodiscard]] string length(const string& column) const {
         if (!has(column)) return "0";
         const bool bytes = shape_.column(column).type == "bytea";
@@ -196,13 +208,13 @@ string due_sql(const Fragments& on, bool some_shards) {
     if (on.own()) {
         return until_bytes("select " + on.selected(on.retry_count("o")) + " from " + on.table() + " o where " +
                                on.retry_count("o") + " > 0 and " + on.open("o", tail.lane) + " and " + on.due_at("o") +
-                               " <= now()" + rest,
+                               " <= now() and " + on.id("o") + " is not null" + rest,
                            "$2");
     }
     return until_bytes("select " + on.selected("f.retry_count") + " from " + string(kFailures) + " f join " +
-                           on.table() + " o on " + on.id("o") + " = f.row_id::" + on.id_type() +
-                           " where f.lane = " + tail.lane + " and f.dead_at is null and " + on.due_at("o") +
-                           " <= now() and " + on.unpublished("o") + rest,
+                           on.table() + " o on " + on.id("o") + " = f.row_id::" + on.id_type() + " and " +
+                           on.same_event("f", "o") + " where f.lane = " + tail.lane + " and f.dead_at is null and " +
+                           on.due_at("o") + " <= now() and " + on.unpublished("o") + rest,
                        "$2");
 }
 
@@ -236,8 +248,8 @@ string follow_sql(const Fragments& on, bool some_shards) {
 }
 
 /// The leases that are still the owner's, locked so that they stay it until the commit; one after the other as they
-/// come, which is the order in which tend() locks them as well. A lease that ran out and that nobody took is still the
-/// owner's.
+/// come, which is the order in which tend() locks them as well. A lease that ran out and that no other relay took is
+/// still the owner's.
 constexpr std::string_view kHeldEvents = R"(
 with held as materialized (
     select p.place::int as lease
@@ -248,7 +260,7 @@ with held as materialized (
         for share) s
 ))";
 
-/// Which of them applied is told only when not all did.
+/// Answers which of them applied only when not all did.
 string settled_ids(const Fragments& on, int expected) {
     const string all = "(select count(*) from done) = " + number(expected) + "::int";
     return string(" select d.id::") + (on.numbers() ? "bigint" : "text") + ", null::int from done d where not " + all +
@@ -267,8 +279,8 @@ string applies(const Fragments& on) {
            on.still_open("o", "$1::text") + " and " + on.failures("o", "$1::text") + " = i.failures";
 }
 
-/// Rows of the batch that nobody else has locked, locked: settling waits for no row then. Where failures are kept in
-/// lines of their own, the lines of those that failed before as well.
+/// Locks the batch's rows, skipping those already locked, so that settling never blocks. Where failures are kept in
+/// lines of their own, it locks the lines of those that failed before as well.
 string free_rows(const Fragments& on, const string& input, const char* lock) {
     string sql = ", free as materialized (select " + on.id("o") + " as id from " + input + " join " + on.table() +
                  " o on " + applies(on) + " order by 1 for " + lock + " of o skip locked)";
@@ -327,19 +339,25 @@ string settle_failed_sql(const Fragments& on, const EventTable& table, std::stri
                quoted(columns.dead_at) + " = " + gone + " from " + input + " where " + applies(on) + only_free +
                " returning " + on.id("o") + " as id, i.failures + 1 as retry_count, i.note, i.dead)";
     } else {
-        // The condition is repeated for the line itself: two settlements of a row at the same time count once.
+        // The condition is repeated for the line itself: two settlements of a row at the same time count once. A line
+        // about an earlier event is overwritten.
+        const bool has_event_id = on.tells_events_apart();
         sql += ", done as (insert into " + string(kFailures) +
-               " as f (lane, row_id, aggregate_id, retry_count, next_attempt_at, last_error, dead_at)"
+               " as f (lane, row_id, aggregate_id, event_id, retry_count, next_attempt_at, last_error, dead_at)"
                " select $1::text, i.id::text, " +
-               on.aggregate_text("o") + ", i.failures + 1, " + again + ", i.note, " + gone + " from " + input +
-               " join " + on.table() + " o on " + applies(on) + only_free +
-               " on conflict (lane, row_id) do update set retry_count = excluded.retry_count, next_attempt_at ="
-               " excluded.next_attempt_at, last_error = excluded.last_error, dead_at = excluded.dead_at"
-               " where f.retry_count = excluded.retry_count - 1 and f.dead_at is null"
-               " returning f.row_id::" +
-               on.id_type() + " as id, f.retry_count, f.last_error as note, (f.dead_at is not null)::int as dead)";
+               on.aggregate_text("o") + ", " +
+               (has_event_id ? Fragments::of("o", columns.event_id) + "::text" : "null::text") + ", i.failures + 1, " +
+               again + ", i.note, " + gone + " from " + input + " join " + on.table() + " o on " + applies(on) +
+               only_free +
+               " on conflict (lane, row_id) do update set aggregate_id = excluded.aggregate_id, event_id ="
+               " excluded.event_id, retry_count = excluded.retry_count, next_attempt_at = excluded.next_attempt_at,"
+               " last_error = excluded.last_error, dead_at = excluded.dead_at"
+               " where (f.retry_count = excluded.retry_count - 1 and f.dead_at is null) or " +
+               (has_event_id ? "f.event_id <> excluded.event_id" : "f.aggregate_id <> excluded.aggregate_id") +
+               " returning f.row_id::" + on.id_type() +
+               " as id, f.retry_count, f.last_error as note, (f.dead_at is not null)::int as dead)";
     }
-    // A uuid does not fit into outbox_id: it stands in the column for keys.
+    // A uuid does not fit into outbox_id: it is in the column for keys.
     sql += ", trail as (insert into " + quoted(audit_schema) +
            ".outbox_audit (outbox, outbox_id, idempotency_key, reason, status_from, status_to, retry_count, last_error,"
            " worker, actor) select 'events', " +
@@ -396,10 +414,10 @@ EventStatements::EventStatements(const EventTable& table, const TablePlace& plac
     settle_past_locks = settling(true);
     if (ids == IdKind::number) end = statement_by_text("events_end", end_sql(on));
     letters = statement_by_text("events_letters", event_letters_sql(table, place, shape));
-    keep_table = statement_by_text("events_keep_table", keep_event_table_sql());
-    table_params.text(table.lane).text(place.schema).text(place.table).text(table.columns.id);
-    table_params.text(table.columns.published).text(table.columns.retry_count).text(table.columns.next_attempt_at);
-    table_params.text(table.columns.dead_at).text(on.id_type());
+    keep_table = {"events_keep_table", letters::sql::keep_event_table};
+    table_params = Params(table.lane, place.schema, place.table, table.columns.id, table.columns.published,
+                          table.columns.retry_count, table.columns.next_attempt_at, table.columns.dead_at, on.id_type(),
+                          table.columns.event_id);
     lag = statement_by_text("events_lag", lag_sql(on, table.columns));
     counts = statement_by_text("events_counts", counts_sql(on));
 }

@@ -23,11 +23,11 @@ enum EventColumn {
     kEventNow,
     kEventFailures,
     kEventShard,
-    kEventBytes,  // of payloads and metadata from the first row up to this one
+    kEventBytes,  // of payloads and metadata, from the first row up to this one
 };
 
-/// Of all shards, or of some: these take an array of them as their last parameter but the lane. The answer ends with
-/// the row that reaches the byte limit.
+/// For all shards, or for some: the latter take an array of shards before the lane. The answer ends with the row that
+/// reaches the byte limit.
 struct ReadStatements {
     Statement due;      // limit, byte limit
     Statement follow;   // aggregates, [positions,] limit, byte limit
@@ -60,7 +60,7 @@ struct EventStatements {
     SettleStatements settle_past_locks;
     Statement end;         // above; answers the highest id above it or null. Only where ids are numbers
     Statement letters;     // lane, owner, ids: of those that are dead since this transaction
-    Statement keep_table;  // see keep_event_table_sql()
+    Statement keep_table;  // see letters/sql/lane_letters.sql
     Params table_params;   // of it
     Statement lag;         // the id to look from, where ids are numbers; answers seconds, id [, lane]
     Statement counts;      // [lane]; answers pending, sent, dead

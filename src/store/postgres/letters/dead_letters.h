@@ -1,25 +1,37 @@
 // Dead letters on PostgreSQL: schema dlq. A batch is a statement with arrays, a call mostly one round trip.
+//
+// A retry touches no index. Its begin and its end change a letter's status, which no index contains, and pages are
+// filled to 45 per cent, so that both new versions fit beside the first one (HOT). At 60 per cent every fifth version
+// went to another page, with an entry in each of six indexes: half of PostgreSQL's work. The price is a table of about
+// twice its content, and no index by status. The DEAD, which a letter becomes once, have a table of their own; a
+// listing of another rare status walks the letters in their order.
+//
+// A redrive's page is read where the scan found it, not returned by the update: returned rows are formed anew for the
+// common table expression, sorted and formed again, which was a quarter of the whole statement.
 #pragma once
 
 #include <array>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "store/dead_letters.h"
 #include "store/postgres/connection/pool.h"
-#include "store/postgres/letters/dead_letters_sql.h"
-#include "store/postgres/letters/redrive_sql.h"
 
 namespace deliverd::store::postgres {
 
 /// What one statement of store() carries; more goes into further ones of the same transaction.
 inline constexpr std::size_t kMaxStoredAtOnce = 1000;
 inline constexpr std::size_t kMaxStoredBytesAtOnce = 64U << 20U;
+/// How many letters one statement of a purge looks at, at most: some tens of milliseconds.
+inline constexpr std::int32_t kMaxLookedAt = 20'000;
+/// What a retry's end is called in end_retry's parameters where the row went back to its lane: one more than
+/// RetryResult's numbers.
+inline constexpr std::int32_t kReturned = 5;
 
 class PostgresDeadLetters final : public DeadLetters {
 public:
     /// `pool` outlives it. `schema` is that of the outbox tables.
-    PostgresDeadLetters(Pool& pool, const std::string& schema) : pool_(pool), sql_(schema) {}
+    PostgresDeadLetters(Pool& pool, const std::string& schema);
 
     Result<std::int64_t> store(std::span<const NewLetter> letters) override;
 
@@ -52,24 +64,23 @@ public:
     Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
 
 private:
-    struct Purged {
+    struct PurgePosition {
         Duration age{};
         std::int64_t to = 0;  // as PostgreSQL counts: not clamped to what can be shown
         std::string id;       // of a letter
     };
-    /// Locks the letter and runs `change` (id, actor); answers the letter as it was before.
-    Result<std::optional<Letter>> change_by_hand(std::string_view id, std::string_view actor, const Statement& change);
-    /// Where a purge goes on: where the one before it ended, if that was by the same age.
-    Purged start_of(const std::optional<Purged>& before, Duration age);
+    /// Locks the letter and runs the statement `change` (id, actor); answers the letter as it was before.
+    Result<std::optional<Letter>> change_by_hand(std::string_view id, std::string_view actor, std::string_view change);
+    /// Where a purge continues: where the one before it ended, if that was by the same age.
+    static PurgePosition start_of(const std::optional<PurgePosition>& before, Duration age);
 
     Pool& pool_;
-    const DeadLetterStatements sql_;
-    const RedriveStatements redrives_;
-    std::mutex mutex_;
-    /// By status: a purge that found its limit is gone on with where it ended, past what it had to leave.
-    std::array<std::optional<Purged>, 4> purged_;
+    const Statements sql_;
+    Mutex mutex_;
+    /// By status: a purge that found its limit continues where it ended, behind what it had to leave.
+    std::array<std::optional<PurgePosition>, 4> purged_ GUARDED_BY(mutex_);
     /// The same of the audit: what is deleted stays in the index until it is vacuumed.
-    std::optional<Purged> history_purged_;
+    std::optional<PurgePosition> history_purged_ GUARDED_BY(mutex_);
 };
 
 }  // namespace deliverd::store::postgres

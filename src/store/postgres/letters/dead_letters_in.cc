@@ -7,31 +7,27 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/try.h"
 #include "base/uuid.h"
 #include "store/postgres/letters/dead_letters.h"
+#include "store/postgres/letters/statements.h"
 #include "store/record_headers.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
 namespace {
 
 std::string_view name_of(RecordTime type) {
-    switch (type) {
-        case RecordTime::created:
-            return "created";
-        case RecordTime::appended:
-            return "appended";
-        case RecordTime::none:
-            break;
-    }
-    return "none";
+    return type == RecordTime::created ? "created" : type == RecordTime::appended ? "appended" : "none";
 }
 
 std::size_t bytes_of(const NewLetter& letter) {
-    return letter.record.value.value_or("").size() + letter.record.key.value_or("").size() +
-           letter.payload.value_or("").size() + letter.provenance.stack_trace.value_or("").size();
+    const auto size = [](const std::optional<std::string>& text) { return text ? text->size() : 0; };
+    return size(letter.record.value) + size(letter.record.key) + size(letter.payload) +
+           size(letter.provenance.stack_trace);
 }
 
-/// Ids of one call sort as the letters were given, so that a redrive sends them in that order: their number stands
+/// Ids of one call sort as the letters were given, so that a redrive sends them in that order: their number is
 /// where a UUID version 7 has random bits.
 class Ids {
 public:
@@ -49,57 +45,49 @@ private:
     WallTime now_ = SystemClock().wall_now();
 };
 
-using View = std::optional<std::string_view>;
-
-View view(const std::optional<std::string>& text) {
-    return text ? View(*text) : std::nullopt;
-}
-
-/// The arrays of a statement.
-struct Columns {
-    std::vector<std::optional<std::string>> ids, headers;
-    std::vector<View> topics, types, keys, values, payloads, original_topics, messages, classes, traces, producers,
-        sources;
-    std::vector<std::int32_t> truncated;
-    std::vector<std::int64_t> times;
-    std::vector<std::optional<std::int32_t>> partitions, original_partitions;
-    std::vector<std::optional<std::int64_t>> offsets, original_offsets;
-
-    void add(const NewLetter& letter, std::string id) {
-        const Record& record = letter.record;
-        const Provenance& from = letter.provenance;
-        const bool from_topic = !record.topic.empty();
-        if (!letter.id.empty()) id = letter.id;
-        ids.emplace_back(std::move(id));
-        headers.emplace_back(record_headers_json(record.headers));
-        topics.push_back(from_topic ? View(record.topic) : std::nullopt);
-        types.emplace_back(name_of(record.timestamp_type));
-        keys.push_back(view(record.key));
-        values.push_back(view(record.value));
-        payloads.push_back(view(letter.payload));
-        original_topics.emplace_back(from.original_topic);
-        messages.emplace_back(from.error_message);
-        classes.push_back(view(from.error_class));
-        traces.push_back(view(from.stack_trace));
-        producers.push_back(view(from.producer));
-        sources.emplace_back(letter.source);
-        partitions.push_back(from_topic ? std::optional(record.partition) : std::nullopt);
-        truncated.push_back(letter.truncated ? 1 : 0);
-        offsets.push_back(from_topic ? std::optional(record.offset) : std::nullopt);
-        times.push_back(record.timestamp_ms);
-        original_partitions.push_back(from.original_partition);
-        original_offsets.push_back(from.original_offset);
-    }
-    [[nodiscard]] Params params() const {
-        Params out;
-        out.text_array(ids).text_array(topics).int32_array(partitions).int64_array(offsets).int64_array(times);
-        out.text_array(types).bytes_array(keys).bytes_array(values).text_array(headers).text_array(payloads);
-        out.int32_array(truncated).text_array(original_topics).int32_array(original_partitions);
-        out.int64_array(original_offsets).text_array(messages).text_array(classes).text_array(traces);
-        out.text_array(producers).text_array(sources);
-        return out;
-    }
+/// A letter, and the id under which it is stored.
+struct IdentifiedLetter {
+    const NewLetter* letter;
+    std::string id;
 };
+
+/// The arrays of store_letters.
+Params store_params(std::span<const IdentifiedLetter> batch) {
+    using View = std::optional<std::string_view>;
+    const auto of_record = [&](auto member) {
+        return column(batch, [&](const auto& one) { return one.letter->record.*member; });
+    };
+    // What a record of no topic does not have.
+    const auto of_topic = [&](auto member) {
+        return column(batch, [&](const auto& one) {
+            const Record& record = one.letter->record;
+            return record.topic.empty() ? std::nullopt : std::optional(record.*member);
+        });
+    };
+    const auto origin = [&](auto member) {
+        return column(batch, [&](const auto& one) { return one.letter->provenance.*member; });
+    };
+    const auto view = [&](auto get) {
+        return column(batch, [&](const auto& one) {
+            const std::optional<std::string>& text = get(*one.letter);
+            return text ? View(*text) : std::nullopt;
+        });
+    };
+    Params out(column(batch, &IdentifiedLetter::id), of_topic(&Record::topic), of_topic(&Record::partition),
+               of_topic(&Record::offset), of_record(&Record::timestamp_ms),
+               column(batch, [](const auto& one) { return name_of(one.letter->record.timestamp_type); }));
+    out.bytes_array(view([](const NewLetter& letter) -> const auto& { return letter.record.key; }));
+    out.bytes_array(view([](const NewLetter& letter) -> const auto& { return letter.record.value; }));
+    out.text_array(column(batch, [](const auto& one) { return record_headers_json(one.letter->record.headers); }));
+    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.payload; }));
+    out.int32_array(column(batch, [](const auto& one) { return one.letter->truncated ? 1 : 0; }));
+    out.text_array(origin(&Provenance::original_topic)).int32_array(origin(&Provenance::original_partition));
+    out.int64_array(origin(&Provenance::original_offset)).text_array(origin(&Provenance::error_message));
+    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.error_class; }))
+        .text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.stack_trace; }));
+    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.producer; }));
+    return out.text_array(column(batch, [](const auto& one) { return std::string_view(one.letter->source); }));
+}
 
 /// In the order of the records, so that two that store the same ones wait in one direction.
 std::vector<Params> batches(std::span<const NewLetter> letters) {
@@ -111,19 +99,20 @@ std::vector<Params> batches(std::span<const NewLetter> letters) {
     });
     Ids ids;
     std::vector<Params> out;
-    Columns columns;
+    std::vector<IdentifiedLetter> batch;
     std::size_t bytes = 0;
     for (const std::size_t index : order) {
-        const std::size_t size = bytes_of(letters[index]);
-        if (!columns.ids.empty() && (columns.ids.size() == kMaxStoredAtOnce || bytes + size > kMaxStoredBytesAtOnce)) {
-            out.push_back(columns.params());
-            columns = {};
+        const NewLetter& letter = letters[index];
+        const std::size_t size = bytes_of(letter);
+        if (!batch.empty() && (batch.size() == kMaxStoredAtOnce || bytes + size > kMaxStoredBytesAtOnce)) {
+            out.push_back(store_params(batch));
+            batch.clear();
             bytes = 0;
         }
-        columns.add(letters[index], ids.of(index));
+        batch.push_back({&letter, letter.id.empty() ? ids.of(index) : letter.id});
         bytes += size;
     }
-    out.push_back(columns.params());
+    out.push_back(store_params(batch));
     return out;
 }
 
@@ -134,7 +123,8 @@ std::int64_t rows_written(const PGresult* result) {
     return rows;
 }
 
-/// The server refused the data themselves (also a rule that somebody made for the table), or their size.
+/// The server refused the data themselves (or a constraint that someone added to the table refused them), or their
+/// size.
 bool refused_data(const Connection& connection) {
     const std::string_view state = connection.refused_with();
     return state.starts_with("22") || state.starts_with("23") || state.starts_with("54");
@@ -145,22 +135,26 @@ bool refused_data(const Connection& connection) {
 Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> letters) {
     if (letters.empty()) return 0;
     const std::vector<Params> all = batches(letters);
-    auto connection = pool_.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const auto run = [&](const Statement& statement) {
+    TRY_ASSIGN(auto connection, pool_.borrow());
+    const auto run = [&](std::string_view payload) {
+        const std::string_view once = letters.front().id.empty()
+                                          ? "(source_topic, source_partition, source_offset, record_timestamp_ms)"
+                                            " where source_topic is not null"
+                                          : "(id)";
+        const Statement statement = statement_by_text(
+            "letters_store", filled(postgres::letters::sql::store_letters, {{"once", once}, {"payload", payload}}));
         std::vector<Step> steps;
         for (const Params& params : all) steps.push_back(Step{&statement, &params});
-        return (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
+        return connection->run(steps, Effect::write, connection->statement_deadline());
     };
-    const bool by_id = !letters.front().id.empty();
-    auto results = run(by_id ? sql_.store_by_id : sql_.store);
+    auto results = run("i.payload::jsonb");
     // What is JSON and what jsonb can hold is not quite the same (huge numbers, half surrogates). A statement that
     // finds out for each payload costs much more, so that it is only tried when there is one.
-    if (!results && refused_data(**connection) && (*connection)->usable())
-        results = run(by_id ? sql_.store_by_id_any_json : sql_.store_any_json);
+    if (!results && refused_data(*connection) && connection->usable())
+        results = run("deliverd.json_or_null(i.payload)");
     if (!results) {
         Error error = std::move(results.error());
-        if (refused_data(**connection)) error.code = kLetterRefused;
+        if (refused_data(*connection)) error.code = kLetterRefused;
         return Failure(std::move(error));
     }
     std::int64_t fresh = 0;

@@ -6,9 +6,9 @@
 #include <limits>
 #include <set>
 
-#include "store/postgres/letters/dead_letters_sql.h"
+#include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/letter_query.h"
-#include "store/postgres/letters/redrive_sql.h"
+#include "store/postgres/letters/statements.h"
 #include "store/postgres/testing/test_plan.h"
 
 namespace deliverd::store::postgres {
@@ -136,10 +136,11 @@ protected:
             return params;
         };
         // All are of the status: after the limit nothing more is looked at.
-        expect_by_index(plan(sql_.purge, purge("RESOLVED", 86400.0 * 30, kMaxLookedAt)), {"dlq_messages_created"}, 200,
-                        100 * 60);
+        expect_by_index(plan(sql_[letters::sql::purge_letters], purge("RESOLVED", 86400.0 * 30, kMaxLookedAt)),
+                        {"dlq_messages_created"}, 200, 100 * 60);
         // Hardly any is, and 60,000 are old enough.
-        expect_by_index(plan(sql_.purge, purge("PENDING", 0, 500)), {"dlq_messages_created"}, 500, 500 * 4);
+        expect_by_index(plan(sql_[letters::sql::purge_letters], purge("PENDING", 0, 500)), {"dlq_messages_created"},
+                        500, 500 * 4);
     }
 
     void expect_good_changes() {
@@ -151,10 +152,10 @@ protected:
         const int kPagesOfAChange = 100 * 40;  // with its audit
         Params begin;
         begin.text_array(ids).text("o").float64(60).text("ann");
-        expect_by_index(plan(sql_.begin, begin), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
+        expect_by_index(plan(sql_[letters::sql::begin_retry], begin), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
         Params end;
         end.text("o").text("ann").text_array(ids).int32_array(std::vector<std::int32_t>(100, 0)).text_array(ids);
-        expect_by_index(plan(sql_.end, end), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
+        expect_by_index(plan(sql_[letters::sql::end_retry], end), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
         expect_good_purges();
         must(store_.database().dead_letters()->open_redrive("big", "o", "ann", std::chrono::seconds(600)));
         store_.execute(
@@ -163,12 +164,13 @@ protected:
         Params next;
         next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20).text_array(
             std::vector<std::optional<std::string>>());
-        expect_by_index(plan(RedriveStatements().next, next), {"dlq_messages_original_topic"}, 200, kPagesOfAChange);
-        expect_by_index(plan(sql_.topics, Params()), {"dlq_messages_source_topic"}, 200, 300);
+        expect_by_index(plan(sql_[letters::sql::next_of_redrive], next), {"dlq_messages_original_topic"}, 200,
+                        kPagesOfAChange);
+        expect_by_index(plan(sql_[letters::sql::topics], Params()), {"dlq_messages_source_topic"}, 200, 300);
     }
 
     PostgresTestStore store_{true};
-    const DeadLetterStatements sql_{"public"};
+    const Statements sql_{"public", {letters::sql::all}};
 };
 
 TEST_F(DeadLettersPlan, TouchesOnlyWhatItReturns) {
@@ -198,12 +200,12 @@ TEST_F(DeadLettersPlan, TheRetentionOfTheAuditTouchesOnlyWhatItDeletes) {
     purge.float64(86400.0 * 360).int32(kPiece).int64(std::numeric_limits<std::int64_t>::min());
     {
         SCOPED_TRACE("without statistics");
-        expect_by_index(plan(sql_.purge_history, purge), {"dlq_audit_at"}, kPiece, kPages);
+        expect_by_index(plan(sql_[letters::sql::purge_history], purge), {"dlq_audit_at"}, kPiece, kPages);
     }
     store_.execute("analyze dlq.dlq_audit");
     {
         SCOPED_TRACE("with statistics");
-        expect_by_index(plan(sql_.purge_history, purge), {"dlq_audit_at"}, kPiece, kPages);
+        expect_by_index(plan(sql_[letters::sql::purge_history], purge), {"dlq_audit_at"}, kPiece, kPages);
     }
 }
 
@@ -228,7 +230,7 @@ TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
         Params next;
         next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20).text_array(
             std::vector<std::optional<std::string>>());
-        expect_by_index(plan(RedriveStatements().next, next), both, 200, 100 * 60);
+        expect_by_index(plan(sql_[letters::sql::next_of_redrive], next), both, 200, 100 * 60);
     }
 }
 

@@ -4,23 +4,26 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "store/letter_rules.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/letter_rows.h"
+#include "store/postgres/letters/statements.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store::postgres {
 namespace {
 
-/// What next_of_redrive answers behind the columns of a letter: whether the redrive is the owner's, how many letters
-/// were looked at, and whether this one's retry goes on with another. One line without a letter where none was begun.
-constexpr int kHeldColumn = kLetterDetailColumns;
+/// What next_of_redrive answers behind the columns of a letter; see sql/redrives.sql.
+constexpr int kHeldColumn = kDetailColumns;
 constexpr int kLookedColumn = kHeldColumn + 1;
 constexpr int kTakenOverColumn = kLookedColumn + 1;
 
 Failure not_owner(std::string_view topic) {
-    return permanent("not_owner", "the redrive of " + one_line(topic) + " is somebody else's by now, or has ended");
+    return permanent(codes::kNotOwner,
+                     "the redrive of " + one_line(topic) + " has ended, or another process has taken it over");
 }
 
 bool older(const RetryClaim& one, const RetryClaim& other) {
@@ -31,20 +34,15 @@ bool older(const RetryClaim& one, const RetryClaim& other) {
 
 Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_view topic, std::string_view owner,
                                                                  std::string_view actor, Duration lease) {
-    if (auto ok = check_upkeep_name("topic", topic); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = check_retry_request({std::string(owner), std::string(actor), lease}); !ok) {
-        return Failure(std::move(ok.error()));
-    }
-    Params whose;
-    whose.text(topic).text(owner);
-    Params params = whose;
-    params.text(actor).float64(to_seconds(lease));
-    auto connection = pool_.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {Step{&redrives_.free, &whose}, Step{&redrives_.open, &params}};
-    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
-    if (!results) return Failure(std::move(results.error()));
-    const PGresult* opened = results->back().get();
+    TRY(check_upkeep_name("topic", topic));
+    TRY(check_retry_request({std::string(owner), std::string(actor), lease}));
+    const Params whose(topic, owner);
+    const Params params(topic, owner, actor, to_seconds(lease));
+    TRY_ASSIGN(auto connection, pool_.borrow());
+    const std::array steps = {Step{&sql_[letters::sql::free_redrive], &whose},
+                              Step{&sql_[letters::sql::open_redrive], &params}};
+    TRY_ASSIGN(auto results, connection->run(steps, Effect::write, connection->statement_deadline()));
+    const PGresult* opened = results.back().get();
     if (PQntuples(opened) == 0) return std::nullopt;
     return redrive_at(opened, 0);
 }
@@ -52,24 +50,21 @@ Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_vie
 Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string_view topic,
                                                                      const RetryRequest& request,
                                                                      const RedrivePage& page) {
-    if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
-    if (auto ok = check_upkeep_limit(page.letters); !ok) return Failure(std::move(ok.error()));
-    Params params;
-    params.text(topic).text(request.owner).int32(page.letters).float64(to_seconds(request.lease)).text(request.actor);
-    params.int64(std::max<std::int64_t>(1, page.bytes));
-    params.text_array(
-        std::vector<std::optional<std::string>>(page.left_out_topics.begin(), page.left_out_topics.end()));
+    TRY(check_retry_request(request));
+    TRY(check_upkeep_limit(page.letters));
+    const std::vector<std::optional<std::string>> left_out(page.left_out_topics.begin(), page.left_out_topics.end());
+    const Params params(topic, request.owner, page.letters, to_seconds(request.lease), request.actor,
+                        std::max<std::int64_t>(1, page.bytes), left_out);
     std::vector<RetryClaim> claims;
-    // Each turn moves the position, also where all that it looked at was somebody's just then.
+    // Each turn moves the position, also where all that it looked at was being retried just then.
     for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
-        auto result = run_once(pool_, redrives_.next, params, Effect::write);
-        if (!result) return Failure(std::move(result.error()));
-        const PGresult* rows = result->get();
+        TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::next_of_redrive], params, Effect::write));
+        const PGresult* rows = result.get();
         if (int64_at(rows, 0, kHeldColumn) == 0) return not_owner(topic);
         looked = int64_at(rows, 0, kLookedColumn);
         claims.reserve(static_cast<std::size_t>(PQntuples(rows)));
         for (int row = 0; row < PQntuples(rows); ++row) {
-            if (null_at(rows, row, kLetterId)) continue;
+            if (null_at(rows, row, 0)) continue;
             LetterDetail detail = detail_at(rows, row);
             std::string id = detail.letter.id;
             claims.push_back(
@@ -87,27 +82,20 @@ Result<std::int64_t> PostgresDeadLetters::end_of_redrive_page(std::string_view /
 }
 
 Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::string_view owner) {
-    Params params;
-    params.text(topic).text(owner);
-    auto result = run_once(pool_, redrives_.close, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
-    if (PQntuples(result->get()) == 0) return not_owner(topic);
-    return redrive_at(result->get(), 0);
+    TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::close_redrive], Params(topic, owner), Effect::write));
+    if (PQntuples(result.get()) == 0) return not_owner(topic);
+    return redrive_at(result.get(), 0);
 }
 
 Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
-    Params params;
-    params.text(topic).text(owner);
-    auto result = run_once(pool_, redrives_.release, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
+    TRY(run_once(pool_, sql_[letters::sql::release_redrive], Params(topic, owner), Effect::write));
     return {};
 }
 
 Result<std::vector<Redrive>> PostgresDeadLetters::abandoned_redrives() {
-    auto result = run_once(pool_, redrives_.abandoned, Params(), Effect::read);
-    if (!result) return Failure(std::move(result.error()));
+    TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::abandoned_redrives], Params(), Effect::read));
     std::vector<Redrive> redrives;
-    for (int row = 0; row < PQntuples(result->get()); ++row) redrives.push_back(redrive_at(result->get(), row));
+    for (int row = 0; row < PQntuples(result.get()); ++row) redrives.push_back(redrive_at(result.get(), row));
     return redrives;
 }
 

@@ -4,11 +4,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/try.h"
 #include "base/uuid.h"
 #include "store/letter_rules.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/letter_rows.h"
+#include "store/postgres/letters/statements.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -19,19 +21,19 @@ static_assert(static_cast<int>(RetryResult::published) == 0 && static_cast<int>(
               static_cast<int>(RetryResult::unpublished) == 4 && kReturned == 5);
 
 /// Of one letter, what begin answered.
-struct Begun {
+struct BeginAnswer {
     bool begun = false;
     bool live = false;  // another's
     bool taken_over = false;
 };
 
-void describe(RetryClaim& claim, const Begun& begun, LetterDetail detail) {
-    if (begun.begun) {
+void describe(RetryClaim& claim, const BeginAnswer& answer, LetterDetail detail) {
+    if (answer.begun) {
         claim.verdict = RetryVerdict::begun;
-        claim.taken_over = begun.taken_over;
+        claim.taken_over = answer.taken_over;
     } else {
         const std::string refusal = retry_refusal(detail.letter);
-        claim.verdict = retry_verdict(detail.letter, refusal, begun.live);
+        claim.verdict = retry_verdict(detail.letter, refusal, answer.live);
         // Free again when it was looked at, and not when it was tried.
         if (claim.verdict == RetryVerdict::begun) claim.verdict = RetryVerdict::under_way;
         claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
@@ -43,37 +45,34 @@ void describe(RetryClaim& claim, const Begun& begun, LetterDetail detail) {
 
 Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const std::string> ids,
                                                                  const RetryRequest& request) {
-    if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
+    TRY(check_retry_request(request));
     std::vector<RetryClaim> claims;
     claims.reserve(ids.size());
     for (const std::string& id : ids) claims.push_back(RetryClaim{id});
     const auto sorted = sorted_ids(ids);
     if (sorted.empty()) return claims;
-    Params which;
-    which.text_array(sorted);
-    Params params = which;
-    params.text(request.owner).float64(to_seconds(request.lease)).text(request.actor);
-    auto connection = pool_.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {Step{&sql_.begin, &params}, Step{&sql_.find, &which}};
-    auto results = (*connection)->run(steps, Effect::write, (*connection)->statement_deadline());
-    if (!results) return Failure(std::move(results.error()));
+    const Params which(sorted);
+    const Params params(sorted, request.owner, to_seconds(request.lease), request.actor);
+    TRY_ASSIGN(auto connection, pool_.borrow());
+    const std::array steps = {Step{&sql_[letters::sql::begin_retry], &params},
+                              Step{&sql_[letters::sql::find_letters], &which}};
+    TRY_ASSIGN(auto results, connection->run(steps, Effect::write, connection->statement_deadline()));
 
-    std::unordered_map<std::string, Begun> begun;
-    const PGresult* rows = results->front().get();
+    std::unordered_map<std::string, BeginAnswer> begun;
+    const PGresult* rows = results.front().get();
     for (int row = 0; row < PQntuples(rows); ++row) {
-        Begun& one = begun[std::string(text_at(rows, row, 0))];
+        BeginAnswer& one = begun[std::string(text_at(rows, row, 0))];
         one.begun = one.begun || bool_at(rows, row, 1);
         one.live = one.live || bool_at(rows, row, 2);
         one.taken_over = one.taken_over || bool_at(rows, row, 3);
     }
     std::unordered_map<std::string, int> found;
-    rows = results->back().get();
-    for (int row = 0; row < PQntuples(rows); ++row) found.emplace(text_at(rows, row, kLetterId), row);
+    rows = results.back().get();
+    for (int row = 0; row < PQntuples(rows); ++row) found.emplace(text_at(rows, row, 0), row);
     for (RetryClaim& claim : claims) {
         const auto at = found.find(canonical_uuid(claim.id));
         if (at == found.end()) continue;
-        Begun& one = begun[at->first];
+        BeginAnswer& one = begun[at->first];
         describe(claim, one, detail_at(rows, at->second));
         one = {.live = true};  // the same id a second time is another's
     }
@@ -82,9 +81,7 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const
 
 Result<std::int64_t> PostgresDeadLetters::end_retry(std::string_view owner, std::string_view actor,
                                                     std::span<const RetryEnd> ends) {
-    if (auto ok = check_retry_request({std::string(owner), std::string(actor)}); !ok) {
-        return Failure(std::move(ok.error()));
-    }
+    TRY(check_retry_request({std::string(owner), std::string(actor)}));
     if (ends.empty()) return 0;
     std::vector<std::pair<std::string, const RetryEnd*>> order;
     for (const RetryEnd& end : ends) {
@@ -100,11 +97,9 @@ Result<std::int64_t> PostgresDeadLetters::end_retry(std::string_view owner, std:
         kinds.push_back(static_cast<std::int32_t>(end->result));
         details.emplace_back(letter_note(end->detail));
     }
-    Params params;
-    params.text(owner).text(actor).text_array(ids).int32_array(kinds).text_array(details);
-    auto result = run_once(pool_, sql_.end, params, Effect::write);
-    if (!result) return Failure(std::move(result.error()));
-    return int64_at(result->get(), 0, 0);
+    TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::end_retry], Params(owner, actor, ids, kinds, details),
+                                     Effect::write));
+    return int64_at(result.get(), 0, 0);
 }
 
 }  // namespace deliverd::store::postgres

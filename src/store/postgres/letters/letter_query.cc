@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/postgres/letters/dead_letters_sql.h"
+#include "store/postgres/letters/statements.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
@@ -15,17 +15,26 @@ using std::string;
 
 constexpr std::string_view kKafka = "kafka";
 
-/// Statements are told apart by their names: one for each set of filters.
-LetterSelect named(string what, string sql, Params params) {
-    string name = "dlq_" + std::move(what) + "_" + std::to_string(std::hash<string>()(sql));
-    return {Statement{std::move(name), std::move(sql)}, std::move(params)};
+/// One statement for each set of filters.
+LetterSelect named(const string& what, string sql, Params params) {
+    return {statement_by_text("letters_" + what, std::move(sql)), std::move(params)};
+}
+
+/// The two parts of a topic's letters, none of them in both. `topic` is the parameter, `a` the row.
+string from_topic(const string& topic, const string& a) {
+    return a + ".source_topic = any (array[" + topic + "::text])";
+}
+
+string once_of_topic(const string& topic, const string& a) {
+    return a + ".original_topic = any (array[" + topic + "::text]) and " + a + ".source_topic is distinct from " + a +
+           ".original_topic";
 }
 
 /// Which letters, as the parts of a union in which none is twice; each an index that has them in their order. The DEAD
 /// ones have a list of their own, with such indexes.
-class Parts {
+class LetterSources {
 public:
-    explicit Parts(const LetterQuery& query) : listed_(query.status == LetterStatus::dead ? "k" : "m") {
+    explicit LetterSources(const LetterQuery& query) : listed_(query.status == LetterStatus::dead ? "k" : "m") {
         if (query.topic) {
             const string topic = add(params_.text(*query.topic));
             heads_ = {{from_topic(topic, listed_), listed_ + ".source_topic"},
@@ -117,7 +126,7 @@ private:
     string filters_;  // of m
 };
 
-/// The sum of the lines for topic, source and status, the parameters of which are numbered as in Parts.
+/// The sum of the lines for topic, source and status, the parameters of which are numbered as in LetterSources.
 string counted_sql(const LetterQuery& query) {
     string rest;
     int next = query.topic ? 2 : 1;
@@ -130,23 +139,20 @@ string counted_sql(const LetterQuery& query) {
     return "select coalesce(sum(k.letters), 0)::bigint from (" + which + ") k";
 }
 
-/// Of a page's letters m in the order of p: what of its payload the listing has, and whether it left it out. The sizes
-/// are known without reading what is stored elsewhere. No stack traces.
-string listed_columns(string columns) {
+/// Whether the listing has the payload of a page's letter m, in the order of p. The sizes are known without reading
+/// what is stored elsewhere.
+string payload_is_shown() {
     const string bytes =
         "case when m.payload is null then 0 else"
         " coalesce(octet_length(m.record_value), octet_length(m.payload::text)) end";
     const string is_short = bytes + " <= " + std::to_string(kShortPayloadBytes);
-    const string shown = "(" + is_short + " or sum(case when " + is_short + " then 0 else " + bytes +
-                         " end) over (order by p.created_at desc, p.id desc rows unbounded preceding) <= " +
-                         std::to_string(kMaxLongPayloadBytes) + ")";
-    columns = replaced(std::move(columns), "m.payload::text", "case when " + shown + " then m.payload::text end");
-    columns = replaced(std::move(columns), "m.stack_trace", "null::text");
-    return columns + ", not " + shown;
+    return "(" + is_short + " or sum(case when " + is_short + " then 0 else " + bytes +
+           " end) over (order by p.created_at desc, p.id desc rows unbounded preceding) <= " +
+           std::to_string(kMaxLongPayloadBytes) + ")";
 }
 
 /// Sizes of pages that stand in the statement itself. Of a size that it does not know the planner expects a tenth of
-/// the table, and plans anew for each page, which takes as long as the page. Not all sizes: a statement for each would
+/// the table, and plans again for each page, which takes as long as the page. Not all sizes: a statement for each would
 /// fill the sessions.
 bool is_usual(std::int32_t limit) {
     return limit == 20 || limit == 100;
@@ -155,27 +161,26 @@ bool is_usual(std::int32_t limit) {
 }  // namespace
 
 LetterSelect select_page(const LetterQuery& query) {
-    Parts parts(query);
-    Params& params = parts.params();
+    LetterSources sources(query);
+    Params& params = sources.params();
     string behind;
     if (query.after) {
-        const string at = parts.add(params.time(query.after->created_at)) + "::timestamptz";
-        behind = at + ", " + parts.add(params.literal(query.after->id)) + "::uuid";
+        const string at = sources.add(params.time(query.after->created_at)) + "::timestamptz";
+        behind = at + ", " + sources.add(params.literal(query.after->id)) + "::uuid";
     }
     const bool first = query.after || query.offset == 0;
-    const string offset = first ? "0" : parts.add(params.int64(query.offset)) + "::bigint";
+    const string offset = first ? "0" : sources.add(params.int64(query.offset)) + "::bigint";
     const std::int64_t rows = std::int64_t{query.limit} + 1;
-    string limit = is_usual(query.limit) ? std::to_string(rows) : parts.add(params.int64(rows)) + "::bigint";
-    // Whoever has found all there are need not look through the rest: few of a status among many others.
+    string limit = is_usual(query.limit) ? std::to_string(rows) : sources.add(params.int64(rows)) + "::bigint";
+    // A statement that has found all there are must not walk the rest: few letters of a status among many others.
     if (query.status && !query.after && is_counted(query)) {
         limit = "greatest(0, least(" + limit + ", (" + counted_sql(query) + ") - " + offset + "))";
     }
     // Each part ends by itself: of a union without limits the planner sorts the whole.
-    const string part = parts.newest(behind, limit + " + " + offset);
-    string sql = "select " + listed_columns(letter_columns("m")) + " from (select p.id, p.created_at from (" + part +
-                 ") p order by p.created_at desc, p.id desc limit " + limit + " offset " + offset +
-                 ") p cross join lateral (select d.* from dlq.dlq_messages d where d.id = any (array[p.id])) m"
-                 " order by p.created_at desc, p.id desc";
+    const string part = sources.newest(behind, limit + " + " + offset);
+    const string page = "select p.id, p.created_at from (" + part + ") p order by p.created_at desc, p.id desc limit " +
+                        limit + " offset " + offset;
+    string sql = filled(letters::sql::list_letters, {{"shown", payload_is_shown()}, {"page", page}});
     return named("page", std::move(sql), std::move(params));
 }
 
@@ -184,11 +189,11 @@ bool is_counted(const LetterQuery& query) {
 }
 
 LetterSelect select_total(const LetterQuery& query) {
-    Parts parts(query);
-    if (is_counted(query)) return named("counted", counted_sql(query), std::move(parts.params()));
-    const string limit = parts.add(parts.params().int64(kMaxCounted + 1)) + "::bigint";
-    return named("total", "select count(*) from (select 1 from (" + parts.united() + ") p limit " + limit + ") k",
-                 std::move(parts.params()));
+    LetterSources sources(query);
+    if (is_counted(query)) return named("counted", counted_sql(query), std::move(sources.params()));
+    const string limit = sources.add(sources.params().int64(kMaxCounted + 1)) + "::bigint";
+    return named("total", "select count(*) from (select 1 from (" + sources.united() + ") p limit " + limit + ") k",
+                 std::move(sources.params()));
 }
 
 }  // namespace deliverd::store::postgres

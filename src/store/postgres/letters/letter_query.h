@@ -1,5 +1,5 @@
-// Statements for a listing, made for the filters it has: a condition that may or may not apply would keep the planner
-// from the index that fits.
+// Statements for a listing, made for the filters that it has: a condition that may or may not apply would keep the
+// planner from the index that fits.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace deliverd::store::postgres {
 
-/// A statement and what it is to be run with.
+/// A statement and its parameters.
 struct LetterSelect {
     Statement statement;
     Params params;
 };
 
-/// The letters of a page and one more, newest first; columns letter_columns(), and whether the payload was left out.
+/// The letters of a page and one more, newest first; columns as letter_at() reads them, and whether the payload was
+/// left out.
 [[nodiscard]] LetterSelect select_page(const LetterQuery& query);
 
 /// Whether total comes from dlq_counts, and is exact.

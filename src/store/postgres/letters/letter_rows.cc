@@ -8,62 +8,26 @@
 #include "store/letter_rules.h"
 #include "store/memory_message.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/letters/dead_letters_sql.h"
-#include "store/postgres/letters/redrive_sql.h"
 #include "store/record_headers.h"
 
 namespace deliverd::store::postgres {
-namespace {
-
-std::optional<std::int32_t> optional_int32_at(const PGresult* result, int row, int column) {
-    if (null_at(result, row, column)) return std::nullopt;
-    return int32_at(result, row, column);
-}
-
-std::optional<std::int64_t> optional_int64_at(const PGresult* result, int row, int column) {
-    if (null_at(result, row, column)) return std::nullopt;
-    return int64_at(result, row, column);
-}
-
-RecordTime record_time(std::string_view text) {
-    if (text == "created") return RecordTime::created;
-    return text == "appended" ? RecordTime::appended : RecordTime::none;
-}
-
-}  // namespace
 
 Letter letter_at(const PGresult* result, int row) {
     Letter letter;
-    letter.id = text_at(result, row, kLetterId);
-    letter.source = text_at(result, row, kLetterSource);
     Provenance& from = letter.provenance;
-    from.original_topic = text_at(result, row, kLetterOriginalTopic);
-    from.original_partition = optional_int32_at(result, row, kLetterOriginalPartition);
-    from.original_offset = optional_int64_at(result, row, kLetterOriginalOffset);
-    from.error_message = text_at(result, row, kLetterErrorMessage);
-    from.error_class = optional_text_at(result, row, kLetterErrorClass);
-    from.stack_trace = optional_text_at(result, row, kLetterStackTrace);
-    from.producer = optional_text_at(result, row, kLetterProducer);
-    letter.retry_count = int32_at(result, row, kLetterRetryCount);
-    letter.max_retries = int32_at(result, row, kLetterMaxRetries);
-    letter.payload = optional_text_at(result, row, kLetterPayload);
-    letter.status = letter_status(text_at(result, row, kLetterStatus)).value_or(LetterStatus::pending);
-    letter.created_at = time_at(result, row, kLetterCreatedAt);
-    letter.updated_at = time_at(result, row, kLetterUpdatedAt);
-    if (!null_at(result, row, kLetterLastRetryAt)) letter.last_retry_at = time_at(result, row, kLetterLastRetryAt);
-    letter.last_retry_error = optional_text_at(result, row, kLetterLastRetryError);
-    letter.in_doubt = bool_at(result, row, kLetterInDoubt);
-    letter.topic = optional_text_at(result, row, kLetterTopic);
-    letter.partition = optional_int32_at(result, row, kLetterPartition);
-    letter.offset = optional_int64_at(result, row, kLetterOffset);
-    if (!null_at(result, row, kLetterLane)) {
-        letter.lane_row = LaneRow{std::string(text_at(result, row, kLetterLane)),
-                                  optional_text_at(result, row, kLetterOutbox).value_or(""),
-                                  optional_text_at(result, row, kLetterRowId).value_or("")};
-    }
-    letter.value_bytes = optional_int32_at(result, row, kLetterValueBytes).value_or(0);
-    letter.truncated = bool_at(result, row, kLetterTruncated);
-    letter.unfinished = bool_at(result, row, kLetterUnfinished);
+    std::string_view status;
+    std::optional<std::string> lane;
+    std::string outbox;
+    std::string row_id;
+    std::optional<std::int32_t> value_bytes;
+    read_row(result, row, letter.id, letter.source, from.original_topic, from.original_partition, from.original_offset,
+             from.error_message, from.error_class, from.stack_trace, from.producer, letter.retry_count,
+             letter.max_retries, letter.payload, status, letter.created_at, letter.updated_at, letter.last_retry_at,
+             letter.last_retry_error, letter.in_doubt, letter.topic, letter.partition, letter.offset, lane, outbox,
+             row_id, value_bytes, letter.truncated, letter.unfinished);
+    letter.status = letter_status(status).value_or(LetterStatus::pending);
+    if (lane) letter.lane_row = LaneRow{std::move(*lane), std::move(outbox), std::move(row_id)};
+    letter.value_bytes = value_bytes.value_or(0);
     return letter;
 }
 
@@ -74,28 +38,28 @@ LetterDetail detail_at(const PGresult* result, int row) {
     record.topic = detail.letter.topic.value_or("");
     record.partition = detail.letter.partition.value_or(0);
     record.offset = detail.letter.offset.value_or(0);
-    record.key = optional_text_at(result, row, kLetterKey);
-    record.value = optional_text_at(result, row, kLetterValue);
-    record.headers = parse_record_headers(text_at(result, row, kLetterHeaders)).value_or(std::vector<RecordHeader>());
-    record.timestamp_ms = optional_int64_at(result, row, kLetterTimestamp).value_or(0);
-    record.timestamp_type = record_time(optional_text_at(result, row, kLetterTimestampType).value_or(""));
+    int column = kLetterColumns;
+    read_cell(result, row, column++, record.key);
+    read_cell(result, row, column++, record.value);
+    record.headers = parse_record_headers(text_at(result, row, column++)).value_or(std::vector<RecordHeader>());
+    std::optional<std::int64_t> timestamp_ms;
+    read_cell(result, row, column++, timestamp_ms);
+    record.timestamp_ms = timestamp_ms.value_or(0);
+    const std::string_view type = text_at(result, row, column);
+    record.timestamp_type = type == "created"    ? RecordTime::created
+                            : type == "appended" ? RecordTime::appended
+                                                 : RecordTime::none;
     return detail;
 }
 
 Redrive redrive_at(const PGresult* result, int row) {
     Redrive redrive;
-    redrive.topic = text_at(result, row, kRedriveTopic);
-    redrive.actor = text_at(result, row, kRedriveActor);
-    if (!null_at(result, row, kRedrivePositionId)) {
-        redrive.position = LetterCursor{time_at(result, row, kRedrivePositionAt),
-                                        std::string(text_at(result, row, kRedrivePositionId))};
-    }
-    redrive.up_to = {time_at(result, row, kRedriveUpToAt), std::string(text_at(result, row, kRedriveUpToId))};
-    redrive.published = int64_at(result, row, kRedrivePublished);
-    redrive.failed = int64_at(result, row, kRedriveFailed);
-    redrive.in_doubt = int64_at(result, row, kRedriveInDoubt);
-    redrive.taken_over = int64_at(result, row, kRedriveTakenOver);
-    redrive.finished = bool_at(result, row, kRedriveFinished);
+    std::optional<WallTime> position_at;
+    std::string position_id;
+    read_row(result, row, redrive.topic, redrive.actor, position_at, position_id, redrive.up_to.created_at,
+             redrive.up_to.id, redrive.published, redrive.failed, redrive.in_doubt, redrive.taken_over,
+             redrive.finished);
+    if (position_at) redrive.position = LetterCursor{*position_at, std::move(position_id)};
     return redrive;
 }
 

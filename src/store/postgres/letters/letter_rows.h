@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "store/dead_letters.h"
-#include "store/postgres/connection/params.h"
 
 namespace deliverd::store::postgres {
 
-/// Of a row with the columns letter_columns() or detail_columns().
+/// How many columns letter_at() and detail_at() read, as sql/dead_letters.sql lists them.
+inline constexpr int kLetterColumns = 27;
+inline constexpr int kDetailColumns = 32;
+
 [[nodiscard]] Letter letter_at(const PGresult* result, int row);
 [[nodiscard]] LetterDetail detail_at(const PGresult* result, int row);
-/// Of a row with the columns RedriveColumn.
+/// Of a row with the columns `redrive` in sql/redrives.sql.
 [[nodiscard]] Redrive redrive_at(const PGresult* result, int row);
 
 /// Those that are uuids, in their order and each once: so rows are locked in one order.

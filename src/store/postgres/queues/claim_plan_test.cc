@@ -3,7 +3,9 @@
 // same for what is done with the rows that were claimed.
 #include <gtest/gtest.h>
 
-#include "store/postgres/queues/outbox_sql.h"
+#include <limits>
+
+#include "store/postgres/queues/statements.h"
 #include "store/postgres/testing/test_plan.h"
 
 namespace deliverd::store::postgres {
@@ -13,6 +15,7 @@ constexpr int kRows = 500'000;
 constexpr int kPendingEvery = 250;  // one row in so many is open
 constexpr int kHeld = 150;          // of the open ones, the first so many are someone's
 constexpr int kLimit = 100;
+constexpr std::int64_t kBeforeAll = std::numeric_limits<std::int64_t>::min();
 /// Index and heap pages a claimed row may cost, dedup look-up and new row version included. The table has more
 /// than 10,000 pages.
 constexpr int kPagesPerRow = 30;
@@ -89,8 +92,8 @@ protected:
     }
     json::object plan_of_store() {
         Params params;
-        params.text("w").int32(kLimit).float64(60);
-        return plan_of(store_->server().conninfo(), sql_.claim, params);
+        params.text("w").int32(kLimit).float64(60).int64(kBeforeAll).int64(kBeforeAll);
+        return plan_of(store_->server().conninfo(), sql_[queues::sql::claim_memories], params);
     }
     /// Settle, renew and release of the rows that are held.
     std::vector<json::object> plans_on_held() {
@@ -107,11 +110,12 @@ protected:
         settle.text_array(std::vector<std::optional<std::string>>(ids.size(), "m"));
         settle.float64_array(std::vector<double>(ids.size(), 0)).int32_array(zeros);
         const std::string& conninfo = store_->server().conninfo();
-        return {plan_of(conninfo, sql_.settle, settle), plan_of(conninfo, sql_.renew, on_ids),
-                plan_of(conninfo, sql_.release, on_ids)};
+        return {plan_of(conninfo, sql_[queues::sql::settle_memories], settle),
+                plan_of(conninfo, sql_[queues::sql::renew_memories], on_ids),
+                plan_of(conninfo, sql_[queues::sql::release_memories], on_ids)};
     }
 
-    const OutboxStatements sql_{"public"};
+    const Statements sql_{"public", {queues::sql::all}};
     std::unique_ptr<PostgresTestStore> store_;
 };
 

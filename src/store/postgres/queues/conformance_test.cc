@@ -2,7 +2,7 @@
 #include "store/conformance/orders.h"
 #include "store/conformance/orders_holding.h"
 #include "store/conformance/orders_outbox.h"
-#include "store/conformance/outbox.h"
+#include "store/conformance/row_queue.h"
 #include "store/postgres/testing/test_server.h"
 
 namespace deliverd::store::conformance {

@@ -2,7 +2,7 @@
 // really ran, for the SQL function and for the store's claim.
 #include <gtest/gtest.h>
 
-#include "store/postgres/queues/outbox_sql.h"
+#include "store/postgres/queues/statements.h"
 #include "store/postgres/testing/test_plan.h"
 
 namespace deliverd::store::postgres {
@@ -44,8 +44,9 @@ TEST(DedupPlan, OnePayloadInManySpacesIsStillOneStepAway) {
     expect_one_step(plan_of_check("space-" + last), 1);
     expect_one_step(plan_of_check("space-of-nobody"), 0);
     Params params;
-    params.text("w").int32(10).float64(60);
-    expect_one_step(plan_of(store.server().conninfo(), OutboxStatements("public").claim, params), 1);
+    params.text("w").int32(10).float64(60).int64(0).int64(0);
+    const Statements sql("public", {queues::sql::all});
+    expect_one_step(plan_of(store.server().conninfo(), sql[queues::sql::claim_memories], params), 1);
 }
 
 }  // namespace

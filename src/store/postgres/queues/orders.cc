@@ -6,7 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/try.h"
+#include "deliverd/error_codes.h"
 #include "store/postgres/connection/cells.h"
+#include "store/postgres/queues/statements.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -15,40 +18,11 @@ using ByKey = std::map<std::string, Order, std::less<>>;
 
 Order order_at(const PGresult* result, int row) {
     Order order;
-    order.id = int64_at(result, row, kOrderId);
-    order.idempotency_key = text_at(result, row, kOrderKey);
-    order.request_json = text_at(result, row, kOrderRequest);
-    order.request_digest = text_at(result, row, kOrderDigest);
-    order.trace_id = text_at(result, row, kOrderTrace);
-    order.status = text_at(result, row, kOrderStatus);
-    order.retry_count = int32_at(result, row, kOrderRetryCount);
-    order.next_attempt_at = time_at(result, row, kOrderDueAt);
-    order.last_error = optional_text_at(result, row, kOrderLastError);
-    order.last_error_detail = optional_text_at(result, row, kOrderLastErrorDetail);
-    order.in_doubt = *PQgetvalue(result, row, kOrderInDoubt) != 0;
-    order.broker_order_id = optional_text_at(result, row, kOrderBrokerId);
-    order.created_at = time_at(result, row, kOrderCreatedAt);
-    order.updated_at = time_at(result, row, kOrderUpdatedAt);
-    if (PQnfields(result) > kOrderResult) {
-        order.result_digest = optional_text_at(result, row, kOrderResultDigest);
-        order.result_json = optional_text_at(result, row, kOrderResult);
-    }
+    read_row(result, row, order.id, order.idempotency_key, order.request_json, order.request_digest, order.trace_id,
+             order.status, order.retry_count, order.next_attempt_at, order.last_error, order.last_error_detail,
+             order.in_doubt, order.broker_order_id, order.created_at, order.updated_at, order.result_digest,
+             order.result_json);
     return order;
-}
-
-AuditLine audit_at(const PGresult* result, int row) {
-    AuditLine line;
-    line.at = time_at(result, row, kAuditAt);
-    line.reason = text_at(result, row, kAuditReason);
-    line.status_from = optional_text_at(result, row, kAuditFrom);
-    line.status_to = optional_text_at(result, row, kAuditTo);
-    if (!null_at(result, row, kAuditRetryCount)) line.retry_count = int32_at(result, row, kAuditRetryCount);
-    line.last_error = optional_text_at(result, row, kAuditLastError);
-    line.detail = optional_text_at(result, row, kAuditDetail);
-    line.broker_order_id = optional_text_at(result, row, kAuditBrokerId);
-    line.worker = optional_text_at(result, row, kAuditWorker);
-    line.actor = optional_text_at(result, row, kAuditActor);
-    return line;
 }
 
 /// Of each key the first order, in order of the keys.
@@ -65,20 +39,20 @@ std::vector<std::size_t> firsts_by_key(std::span<const NewOrder> orders) {
 /// The answers to those that were stored; the others keep id 0.
 std::vector<AcceptAnswer> fresh_answers(std::span<const NewOrder> orders, std::span<const std::size_t> firsts,
                                         const PGresult* fresh) {
-    std::map<std::string_view, int> rows;
-    for (int row = 0; row < PQntuples(fresh); ++row) rows.emplace(text_at(fresh, row, kFreshKey), row);
+    std::map<std::string, Order> stored;
+    for (int row = 0; row < PQntuples(fresh); ++row) {
+        Order order;
+        read_row(fresh, row, order.id, order.idempotency_key, order.created_at, order.updated_at);
+        stored.emplace(order.idempotency_key, std::move(order));
+    }
     std::vector<AcceptAnswer> answers(orders.size());
     for (const std::size_t index : firsts) {
-        const auto found = rows.find(orders[index].idempotency_key);
-        if (found == rows.end()) continue;
-        Order& order = answers[index].order;
-        order.id = int64_at(fresh, found->second, kFreshId);
-        order.idempotency_key = orders[index].idempotency_key;
+        const auto found = stored.find(orders[index].idempotency_key);
+        if (found == stored.end()) continue;
+        Order& order = answers[index].order = std::move(found->second);
         order.request_digest = orders[index].request_digest;
         order.trace_id = orders[index].trace_id;
         order.status = "queued";
-        order.created_at = time_at(fresh, found->second, kFreshCreatedAt);
-        order.updated_at = time_at(fresh, found->second, kFreshUpdatedAt);
     }
     return answers;
 }
@@ -92,15 +66,12 @@ Result<ByKey> read_present(Connection& connection, const Statement& find, std::s
     }
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    Params params;
-    params.text_array(keys);
-    auto result = connection.run(Step{&find, &params}, Effect::read, connection.statement_deadline());
-    if (!result) return Failure(std::move(result.error()));
+    const Params params(keys);
+    TRY_ASSIGN(auto result, connection.run(Step{&find, &params}, Effect::read, connection.statement_deadline()));
     ByKey present;
-    for (int row = 0; row < PQntuples(result->get()); ++row) {
-        Order order = order_at(result->get(), row);
-        std::string key = order.idempotency_key;
-        present.emplace(std::move(key), std::move(order));
+    for (int row = 0; row < PQntuples(result.get()); ++row) {
+        Order order = order_at(result.get(), row);
+        present.emplace(order.idempotency_key, std::move(order));
     }
     return present;
 }
@@ -111,7 +82,7 @@ Result<void> answer_present(std::span<const NewOrder> orders, const ByKey& prese
         if (answers[i].order.id != 0) continue;
         const auto found = present.find(orders[i].idempotency_key);
         if (found == present.end()) {
-            return retryable("db_error", "an order was deleted while it was posted again: post it once more");
+            return retryable(codes::kDbError, "an order was deleted while it was posted again: post it once more");
         }
         const bool same = found->second.request_digest == orders[i].request_digest;
         answers[i] = {same ? AcceptKind::known : AcceptKind::conflict, found->second};
@@ -119,39 +90,36 @@ Result<void> answer_present(std::span<const NewOrder> orders, const ByKey& prese
     return {};
 }
 
+Params accept_params(std::span<const NewOrder> orders, std::span<const std::size_t> firsts, Duration ledger_ttl) {
+    const auto of_each = [&](const std::string NewOrder::* member) {
+        return column(firsts, [&](std::size_t index) { return std::string_view(orders[index].*member); });
+    };
+    const auto trace = [&](std::size_t index) {
+        const std::string& id = orders[index].trace_id;
+        return id.empty() ? std::nullopt : std::optional<std::string_view>(id);
+    };
+    return Params(of_each(&NewOrder::idempotency_key), of_each(&NewOrder::request_json),
+                  of_each(&NewOrder::request_digest), column(firsts, trace), of_each(&NewOrder::actor),
+                  to_seconds(ledger_ttl));
+}
+
 }  // namespace
 
-Params PostgresOrders::accept_params(std::span<const NewOrder> orders, std::span<const std::size_t> firsts) const {
-    std::array<std::vector<std::optional<std::string>>, 5> columns;
-    for (auto& column : columns) column.reserve(firsts.size());
-    for (const std::size_t index : firsts) {
-        const NewOrder& order = orders[index];
-        columns[0].emplace_back(order.idempotency_key);
-        columns[1].emplace_back(order.request_json);
-        columns[2].emplace_back(order.request_digest);
-        columns[3].push_back(order.trace_id.empty() ? std::nullopt : std::optional(order.trace_id));
-        columns[4].emplace_back(order.actor);
-    }
-    Params params;
-    for (const auto& column : columns) params.text_array(column);
-    params.float64(to_seconds(options_.ledger_ttl));
-    return params;
-}
+PostgresOrders::PostgresOrders(Pool& pool, std::string_view schema, const OrdersOptions& options)
+    : pool_(pool), sql_(schema, {queues::sql::all}), options_(options) {}
 
 Result<std::vector<AcceptAnswer>> PostgresOrders::accept(std::span<const NewOrder> orders) {
     if (orders.empty()) return std::vector<AcceptAnswer>();
     const std::vector<std::size_t> firsts = firsts_by_key(orders);
-    const Params params = accept_params(orders, firsts);
-    auto connection = pool_.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const Step step{&sql_.accept, &params, Format::binary, "store.during_accept"};
-    auto fresh = (*connection)->run(step, Effect::write, (*connection)->statement_deadline());
-    if (!fresh) return Failure(std::move(fresh.error()));
+    const Params params = accept_params(orders, firsts, options_.ledger_ttl);
+    TRY_ASSIGN(auto connection, pool_.borrow());
+    const Step step{&sql_[queues::sql::accept_orders], &params, Format::binary, "store.during_accept"};
+    TRY_ASSIGN(auto fresh, connection->run(step, Effect::write, connection->statement_deadline()));
 
-    std::vector<AcceptAnswer> answers = fresh_answers(orders, firsts, fresh->get());
-    const int stored = PQntuples(fresh->get());
+    std::vector<AcceptAnswer> answers = fresh_answers(orders, firsts, fresh.get());
+    const int stored = PQntuples(fresh.get());
     if (static_cast<std::size_t>(stored) == orders.size()) return answers;
-    auto present = read_present(**connection, sql_.find, orders, answers);
+    auto present = read_present(*connection, sql_[queues::sql::find_orders], orders, answers);
     auto done = present ? answer_present(orders, *present, answers) : Result<void>(Failure(present.error()));
     if (done) return answers;
     // What was stored is committed. Accepting all of it again is safe.
@@ -160,35 +128,32 @@ Result<std::vector<AcceptAnswer>> PostgresOrders::accept(std::span<const NewOrde
 }
 
 Result<std::optional<OrderDetail>> PostgresOrders::find(std::string_view idempotency_key) {
-    const std::array<std::optional<std::string>, 1> keys = {std::string(idempotency_key)};
-    Params order_params;
-    order_params.text_array(keys);
-    Params audit_params;
-    audit_params.text(idempotency_key).int32(kMaxAuditLines);
-    auto connection = pool_.borrow();
-    if (!connection) return Failure(std::move(connection.error()));
-    const std::array steps = {Step{&sql_.find, &order_params}, Step{&sql_.audit, &audit_params}};
-    auto results = (*connection)->run(steps, Effect::read, (*connection)->statement_deadline());
-    if (!results) return Failure(std::move(results.error()));
-    const PGresult* order = results->front().get();
-    const PGresult* audit = results->back().get();
+    const Params order_params(std::vector{std::optional(idempotency_key)});
+    const Params audit_params(idempotency_key, kMaxAuditLines);
+    TRY_ASSIGN(auto connection, pool_.borrow());
+    const std::array steps = {Step{&sql_[queues::sql::find_orders], &order_params},
+                              Step{&sql_[queues::sql::order_audit], &audit_params}};
+    TRY_ASSIGN(auto results, connection->run(steps, Effect::read, connection->statement_deadline()));
+    const PGresult* order = results.front().get();
+    const PGresult* audit = results.back().get();
     if (PQntuples(order) == 0) return std::nullopt;
     OrderDetail detail;
     detail.order = order_at(order, 0);
-    for (int row = PQntuples(audit) - 1; row >= 0; --row) detail.audit.push_back(audit_at(audit, row));
+    for (int row = PQntuples(audit) - 1; row >= 0; --row) {
+        AuditLine& line = detail.audit.emplace_back();
+        read_row(audit, row, line.at, line.reason, line.status_from, line.status_to, line.retry_count, line.last_error,
+                 line.detail, line.broker_order_id, line.worker, line.actor);
+    }
     return detail;
 }
 
 Result<std::vector<Order>> PostgresOrders::list(const OrderQuery& query) {
-    if (query.limit < 1) return permanent("bad_argument", "limit must be at least 1");
-    Params params;
-    params.literal(query.status)
-        .literal(query.below_id ? std::optional(std::to_string(*query.below_id)) : std::nullopt)
-        .int32(query.limit);
-    auto result = run_once(pool_, query.status == "dead" ? sql_.list_dead : sql_.list, params, Effect::read);
-    if (!result) return Failure(std::move(result.error()));
+    if (query.limit < 1) return permanent(codes::kBadArgument, "limit must be at least 1");
+    const auto below = query.below_id ? std::optional(std::to_string(*query.below_id)) : std::nullopt;
+    const auto text = query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders;
+    TRY_ASSIGN(auto result, run_once(pool_, sql_[text], Params(query.status, below, query.limit), Effect::read));
     std::vector<Order> orders;
-    for (int row = 0; row < PQntuples(result->get()); ++row) orders.push_back(order_at(result->get(), row));
+    for (int row = 0; row < PQntuples(result.get()); ++row) orders.push_back(order_at(result.get(), row));
     return orders;
 }
 

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "store/orders.h"
-#include "store/outbox.h"
 #include "store/postgres/testing/test_server.h"
+#include "store/row_queue.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -33,7 +33,7 @@ protected:
     }
 
     PostgresTestStore store_{true};
-    std::unique_ptr<Outbox> outbox_ = store_.database().orders_outbox({}, "orders");
+    std::unique_ptr<RowQueue> outbox_ = store_.database().orders_outbox({}, "orders");
 };
 
 TEST_F(OrdersFaults, AnOrderTheDatabaseCannotHoldRefusesTheCallForGood) {

@@ -2,11 +2,12 @@
 // the plans PostgreSQL really ran, with and without statistics.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
-#include "store/postgres/queues/orders_sql.h"
+#include "store/postgres/queues/statements.h"
+#include "store/postgres/statements.h"
 #include "store/postgres/testing/test_plan.h"
-#include "store/postgres/upkeep.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -93,27 +94,29 @@ protected:
     }
 
     void expect_good_plans() {
-        const json::object claim = plan(sql_.claim, worker_and_limit());
+        Params from_the_beginning = worker_and_limit();
+        from_the_beginning.int64(std::numeric_limits<std::int64_t>::min()).int64(0);
+        const json::object claim = plan(sql_[queues::sql::claim_orders], from_the_beginning);
         expect_reads(claim, {"outbox_orders_claim", "outbox_orders_pkey"}, kOrderLimit);
         expect_picks(claim, "picked", "outbox_orders_claim", kOrderLimit, 0);
 
         Params after = worker_and_limit();
         after.int64(0).int64(0);
-        expect_picks(plan(sql_.claim_after, after), "picked", "outbox_orders_claim", kOrderLimit, 0);
+        expect_picks(plan(sql_[queues::sql::claim_orders], after), "picked", "outbox_orders_claim", kOrderLimit, 0);
 
-        const json::object requeue = plan(sql_.requeue, worker_and_limit());
+        const json::object requeue = plan(sql_[queues::sql::requeue_orders], worker_and_limit());
         expect_reads(requeue, {"outbox_orders_failed", "outbox_orders_pkey"}, kOrderLimit);
         expect_picks(requeue, "due", "outbox_orders_failed", kOrderLimit, 0);
 
         Params stuck;
         stuck.text("w").float64(600);
-        const json::object rescue = plan(sql_.rescue, stuck);
+        const json::object rescue = plan(sql_[queues::sql::rescue_orders], stuck);
         expect_reads(rescue, {"outbox_orders_sending", "outbox_orders_pkey"}, kOfEach);
         expect_picks(rescue, "stuck", "outbox_orders_sending", kOfEach, kOfEach);
 
         expect_good_plans_on_ids();
-        expect_reads(plan(sql_.lag, Params()), {"outbox_orders_claim", "outbox_orders_failed", "outbox_orders_sending"},
-                     2 * kOfEach);
+        expect_reads(plan(sql_[queues::sql::order_lag], Params()),
+                     {"outbox_orders_claim", "outbox_orders_failed", "outbox_orders_sending"}, 2 * kOfEach);
     }
 
     void expect_good_plans_on_ids() {
@@ -129,9 +132,9 @@ protected:
         settle.float64(60).int32_array(zeros);
         const int rows = 2 * kOfEach;
         const std::set<std::string> by_id = {"outbox_orders_pkey", "outbox_orders_sending"};
-        expect_reads(plan(sql_.settle, settle), by_id, rows);
-        expect_reads(plan(sql_.renew, on_ids), by_id, rows);
-        expect_reads(plan(sql_.release, on_ids), by_id, rows);
+        expect_reads(plan(sql_[queues::sql::settle_orders], settle), by_id, rows);
+        expect_reads(plan(sql_[queues::sql::renew_orders], on_ids), by_id, rows);
+        expect_reads(plan(sql_[queues::sql::release_orders], on_ids), by_id, rows);
     }
 
     void expect_good_intake_plans() {
@@ -139,27 +142,26 @@ protected:
         for (int n = 1; n <= kOrderLimit; ++n) keys.emplace_back("key-" + std::to_string(1000 + n));
         Params find;
         find.text_array(keys);
-        expect_reads(plan(intake_.find, find), {"outbox_orders_idempotency_key_key", "idempo_ledger_pkey"},
-                     kOrderLimit);
+        expect_reads(plan(sql_[queues::sql::find_orders], find),
+                     {"outbox_orders_idempotency_key_key", "idempo_ledger_pkey"}, kOrderLimit);
         Params audit;
         audit.text("key-5").int32(10);
-        expect_reads(plan(intake_.audit, audit), {"outbox_orders_idempotency_key_key", "outbox_audit_pkey"}, 1);
+        expect_reads(plan(sql_[queues::sql::order_audit], audit),
+                     {"outbox_orders_idempotency_key_key", "outbox_audit_pkey"}, 1);
         Params list;
         list.literal(std::nullopt).literal("5000").int32(kOrderLimit);
-        expect_reads(plan(intake_.list, list), {"outbox_orders_pkey"}, kOrderLimit);
+        expect_reads(plan(sql_[queues::sql::list_orders], list), {"outbox_orders_pkey"}, kOrderLimit);
         Params dead;
         dead.literal("dead").literal(std::nullopt).int32(kOrderLimit);
-        expect_reads(plan(intake_.list_dead, dead), {"outbox_orders_dead"}, kOrderLimit);
+        expect_reads(plan(sql_[queues::sql::list_dead_orders], dead), {"outbox_orders_dead"}, kOrderLimit);
         Params limit;
         limit.int32(kOrderLimit);
-        const json::object purge = plan(purge_, limit);
+        const json::object purge = plan(sql_[sql::purge_ledger], limit);
         expect_reads(purge, {"idempo_ledger_expiry", "idempo_ledger_pkey"}, kOrderLimit);
         expect_picks(purge, "over", "idempo_ledger_expiry", kOrderLimit, 0);
     }
 
-    const OrdersOutboxStatements sql_{"public"};
-    const OrdersStatements intake_{"public"};
-    const Statement purge_ = purge_statement("public");
+    const Statements sql_{"public", {queues::sql::all, sql::all}};
     std::unique_ptr<PostgresTestStore> store_;
 };
 

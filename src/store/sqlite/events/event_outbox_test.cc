@@ -65,10 +65,8 @@ protected:
     std::string path() { return store_.value("select file from pragma_database_list where name = 'main'"); }
     std::vector<std::string> plan(const std::string& sql) {
         auto handle = must(file_->reader());
-        auto* statement = must(handle->prepared("explain query plan " + sql));
-        std::vector<std::string> steps;
-        must(each_row(*statement, [&](const SqliteStatement& row) { steps.emplace_back(row.text(3)); }));
-        return steps;
+        return must(handle->all("explain query plan " + sql,
+                                [](const SqliteStatement& row) { return row.get<std::string>(3); }));
     }
     SqliteTestStore store_;
     std::unique_ptr<File> file_;

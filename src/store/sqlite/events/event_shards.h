@@ -9,7 +9,7 @@
 
 namespace deliverd::store::sqlite {
 
-/// A relay whose heartbeat ended so many leases ago is forgotten.
+/// A relay is forgotten this many leases after its last heartbeat.
 inline constexpr int kForgetAfterLeases = 10;
 
 /// EventOutbox::tend().

@@ -74,13 +74,24 @@ std::string EventSql::in_shards() const {
     return " and " + shard() + " in (select value from json_each(?1))";
 }
 
+/// There is an event id, and it is not the row id, which may be used again.
+bool EventSql::tells_events_apart() const {
+    return !c_.event_id.empty() && c_.event_id != c_.id;
+}
+
+/// The line f of failures is about the event in the row `alias`, and not about an earlier one whose row had this id.
+std::string EventSql::same_event(const char* alias) const {
+    if (!tells_events_apart()) return "f.aggregate_id = cast(" + aggregate(alias) + " as text)";
+    return "coalesce(f.event_id = cast(" + col(alias, c_.event_id) + " as text), true)";
+}
+
 /// Whether there is a failed row of o's aggregate: `compare` its id with o's, `state` of it.
 std::string EventSql::failed_before(const std::string& compare, const std::string& state) const {
     const std::string end = " and " + col("w", c_.id) + " " + compare + " " + col("o", c_.id) + " and " +
                             unpublished("w") + " and " + state + ")";
     if (!own_state_) {
         return "exists (select 1 from deliverd_event_failures as f join " + name_ + " as w on " + col("w", c_.id) +
-               " = f.row_id where f.lane = ?5 and f.aggregate_id = " + aggregate("o") + end;
+               " = f.row_id and " + same_event("w") + " where f.lane = ?5 and f.aggregate_id = " + aggregate("o") + end;
     }
     const bool dead = state.ends_with("not null");
     const std::string probe =
@@ -107,7 +118,7 @@ std::string EventSql::forward(bool after, bool up_to) const {
     sql += own_state_ ? " and " + retries("o") + " = 0"
                       : " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?5"
                         " and f.row_id = cast(" +
-                            id + " as text))";
+                            id + " as text) and " + same_event("o") + ")";
     if (after) sql += " and " + id + " > ?3";
     if (up_to) sql += " and " + id + " <= ?4";
     return sql + in_shards() + " and not " + behind_waiting() + " and not " + behind_dead() + " order by " + id +
@@ -123,7 +134,7 @@ std::string EventSql::due() const {
               col("o", c_.retry_count) + " > 0";
     } else {
         sql = answered("f.retry_count") + "deliverd_event_failures as f join " + name_ + " as o on " + id +
-              " = f.row_id where f.lane = ?5 and f.dead_at is null";
+              " = f.row_id and " + same_event("o") + " where f.lane = ?5 and f.dead_at is null";
     }
     return sql + " and " + open("o") + " and " + time + " <= " + kNow + in_shards() + " and not " + behind_waiting() +
            " and not " + behind_dead() + " order by " + time + ", " + id + " limit ?2";
@@ -137,7 +148,7 @@ std::string EventSql::follow(bool after, bool unnamed) const {
     } else {
         sql = answered("coalesce(f.retry_count, 0)") + name_ +
               " as o left join deliverd_event_failures as f on f.lane = ?5 and f.row_id = cast(" + id +
-              " as text) where " + open("o") + " and f.dead_at is null";
+              " as text) and " + same_event("o") + " where " + open("o") + " and f.dead_at is null";
     }
     const std::string waits = own_state_ ? col("w", c_.retry_count) + " > 0 and " + col("w", c_.dead_at) +
                                                " is null and " + due_time(col("w", c_.next_attempt_at)) + " > " + kNow
@@ -154,7 +165,8 @@ std::string EventSql::this_row() const {
     if (own_state_) return row + retries("o") + " = ?2";
     return row +
            "coalesce((select iif(f.dead_at is null, f.retry_count, -1) from deliverd_event_failures as f"
-           " where f.lane = ?5 and f.row_id = ?6), 0) = ?2";
+           " where f.lane = ?5 and f.row_id = ?6 and " +
+           same_event("o") + "), 0) = ?2";
 }
 
 std::string EventSql::sent() const {
@@ -166,10 +178,13 @@ std::string EventSql::sent() const {
 }
 
 std::string EventSql::keep_failure(const std::string& next, const std::string& dead_at) const {
-    return "insert into deliverd_event_failures (lane, row_id, aggregate_id, retry_count, next_attempt_at, last_error,"
-           " dead_at) select ?5, ?6, ?7, ?2 + 1, " +
-           next + ", ?3, " + dead_at + " from " + name_ + " as o" + this_row() +
-           " on conflict (lane, row_id) do update set retry_count = excluded.retry_count,"
+    // A line about an earlier event is overwritten.
+    return "insert into deliverd_event_failures (lane, row_id, aggregate_id, event_id, retry_count, next_attempt_at,"
+           " last_error, dead_at) select ?5, ?6, ?7, " +
+           (tells_events_apart() ? "cast(" + col("o", c_.event_id) + " as text)" : "null") + ", ?2 + 1, " + next +
+           ", ?3, " + dead_at + " from " + name_ + " as o" + this_row() +
+           " on conflict (lane, row_id) do update set aggregate_id = excluded.aggregate_id,"
+           " event_id = excluded.event_id, retry_count = excluded.retry_count,"
            " next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead_at = excluded.dead_at";
 }
 
@@ -196,9 +211,9 @@ std::string EventSql::lag(bool by_id) const {
         sql += " where " + open("o") + " and not (" + retries("o") + " > 0 and " + waits + ")";
     } else {
         sql += " where " + open("o") +
-               " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?5"
+               " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?1"
                " and f.row_id = cast(" +
-               id + " as text) and (f.dead_at is not null or " + waits + "))";
+               id + " as text) and " + same_event("o") + " and (f.dead_at is not null or " + waits + "))";
     }
     if (!by_id) return "select max(" + age + ")" + sql;
     return "select " + age + sql + " order by " + id + " limit 1";
@@ -207,8 +222,8 @@ std::string EventSql::lag(bool by_id) const {
 std::string EventSql::counts() const {
     const std::string dead =
         own_state_ ? col("o", c_.dead_at) + " is not null"
-                   : "exists (select 1 from deliverd_event_failures as f where f.lane = ?5 and f.row_id = cast(" +
-                         col("o", c_.id) + " as text) and f.dead_at is not null)";
+                   : "exists (select 1 from deliverd_event_failures as f where f.lane = ?1 and f.row_id = cast(" +
+                         col("o", c_.id) + " as text) and " + same_event("o") + " and f.dead_at is not null)";
     const std::string left = unpublished("o");
     return "select count(*) filter (where " + left + " and not " + dead + "), count(*) filter (where not (" + left +
            ")), count(*) filter (where " + left + " and " + dead + ") from " + name_ + " as o";

@@ -38,9 +38,9 @@ public:
     [[nodiscard]] std::string retry() const;
     [[nodiscard]] std::string dead() const;
 
-    /// 5 lane. `by_id`: the first by id instead of the oldest, which needs no walk over all.
+    /// 1 lane. `by_id`: the first by id instead of the oldest, which needs no walk over all.
     [[nodiscard]] std::string lag(bool by_id) const;
-    /// Answers pending, sent, dead. 5 lane.
+    /// Answers pending, sent, dead. 1 lane.
     [[nodiscard]] std::string counts() const;
     /// 1 the age as a modifier, 2 limit. Empty where nothing says that, or when, a row was published.
     [[nodiscard]] std::string remove_published() const;
@@ -58,6 +58,8 @@ private:
     [[nodiscard]] std::string failed_before(const std::string& compare, const std::string& state) const;
     [[nodiscard]] std::string behind_waiting() const;
     [[nodiscard]] std::string behind_dead() const;
+    [[nodiscard]] bool tells_events_apart() const;
+    [[nodiscard]] std::string same_event(const char* alias) const;
     [[nodiscard]] std::string this_row() const;
     [[nodiscard]] std::string keep_failure(const std::string& next, const std::string& dead_at) const;
 

@@ -8,6 +8,8 @@
 #include <array>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/try.h"
 #include "store/sqlite/file/shard.h"
 
 namespace deliverd::store::sqlite {
@@ -63,7 +65,7 @@ Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration b
     sqlite3* raw = nullptr;
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     const int opened = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
-    if (raw == nullptr) return retryable("db_error", "SQLite " + path + ": out of memory");
+    if (raw == nullptr) return retryable(codes::kDbError, "SQLite " + path + ": out of memory");
     std::unique_ptr<Handle> handle(new Handle(raw, busy_timeout, limit));
     if (opened != SQLITE_OK) return Failure(open_error(path, raw, opened));
     sqlite3_busy_handler(raw, &Handle::on_busy, handle.get());
@@ -75,7 +77,7 @@ Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration b
     }
     if (const int code = add_shard_function(raw); code != SQLITE_OK) return Failure(open_error(path, raw, code));
     if (sqlite3_db_readonly(raw, "main") == 1) {
-        return permanent("db_error", "SQLite " + path + ": opened read-only: it must be writable by this user");
+        return permanent(codes::kDbError, "SQLite " + path + ": opened read-only: it must be writable by this user");
     }
     return handle;
 }
@@ -93,9 +95,8 @@ int Handle::set_up(const char* sql) {
 Result<SqliteStatement*> Handle::prepared(std::string_view sql) {
     auto found = statements_.find(sql);
     if (found == statements_.end()) {
-        auto statement = SqliteStatement::prepare(connection_.get(), sql);
-        if (!statement) return Failure(std::move(statement.error()));
-        found = statements_.emplace(std::string(sql), std::move(*statement)).first;
+        TRY_ASSIGN(auto statement, SqliteStatement::prepare(connection_.get(), sql));
+        found = statements_.emplace(std::string(sql), std::move(statement)).first;
     }
     found->second.reset();
     return &found->second;
@@ -103,48 +104,54 @@ Result<SqliteStatement*> Handle::prepared(std::string_view sql) {
 
 Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_timeout) {
     if (path.empty() || path == ":memory:") {
-        return permanent("bad_argument", "a SQLite database needs a file: write sqlite:PATH");
+        return bad_argument("a SQLite database needs a file: write sqlite:PATH");
     }
     create_private(path);
     std::unique_ptr<File> file(new File(path, busy_timeout));
-    for (std::unique_ptr<Handle>* slot : {&file->writer_, &file->reader_, &file->searcher_}) {
-        auto handle = Handle::open(path, busy_timeout, file->limit_);
-        if (!handle) return Failure(std::move(handle.error()));
-        *slot = std::move(*handle);
+    for (SharedHandle* shared : {&file->writer_, &file->reader_, &file->searcher_}) {
+        TRY_ASSIGN(shared->handle, Handle::open(path, busy_timeout, file->limit_));
     }
     return file;
 }
 
-Result<LockedHandle> File::lock(std::timed_mutex& mutex, Handle& handle, Duration patience) const {
+Result<void> File::ping(Duration patience) {
+    TRY_ASSIGN(auto handle, lock(reader_, patience));
+    return handle->run_script("select count(*) from sqlite_schema");
+}
+
+Result<LockedHandle> File::lock(SharedHandle& shared, Duration patience) const {
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    std::unique_lock lock(mutex, std::defer_lock);
+    std::unique_lock lock(shared.mutex, std::defer_lock);
     for (;;) {
         const auto until = limit_.cap(deadline);
         const auto now = std::chrono::steady_clock::now();
-        if (lock.try_lock_until(std::min(until, now + kWaitSlice))) return LockedHandle(std::move(lock), handle);
-        if (now >= until) return retryable("db_timeout", "SQLite: other threads kept the connection busy, try again");
+        if (lock.try_lock_until(std::min(until, now + kWaitSlice)))
+            return LockedHandle(std::move(lock), *shared.handle);
+        if (now >= until)
+            return retryable(codes::kDbTimeout, "SQLite: other threads kept the connection busy, try again");
     }
 }
 
 Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {
     const std::string begin = durability == Durability::full ? "pragma synchronous = full; begin immediate"
                                                              : "pragma synchronous = normal; begin immediate";
-    if (auto begun = handle.run(begin); !begun) return Failure(std::move(begun.error()));
+    TRY(handle.run_script(begin));
     return Transaction(handle);
 }
 
 Result<Transaction> Transaction::begin_reading(Handle& handle) {
-    if (auto begun = handle.run("begin"); !begun) return Failure(std::move(begun.error()));
+    TRY(handle.run_script("begin"));
     return Transaction(handle);
 }
 
 Transaction::~Transaction() {
     // Some failures have rolled back already, and then this one is refused, which is as good.
-    if (handle_ != nullptr) static_cast<void>(handle_->run("rollback"));
+    if (handle_ != nullptr) static_cast<void>(handle_->run_script("rollback"));
 }
 
 Result<void> Transaction::commit() {
-    if (auto done = handle_->run("commit"); !done) return done;
+    ASSERT(handle_ != nullptr);  // neither committed nor moved from
+    TRY(handle_->run_script("commit"));
     handle_ = nullptr;
     return {};
 }

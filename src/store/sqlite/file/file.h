@@ -1,4 +1,10 @@
-// One SQLite file, opened twice: a connection that writes and one that reads beside it (WAL lets them).
+// One SQLite file, opened three times: a connection that writes, one that reads beside it (the write-ahead log lets
+// it), and one for reads that may take as long as the table is large.
+//
+// SQLite has one writer at a time. A second writing connection would only wait for the file's lock, where a thread of
+// the same process is as far away as another process; here it waits for a mutex, which a stop can end. So nothing that
+// runs on SQLite is ever held back by a row's lock: where PostgreSQL leaves out a row that someone has locked, there is
+// none.
 #pragma once
 
 #include <chrono>
@@ -11,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/try.h"
 #include "client/sqlite_statement.h"
 #include "deliverd/result.h"
 #include "store/wait_limit.h"
@@ -19,19 +26,56 @@ namespace deliverd::store::sqlite {
 
 using client::SqliteStatement;
 
-/// A connection and the statements it has prepared. One thread at a time: hold the File's lock.
+/// A connection and the statements it has prepared. One thread at a time: a LockedHandle is the proof.
 class Handle {
 public:
     /// Waits for other processes for the busy timeout at most, and not beyond `limit`, which outlives the handle.
     [[nodiscard]] static Result<std::unique_ptr<Handle>> open(const std::string& path, Duration busy_timeout,
                                                               const WaitLimit& limit);
 
-    /// Prepared once, reset and ready to be bound.
-    Result<SqliteStatement*> prepared(std::string_view sql);
-    Result<void> run(const std::string& sql) { return client::sqlite_run(connection_.get(), sql); }
+    // Each prepares `sql` once, and then is what SqliteStatement does by that name.
+    template <typename... Values>
+    Result<void> run(std::string_view sql, const Values&... values) {
+        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
+        return statement->run(values...);
+    }
+    template <typename Read, typename... Values>
+    Result<void> each(std::string_view sql, Read read, const Values&... values) {
+        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
+        return statement->each(read, values...);
+    }
+    template <typename Read, typename... Values>
+    auto all(std::string_view sql, Read read, const Values&... values)
+        -> decltype(std::declval<SqliteStatement&>().all(read, values...)) {
+        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
+        return statement->all(read, values...);
+    }
+    template <typename Read, typename... Values>
+    auto one(std::string_view sql, Read read, const Values&... values)
+        -> decltype(std::declval<SqliteStatement&>().one(read, values...)) {
+        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
+        return statement->one(read, values...);
+    }
+    /// The first column of every row; of the only row, if there is one.
+    template <typename T, typename... Values>
+    Result<std::vector<T>> values(std::string_view sql, const Values&... values) {
+        return all(sql, [](const SqliteStatement& row) { return row.get<T>(); }, values...);
+    }
+    template <typename T, typename... Values>
+    Result<std::optional<T>> value(std::string_view sql, const Values&... values) {
+        return one(sql, [](const SqliteStatement& row) { return row.get<T>(); }, values...);
+    }
+    /// How many rows an insert, update or delete changed.
+    template <typename... Values>
+    Result<std::int64_t> change(std::string_view sql, const Values&... values) {
+        TRY(run(sql, values...));
+        return sqlite3_changes(connection_.get());
+    }
+    /// Statements that answer nothing, separated by semicolons; prepared anew each time.
+    Result<void> run_script(const std::string& sql) { return client::sqlite_run(connection_.get(), sql); }
+
     [[nodiscard]] sqlite3* raw() const { return connection_.get(); }
     [[nodiscard]] Duration busy_timeout() const { return busy_timeout_; }
-    [[nodiscard]] int changes() const { return sqlite3_changes(connection_.get()); }
 
 private:
     struct Close {
@@ -42,12 +86,20 @@ private:
     /// SQLite asks it whether to try once more, `tries` times so far; it answers after a pause.
     static int on_busy(void* self, int tries);
     int set_up(const char* sql);
+    /// Reset and ready to be bound.
+    Result<SqliteStatement*> prepared(std::string_view sql);
 
     std::unique_ptr<sqlite3, Close> connection_;
     const Duration busy_timeout_;
     const WaitLimit& limit_;
     std::chrono::steady_clock::time_point busy_until_;
     std::map<std::string, SqliteStatement, std::less<>> statements_;
+};
+
+/// A handle and who may use it. The mutex is not a Mutex (base/mutex.h), because a wait for it has an end.
+struct SharedHandle {
+    std::timed_mutex mutex;
+    std::unique_ptr<Handle> handle;
 };
 
 /// A handle while this thread may use it.
@@ -69,13 +121,14 @@ public:
     /// `db_timeout` when another process holds it.
     [[nodiscard]] static Result<std::unique_ptr<File>> open(const std::string& path, Duration busy_timeout);
 
-    /// Wait at most the busy timeout (or `patience`) for other threads of this process: `db_timeout`.
-    Result<LockedHandle> writer() { return lock(writer_mutex_, *writer_, busy_timeout_); }
-    Result<LockedHandle> reader() { return lock(reader_mutex_, *reader_, busy_timeout_); }
-    Result<LockedHandle> reader(Duration patience) { return lock(reader_mutex_, *reader_, patience); }
-
+    /// Each waits at most the busy timeout for other threads of this process: `db_timeout`.
+    Result<LockedHandle> writer() { return lock(writer_, busy_timeout_); }
+    Result<LockedHandle> reader() { return lock(reader_, busy_timeout_); }
     /// For a read that may take as long as the table is large: one at a time, and no other read waits for it.
-    Result<LockedHandle> searcher() { return lock(searcher_mutex_, *searcher_, busy_timeout_); }
+    Result<LockedHandle> searcher() { return lock(searcher_, busy_timeout_); }
+
+    /// Whether the file answers, within `patience`.
+    Result<void> ping(Duration patience);
 
     /// Ends every wait for other threads and processes `at_most` from now; those under way as well.
     void limit_waits(Duration at_most) { limit_.set(at_most); }
@@ -84,17 +137,14 @@ public:
 
 private:
     File(std::string path, Duration busy_timeout) : path_(std::move(path)), busy_timeout_(busy_timeout) {}
-    Result<LockedHandle> lock(std::timed_mutex& mutex, Handle& handle, Duration patience) const;
+    Result<LockedHandle> lock(SharedHandle& shared, Duration patience) const;
 
     const std::string path_;
     const Duration busy_timeout_;
     WaitLimit limit_;
-    std::timed_mutex writer_mutex_;
-    std::timed_mutex reader_mutex_;
-    std::timed_mutex searcher_mutex_;
-    std::unique_ptr<Handle> writer_;
-    std::unique_ptr<Handle> reader_;
-    std::unique_ptr<Handle> searcher_;
+    SharedHandle writer_;
+    SharedHandle reader_;
+    SharedHandle searcher_;
 };
 
 enum class Durability {
@@ -122,27 +172,12 @@ private:
 /// `work` (a Result from a Handle&) on the writing connection, in a transaction that commits when it succeeds.
 template <typename Work>
 [[nodiscard]] std::invoke_result_t<Work, Handle&> in_transaction(File& file, Durability durability, Work work) {
-    auto handle = file.writer();
-    if (!handle) return Failure(std::move(handle.error()));
-    auto transaction = Transaction::begin(**handle, durability);
-    if (!transaction) return Failure(std::move(transaction.error()));
-    auto answer = work(**handle);
+    TRY_ASSIGN(auto handle, file.writer());
+    TRY_ASSIGN(auto transaction, Transaction::begin(*handle, durability));
+    auto answer = work(*handle);
     if (!answer) return answer;
-    if (auto done = transaction->commit(); !done) return Failure(std::move(done.error()));
+    TRY(transaction.commit());
     return answer;
-}
-
-/// `read` for every row the bound statement answers; it is reset afterwards.
-template <typename Read>
-[[nodiscard]] Result<void> each_row(SqliteStatement& statement, Read read) {
-    for (;;) {
-        auto more = statement.step();
-        if (!more) return Failure(std::move(more.error()));
-        if (!*more) break;
-        read(statement);
-    }
-    statement.reset();
-    return {};
 }
 
 }  // namespace deliverd::store::sqlite

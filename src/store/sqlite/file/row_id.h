@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 
-#include "client/sqlite_statement.h"
 #include "store/events.h"
 
 namespace deliverd::store::sqlite {
@@ -27,13 +27,10 @@ namespace deliverd::store::sqlite {
     return left || (!right && a < b);
 }
 
-/// As a number where it is one: a column of any type then compares as it should.
-inline void bind_row_id(client::SqliteStatement& statement, int index, const RowId& row_id) {
-    if (const auto number = sequence_of(row_id)) {
-        statement.bind(index, *number);
-    } else {
-        statement.bind(index, std::string_view(row_id));
-    }
+/// To be bound: as a number where it is one, so that a column of any type compares as it should.
+[[nodiscard]] inline std::variant<std::int64_t, std::string_view> row_id_value(const RowId& row_id) {
+    if (const auto number = sequence_of(row_id)) return *number;
+    return std::string_view(row_id);
 }
 
 }  // namespace deliverd::store::sqlite

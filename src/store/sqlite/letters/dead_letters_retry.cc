@@ -1,6 +1,7 @@
 #include <map>
 #include <utility>
 
+#include "base/try.h"
 #include "store/letter_rules.h"
 #include "store/sqlite/letters/dead_letters.h"
 #include "store/sqlite/letters/letter_retry.h"
@@ -12,15 +13,14 @@ namespace deliverd::store::sqlite {
 Result<std::vector<RetryClaim>> SqliteDeadLetters::begin_retry(std::span<const std::string> ids,
                                                                const RetryRequest& request) {
     using Claims = std::vector<RetryClaim>;
-    if (auto ok = check_retry_request(request); !ok) return Failure(std::move(ok.error()));
+    TRY(check_retry_request(request));
     if (ids.empty()) return Claims{};
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Claims> {
         Claims claims;
         claims.reserve(ids.size());
         for (const std::string& id : ids) {
-            auto claim = begin_retry_of(handle, id, request, "");
-            if (!claim) return Failure(std::move(claim.error()));
-            claims.push_back(std::move(*claim));
+            TRY_ASSIGN(auto claim, begin_retry_of(handle, id, request, ""));
+            claims.push_back(std::move(claim));
         }
         return claims;
     });
@@ -28,16 +28,13 @@ Result<std::vector<RetryClaim>> SqliteDeadLetters::begin_retry(std::span<const s
 
 Result<std::int64_t> SqliteDeadLetters::end_retry(std::string_view owner, std::string_view actor,
                                                   std::span<const RetryEnd> ends) {
-    if (auto ok = check_retry_request({std::string(owner), std::string(actor)}); !ok) {
-        return Failure(std::move(ok.error()));
-    }
+    TRY(check_retry_request({std::string(owner), std::string(actor)}));
     if (ends.empty()) return 0;
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<std::int64_t> {
         std::int64_t applied = 0;
         for (const RetryEnd& end : ends) {
-            auto ended = end_retry_of(handle, owner, actor, end);
-            if (!ended) return Failure(std::move(ended.error()));
-            applied += *ended ? 1 : 0;
+            TRY_ASSIGN(auto ended, end_retry_of(handle, owner, actor, end));
+            applied += ended ? 1 : 0;
         }
         return applied;
     });
@@ -46,27 +43,22 @@ Result<std::int64_t> SqliteDeadLetters::end_retry(std::string_view owner, std::s
 Result<std::vector<std::string>> SqliteDeadLetters::return_to_lane(std::string_view owner, std::string_view actor,
                                                                    std::span<const std::string> ids) {
     using Problems = std::vector<std::string>;
-    if (auto ok = check_retry_request({std::string(owner), std::string(actor)}); !ok) {
-        return Failure(std::move(ok.error()));
-    }
+    TRY(check_retry_request({std::string(owner), std::string(actor)}));
     if (ids.empty()) return Problems{};
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Problems> {
         Problems problems;
         std::map<std::string, RedriveCounts> counts;
         for (const std::string& id : ids) {
-            auto returned = return_letter(handle, owner, actor, id);
-            if (!returned) return Failure(std::move(returned.error()));
-            if (returned->was_owners) {
-                RedriveCounts& of_topic = counts[returned->topic];
-                (returned->problem.empty() ? of_topic.published : of_topic.failed) += 1;
+            TRY_ASSIGN(auto returned, return_letter(handle, owner, actor, id));
+            if (returned.was_owners) {
+                RedriveCounts& of_topic = counts[returned.topic];
+                (returned.problem.empty() ? of_topic.published : of_topic.failed) += 1;
             }
-            problems.push_back(std::move(returned->problem));
+            problems.push_back(std::move(returned.problem));
         }
         // Where a redrive began them, they are its as well.
         for (const auto& [topic, of_topic] : counts) {
-            if (auto added = add_to_redrive(handle, topic, owner, of_topic); !added) {
-                return Failure(std::move(added.error()));
-            }
+            TRY(add_to_redrive(handle, topic, owner, of_topic));
         }
         return problems;
     });

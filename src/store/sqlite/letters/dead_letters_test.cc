@@ -227,7 +227,7 @@ TEST_F(SqliteDeadLettersTest, TheClientsLetterGoesWithItsTransaction) {
         must(client::sqlite_run(raw, "begin"));
         EXPECT_TRUE(must(lease->mark_dead_by_worker(id, "w", "no")));
         EXPECT_FALSE(must(lease->mark_dead_by_worker(id, "w", "no")));
-        EXPECT_EQ(sqlite3_get_autocommit(raw), 0) << "the caller's transaction goes on";
+        EXPECT_EQ(sqlite3_get_autocommit(raw), 0) << "the caller's transaction is still open";
         must(client::sqlite_run(raw, "rollback"));
         EXPECT_EQ(total({}), 0);
         EXPECT_EQ(must(lease->show(id))->status, "pending");
@@ -246,7 +246,7 @@ std::string plan(SqliteTestStore& store, const std::string& sql) {
     std::string lines;
     {
         auto statement = must(client::SqliteStatement::prepare(raw, "explain query plan " + sql));
-        while (must(statement.step())) lines += std::string(statement.text(3)) + "\n";
+        must(statement.each([&](const SqliteStatement& row) { lines += row.get<std::string>(3) + "\n"; }));
     }
     sqlite3_close(raw);
     return lines;

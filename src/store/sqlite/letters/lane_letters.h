@@ -9,11 +9,6 @@
 
 namespace deliverd::store::sqlite {
 
-/// Of a row of outbox_memory or outbox_orders that is dead now. `sql`: 1 row, 2 worker, 3 lane
-/// (client::sqlite_sql::kMemoryLetter, orders_sql::kLetter).
-[[nodiscard]] Result<void> write_row_letter(Handle& handle, std::string_view sql, std::int64_t row_id,
-                                            std::string_view worker_id, std::string_view lane);
-
 /// Of a row of an event table that is dead now.
 [[nodiscard]] Result<void> write_event_letter(Handle& handle, const EventTable& table, std::string_view worker_id,
                                               const EventSettlement& settlement);

@@ -1,18 +1,12 @@
 #include "store/sqlite/letters/letter_query.h"
 
+#include "base/text.h"
+#include "store/sql_text.h"
 #include "store/sqlite/letters/letter_rows.h"
+#include "store/sqlite/letters/statements.h"
 
 namespace deliverd::store::sqlite {
 namespace {
-
-/// Who began a retry and is gone left a doubt that is not recorded yet.
-std::string shown_columns() {
-    constexpr std::string_view kRecorded = "m.in_doubt";
-    std::string columns(kLetterColumns);
-    return columns.replace(columns.find(kRecorded), kRecorded.size(),
-                           "(m.in_doubt or (m.retry_owner is not null and"
-                           " m.retry_expires_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))");
-}
 
 // Parameters: 1 topic, 2 status, 3 source, 4 error class, 5 from, 6 until, 7 text in small letters, 8 key, 9 and 10 the
 // cursor, 11 rows to answer, 12 offset, 13 both together.
@@ -53,20 +47,10 @@ std::string keys(const LetterQuery& query, bool with_position) {
     return branch(query, with_position, index, "true");
 }
 
-/// Small letters as SQLite's lower() makes them.
-std::string lower_ascii(std::string text) {
-    for (char& c : text) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return text;
-}
-
 }  // namespace
 
 std::string letter_page_sql(const LetterQuery& query) {
-    return "select " + shown_columns() + " from (select created_at, id from (" + keys(query, true) +
-           ") order by created_at desc, id desc limit ?11 offset ?12) as k cross join dlq_messages as m on m.id = k.id"
-           " order by k.created_at desc, k.id desc";
+    return filled(letters::sql::letter_page, {{"keys", keys(query, true)}});
 }
 
 bool counted(const LetterQuery& query) {
@@ -80,23 +64,20 @@ std::string letter_total_sql(const LetterQuery& query) {
     return sql + filters(query, false);
 }
 
-LetterBinding::LetterBinding(const LetterQuery& query) {
-    if (query.from) from = letter_time(*query.from);
-    if (query.until) until = letter_time(*query.until);
-    if (query.text) text = lower_ascii(*query.text);
-    if (query.after) after = letter_time(query.after->created_at);
-}
-
-void LetterBinding::bind(SqliteStatement& statement, const LetterQuery& query) const {
-    if (query.topic) statement.bind(1, std::string_view(*query.topic));
-    if (query.status) statement.bind(2, to_string(*query.status));
-    if (query.source) statement.bind(3, std::string_view(*query.source));
-    if (query.error_class) statement.bind(4, std::string_view(*query.error_class));
-    if (query.from) statement.bind(5, std::string_view(from));
-    if (query.until) statement.bind(6, std::string_view(until));
-    if (query.text) statement.bind(7, std::string_view(text));
-    if (query.key) statement.bind_blob(8, query.key);
-    if (query.after) statement.bind(9, std::string_view(after)).bind(10, std::string_view(query.after->id));
+LetterValues letter_values(const LetterQuery& query) {
+    const auto time = [](std::optional<WallTime> at) { return at ? std::optional(letter_time(*at)) : std::nullopt; };
+    const auto text = [](const auto& given) { return given ? std::optional<std::string_view>(*given) : std::nullopt; };
+    const auto& after = query.after;
+    return {text(query.topic),
+            query.status ? std::optional(to_string(*query.status)) : std::nullopt,
+            text(query.source),
+            text(query.error_class),
+            time(query.from),
+            time(query.until),
+            query.text ? std::optional(ascii_lower(*query.text)) : std::nullopt,
+            client::Blob{query.key},
+            after ? time(after->created_at) : std::nullopt,
+            after ? std::optional<std::string_view>(after->id) : std::nullopt};
 }
 
 }  // namespace deliverd::store::sqlite

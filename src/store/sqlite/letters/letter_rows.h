@@ -10,15 +10,6 @@
 
 namespace deliverd::store::sqlite {
 
-/// Of the table dlq_messages as `m`: what letter_at() reads, and what detail_at() reads after that.
-/// `in_doubt` as it is recorded; a listing and find() add what an owner left that is gone.
-inline constexpr std::string_view kLetterColumns =
-    "m.id, m.source, m.original_topic, m.original_partition, m.original_offset, m.error_message, m.error_class,"
-    " m.stack_trace, m.producer, m.retry_count, m.max_retries, m.payload, m.status, m.created_at, m.updated_at,"
-    " m.last_retry_at, m.last_retry_error, m.in_doubt, m.source_topic, m.source_partition, m.source_offset, m.lane,"
-    " m.outbox, m.outbox_row_id, coalesce(length(m.record_value), 0), m.truncated,"
-    " m.retry_owner is not null and m.retry_expires_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
-
 [[nodiscard]] Letter letter_at(const SqliteStatement& row);
 
 /// A letter and whose retry of it is under way.

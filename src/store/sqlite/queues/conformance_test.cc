@@ -2,7 +2,7 @@
 #include "store/conformance/orders.h"
 #include "store/conformance/orders_holding.h"
 #include "store/conformance/orders_outbox.h"
-#include "store/conformance/outbox.h"
+#include "store/conformance/row_queue.h"
 #include "store/sqlite/testing/test_store.h"
 
 namespace deliverd::store::conformance {

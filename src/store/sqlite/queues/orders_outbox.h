@@ -6,20 +6,7 @@
 
 namespace deliverd::store::sqlite {
 
-class SqliteOrdersOutbox final : public OutboxBase {
-public:
-    /// `file` outlives the outbox. Dead letters are of `lane`.
-    SqliteOrdersOutbox(File& file, const OrdersOptions& options, std::string lane);
-
-    Result<ClaimBatch> claim(const ClaimRequest& request) override;
-    Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override;
-
-private:
-    Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) override;
-    Result<void> note_released(Handle& handle, std::string_view worker_id, std::span<const std::int64_t> ids) override;
-
-    const OrdersOptions options_;
-    const std::string lane_;
-};
+/// `file` outlives the queue. Dead letters are of `lane`.
+[[nodiscard]] std::unique_ptr<RowQueue> make_order_queue(File& file, const OrdersOptions& options, std::string lane);
 
 }  // namespace deliverd::store::sqlite

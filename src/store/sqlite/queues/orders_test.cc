@@ -10,7 +10,7 @@
 
 #include "client/sqlite_statement.h"
 #include "store/conformance/test_store.h"
-#include "store/sqlite/queues/orders_sql.h"
+#include "store/sqlite/queues/statements.h"
 #include "store/sqlite/sqlite.h"
 #include "store/sqlite/testing/test_folder.h"
 
@@ -36,9 +36,7 @@ protected:
     void execute(const std::string& sql) { must(client::sqlite_run(plain_, sql)); }
     std::vector<std::string> column(std::string_view sql, int index = 0) {
         auto statement = must(client::SqliteStatement::prepare(plain_, sql));
-        std::vector<std::string> texts;
-        while (must(statement.step())) texts.emplace_back(statement.text(index));
-        return texts;
+        return must(statement.all([&](const client::SqliteStatement& row) { return row.get<std::string>(index); }));
     }
     std::vector<std::string> plan(std::string_view sql) {
         constexpr int kDetail = 3;
@@ -66,24 +64,24 @@ void expect_plan(const std::vector<std::string>& plan, const std::string& how) {
 }
 
 TEST_F(SqliteOrdersTest, StatementsOfTheLoopDoNotReadTheTable) {
-    expect_plan(plan(orders_sql::kClaim), "SEARCH outbox_orders USING INDEX outbox_orders_claim (next_attempt_at<?)");
-    expect_plan(plan(orders_sql::kClaimAfter),
+    expect_plan(plan(queues::sql::claim_orders),
                 "SEARCH outbox_orders USING INDEX outbox_orders_claim (next_attempt_at>? AND next_attempt_at<?)");
-    expect_plan(plan(orders_sql::kRequeue),
+    expect_plan(plan(queues::sql::requeue_orders),
                 "SEARCH outbox_orders USING INDEX outbox_orders_failed (next_attempt_at<?)");
-    expect_plan(plan(orders_sql::kRescue), "SCAN outbox_orders USING INDEX outbox_orders_sending");
-    expect_plan(plan(orders_sql::kSent), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
-    expect_plan(plan(orders_sql::kRenew), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
-    expect_plan(plan(orders_sql::kRelease), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
-    expect_plan(plan(orders_sql::kAuditRows), "SEARCH o USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(queues::sql::rescue_orders), "SCAN outbox_orders USING INDEX outbox_orders_sending");
+    expect_plan(plan(queues::sql::order_sent), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(queues::sql::renew_orders), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(queues::sql::release_orders), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(queues::sql::audit_orders), "SEARCH o USING INTEGER PRIMARY KEY (rowid=?)");
 }
 
 TEST_F(SqliteOrdersTest, StatementsOfACallerDoNotReadTheTable) {
-    expect_plan(plan(orders_sql::kFind), "SEARCH o USING INDEX sqlite_autoindex_outbox_orders_1 (idempotency_key=?)");
-    expect_plan(plan(orders_sql::kLedger), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
-    expect_plan(plan(orders_sql::kListDead), "SEARCH o USING INDEX outbox_orders_dead (id<?)");
-    expect_plan(plan(orders_sql::kTrail), "SEARCH outbox_audit USING INDEX outbox_audit_trail (outbox_id=?)");
-    expect_plan(plan(orders_sql::kList), "SEARCH o USING INTEGER PRIMARY KEY (rowid<?)");
+    expect_plan(plan(queues::sql::find_order),
+                "SEARCH o USING INDEX sqlite_autoindex_outbox_orders_1 (idempotency_key=?)");
+    expect_plan(plan(queues::sql::write_ledger), "SEARCH outbox_orders USING INTEGER PRIMARY KEY (rowid=?)");
+    expect_plan(plan(queues::sql::list_dead_orders), "SEARCH o USING INDEX outbox_orders_dead (id<?)");
+    expect_plan(plan(queues::sql::order_audit), "SEARCH outbox_audit USING INDEX outbox_audit_trail (outbox_id=?)");
+    expect_plan(plan(queues::sql::list_orders), "SEARCH o USING INTEGER PRIMARY KEY (rowid<?)");
 }
 
 /// What another writer put into the table past the intake cannot be sent as it is, so it is not sent at all.

@@ -1,36 +1,26 @@
 #include "store/sqlite/queues/outbox.h"
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 #include <utility>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "client/lease_arguments.h"
-#include "client/sqlite_protocol.h"
-#include "client/sqlite_rows.h"
+#include "client/protocol_rows.h"
+#include "client/sql_values.h"
+#include "client/statements.h"
 #include "store/memory_message.h"
 #include "store/settle_batch.h"
-#include "store/sqlite/file/time_modifier.h"
-#include "store/sqlite/letters/lane_letters.h"
-#include "store/sqlite/queues/outbox_sql.h"
+#include "store/sqlite/queues/statements.h"
 
 namespace deliverd::store::sqlite {
 namespace {
 
-namespace protocol = client::sqlite_sql;
-
 Result<std::vector<MemoryRow>> claim_memories(Handle& handle, const ClaimRequest& request) {
-    auto statement = handle.prepared(request.after ? protocol::kClaimAfter : protocol::kClaim);
-    if (!statement) return Failure(std::move(statement.error()));
-    SqliteStatement& claim = **statement;
-    const std::string lease = client::lease_modifier(to_seconds(request.lease));
-    claim.bind(1, std::string_view(request.worker_id)).bind(2, std::int64_t{request.limit});
-    claim.bind(3, std::string_view(lease));
-    if (request.after) claim.bind(4, std::string_view(request.after->due_at)).bind(5, request.after->id);
-    std::vector<MemoryRow> rows;
-    auto read = each_row(claim, [&](const SqliteStatement& row) { rows.push_back(client::memory_row(row)); });
-    if (!read) return Failure(std::move(read.error()));
+    const auto [due_at, id] = request.after.value_or(Cursor{});
+    TRY_ASSIGN(auto rows, handle.all(client::sql::claim, &client::row_as<MemoryRow, SqliteStatement>, request.worker_id,
+                                     request.limit, client::time_ago(request.lease), due_at, id));
     std::sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) {
         return std::tie(a.next_attempt_at, a.outbox_id) < std::tie(b.next_attempt_at, b.outbox_id);
     });
@@ -45,103 +35,79 @@ Result<Claimed> claimed_of(Handle& handle, const MemoryRow& row) {
     const auto now = parse_rfc3339(row.locked_at.value_or(""));  // the claim has just written it
     if (due && now) claimed.age_seconds = std::chrono::duration<double>(*now - *due).count();
 
-    auto dedup = handle.prepared(protocol::kCheckDedup);
-    if (!dedup) return Failure(std::move(dedup.error()));
-    auto found =
-        (*dedup)->bind(1, std::string_view(row.target_space)).bind(2, std::string_view(row.payload_sha)).step();
-    if (!found) return Failure(std::move(found.error()));
-    claimed.duplicate = *found;
-    if (*found) claimed.duplicate_receipt = (*dedup)->optional_text(1);
-    (*dedup)->reset();
+    TRY_ASSIGN(auto sent, handle.one(client::sql::check_dedup, &client::row_as<DedupHit, SqliteStatement>,
+                                     row.target_space, row.payload_sha));
+    claimed.duplicate = sent.has_value();
+    if (sent) claimed.duplicate_receipt = std::move(sent->memory_id);
     return claimed;
 }
 
-std::optional<std::string> unsendable(const MemoryRow& row) {
-    const std::array<std::pair<const char*, const std::string*>, 3> texts = {
-        std::pair{"target_space", &row.target_space}, std::pair{"payload_md", &row.payload_md},
-        std::pair{"payload_sha", &row.payload_sha}};
-    for (const auto& [name, text] : texts) {
-        if (auto why = unsendable_text(name, *text)) return why;
-    }
-    return std::nullopt;
-}
-
 Result<void> audit_transition(Handle& handle, std::int64_t id, std::string_view reason, std::string_view worker_id) {
-    auto statement = handle.prepared(kAuditRow);
-    if (!statement) return Failure(std::move(statement.error()));
-    (*statement)->bind(1, id).bind(2, reason);
-    (*statement)->bind(3, std::string_view("pending")).bind(4, worker_id).bind(5, worker_id);
-    return (*statement)->run();
+    return handle.run(queues::sql::audit_memory, id, reason, worker_id);
 }
 
 /// Given up without an attempt, so the count stays.
 Result<void> bury(Handle& handle, const MemoryRow& row, std::string_view worker_id, std::string_view lane,
                   const std::string& why) {
-    auto statement = handle.prepared(protocol::kMarkDead);
-    if (!statement) return Failure(std::move(statement.error()));
-    (*statement)->bind(1, row.outbox_id).bind(2, worker_id).bind(3, std::string_view(why));
-    if (auto done = (*statement)->run(); !done) return done;
-    if (auto written = write_row_letter(handle, protocol::kMemoryLetter, row.outbox_id, worker_id, lane); !written) {
-        return written;
-    }
+    TRY(handle.run(client::sql::mark_dead, row.outbox_id, worker_id, why));
+    TRY(handle.run(client::sql::memory_letter, row.outbox_id, worker_id, lane));
     return audit_transition(handle, row.outbox_id, settle_reason(SettleKind::dead), worker_id);
 }
 
+class MemoryQueue final : public OutboxBase {
+public:
+    MemoryQueue(File& file, std::string lane)
+        : OutboxBase(file, {.renew = client::sql::renew_batch,
+                            .release = queues::sql::release_memories,
+                            .audit_note = queues::sql::note_memory,
+                            .row_state = queues::sql::memory_state,
+                            .lag = queues::sql::memory_lag,
+                            .counts = queues::sql::memory_counts}),
+          lane_(std::move(lane)) {}
+
+    Result<ClaimBatch> claim(const ClaimRequest& request) override {
+        TRY(client::check_claim(request.worker_id, request.limit, to_seconds(request.lease)));
+        return in_transaction(file(), Durability::relaxed, [&](Handle& handle) -> Result<ClaimBatch> {
+            TRY_ASSIGN(auto rows, claim_memories(handle, request));
+            ClaimBatch batch;
+            batch.rows.reserve(rows.size());
+            for (const MemoryRow& row : rows) {
+                if (const auto why = unsendable_text({{"target_space", row.target_space},
+                                                      {"payload_md", row.payload_md},
+                                                      {"payload_sha", row.payload_sha}})) {
+                    TRY(bury(handle, row, request.worker_id, lane_, *why));
+                    continue;
+                }
+                TRY_ASSIGN(auto claimed, claimed_of(handle, row));
+                batch.rows.push_back(std::move(claimed));
+            }
+            if (!batch.rows.empty()) batch.last = Cursor{rows.back().next_attempt_at, rows.back().outbox_id};
+            return batch;
+        });
+    }
+
+private:
+    Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) override {
+        std::string_view sql = queues::sql::memory_sent;
+        if (settlement.kind == SettleKind::retry) sql = queues::sql::memory_retry;
+        if (settlement.kind == SettleKind::dead) sql = queues::sql::memory_dead;
+        TRY_ASSIGN(const auto changed,
+                   handle.change(sql, settlement.id, worker_id, settle_note(settlement), settlement.failures_before,
+                                 client::time_ahead(settle_delay_seconds(settlement))));
+        if (changed != 1) return false;
+        if (settlement.kind == SettleKind::dead)
+            TRY(handle.run(client::sql::memory_letter, settlement.id, worker_id, lane_));
+        TRY(audit_transition(handle, settlement.id, settle_reason(settlement.kind), worker_id));
+        return true;
+    }
+
+    const std::string lane_;
+};
+
 }  // namespace
 
-SqliteOutbox::SqliteOutbox(File& file, std::string lane)
-    : OutboxBase(file, {.renew = protocol::kRenewBatch,
-                        .release = kRelease,
-                        .audit_note = kAuditNote,
-                        .row_state = kRowState,
-                        .lag = kLag,
-                        .counts = kCounts}),
-      lane_(std::move(lane)) {}
-
-Result<ClaimBatch> SqliteOutbox::claim(const ClaimRequest& request) {
-    if (auto ok = client::check_claim(request.worker_id, request.limit, to_seconds(request.lease)); !ok) {
-        return Failure(std::move(ok.error()));
-    }
-    return in_transaction(file(), Durability::relaxed, [&](Handle& handle) -> Result<ClaimBatch> {
-        auto rows = claim_memories(handle, request);
-        if (!rows) return Failure(std::move(rows.error()));
-        ClaimBatch batch;
-        batch.rows.reserve(rows->size());
-        for (const MemoryRow& row : *rows) {
-            if (const auto why = unsendable(row)) {
-                auto done = bury(handle, row, request.worker_id, lane_, *why);
-                if (!done) return Failure(std::move(done.error()));
-                continue;
-            }
-            auto claimed = claimed_of(handle, row);
-            if (!claimed) return Failure(std::move(claimed.error()));
-            batch.rows.push_back(std::move(*claimed));
-        }
-        if (!batch.rows.empty()) batch.last = Cursor{rows->back().next_attempt_at, rows->back().outbox_id};
-        return batch;
-    });
-}
-
-Result<bool> SqliteOutbox::settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) {
-    std::string_view sql = kSent;
-    if (settlement.kind == SettleKind::retry) sql = kRetryAfter;
-    if (settlement.kind == SettleKind::dead) sql = kGiveUp;
-    auto statement = handle.prepared(sql);
-    if (!statement) return Failure(std::move(statement.error()));
-    const std::optional<std::string> note = settle_note(settlement);
-    const std::string delay = time_ahead(settle_delay_seconds(settlement));
-    (*statement)->bind(1, settlement.id).bind(2, worker_id).bind(3, note);
-    (*statement)->bind(4, std::int64_t{settlement.failures_before});
-    if (settlement.kind == SettleKind::retry) (*statement)->bind(5, std::string_view(delay));
-    if (auto done = (*statement)->run(); !done) return Failure(std::move(done.error()));
-    if (handle.changes() != 1) return false;
-    if (settlement.kind == SettleKind::dead) {
-        auto written = write_row_letter(handle, protocol::kMemoryLetter, settlement.id, worker_id, lane_);
-        if (!written) return Failure(std::move(written.error()));
-    }
-    auto noted = audit_transition(handle, settlement.id, settle_reason(settlement.kind), worker_id);
-    if (!noted) return Failure(std::move(noted.error()));
-    return true;
+std::unique_ptr<RowQueue> make_memory_queue(File& file, std::string lane) {
+    return std::make_unique<MemoryQueue>(file, std::move(lane));
 }
 
 }  // namespace deliverd::store::sqlite

@@ -5,17 +5,7 @@
 
 namespace deliverd::store::sqlite {
 
-class SqliteOutbox final : public OutboxBase {
-public:
-    /// `file` outlives the outbox. Dead letters are of `lane`.
-    SqliteOutbox(File& file, std::string lane);
-
-    Result<ClaimBatch> claim(const ClaimRequest& request) override;
-
-private:
-    Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) override;
-
-    const std::string lane_;
-};
+/// `file` outlives the queue. Dead letters are of `lane`.
+[[nodiscard]] std::unique_ptr<RowQueue> make_memory_queue(File& file, std::string lane);
 
 }  // namespace deliverd::store::sqlite

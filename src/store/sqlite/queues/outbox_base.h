@@ -1,7 +1,7 @@
 // What every outbox on SQLite does alike: a batch is one transaction of prepared statements.
 #pragma once
 
-#include "store/outbox.h"
+#include "store/row_queue.h"
 #include "store/sqlite/file/file.h"
 
 namespace deliverd::store::sqlite {
@@ -16,14 +16,14 @@ struct OutboxStatements {
     std::string_view counts;      // answers status, count
 };
 
-class OutboxBase : public Outbox {
+class OutboxBase : public RowQueue {
 public:
     Result<std::vector<SettleAnswer>> settle(std::string_view worker_id, std::span<const Settlement> settlements) final;
     Result<RenewAnswer> renew(std::string_view worker_id, std::span<const std::int64_t> ids) final;
     Result<std::int64_t> release(std::string_view worker_id, std::span<const std::int64_t> ids) final;
     Result<void> audit(std::string_view worker_id, std::span<const AuditNote> notes) final;
     Result<double> lag_seconds() final;
-    Result<OutboxCounts> counts() final;
+    Result<RowCounts> counts() final;
     Result<void> ping(Duration deadline) final;
 
 protected:
@@ -47,10 +47,10 @@ private:
     const OutboxStatements statements_;
 };
 
-/// The ids that a statement answers, once it is bound.
-[[nodiscard]] Result<std::vector<std::int64_t>> answered_ids(SqliteStatement& statement);
+/// A column by name and what it holds.
+using NamedText = std::pair<std::string_view, std::string_view>;
 
-/// Why `text` cannot be sent as it is, if so: an INSERT past the client library stores any bytes. `column` names it.
-[[nodiscard]] std::optional<std::string> unsendable_text(std::string_view column, std::string_view text);
+/// Why the first of `texts` that is not UTF-8 cannot be sent: an INSERT past the client library stores any bytes.
+[[nodiscard]] std::optional<std::string> unsendable_text(std::initializer_list<NamedText> texts);
 
 }  // namespace deliverd::store::sqlite

@@ -31,7 +31,7 @@ public:
     std::unique_ptr<Lease> client_lease() override { return lease_on(plain_); }
     std::string value(const std::string& sql) override {
         auto statement = must(client::SqliteStatement::prepare(plain_, sql));
-        return must(statement.step()) ? std::string(statement.text(0)) : "";
+        return must(statement.one([](const auto& row) { return row.template get<std::string>(); })).value_or("");
     }
     void execute(const std::string& sql) override { must(client::sqlite_run(plain_, sql)); }
     std::string time_expression(int seconds) override {

@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <vector>
+
+#include "cli/command_tree.h"
+#include "cli/commands.h"
+#include "config/settings.h"
+
+namespace deliverd::cli {
+
+namespace {
+
+struct Row {
+    std::string path;
+    std::string value;
+    std::string origin;
+};
+
+void add_row(const config::Values& values, const std::string& path, const config::Setting& setting,
+             std::vector<Row>& rows) {
+    if (setting.type == config::SettingType::text_map && !values.has(path)) {
+        for (const auto& [name, text] : values.text_map(path)) {
+            const config::Value* value = values.find(path + "." + name);
+            rows.push_back({path + "." + name, config::shown_value(path, *value), value->origin});
+        }
+    } else if (const config::Value* value = values.find(path)) {
+        rows.push_back({path, config::shown_value(path, *value), value->origin});
+    } else {
+        const std::string outbox = values.outbox_of(path);
+        const std::string sink = values.sink_of(path);
+        const std::string_view fallback = setting.fallback_for(outbox, sink);
+        if (!fallback.empty() && setting.applies(outbox, sink))
+            rows.push_back({path, std::string(fallback), "default"});
+    }
+}
+
+/// Every value in force, in the order of the list of settings, lane by lane, spool by spool and token by token.
+std::vector<Row> effective_rows(const config::Values& values) {
+    std::vector<Row> rows;
+    const auto add_all = [&](std::string_view pattern_start, std::string_view placeholder, const std::string& with) {
+        for (const config::Setting& setting : config::settings()) {
+            if (!setting.path.starts_with(pattern_start)) continue;
+            std::string path(setting.path);
+            path.replace(path.find(placeholder), placeholder.size(), with);
+            add_row(values, path, setting, rows);
+        }
+    };
+    for (const config::Setting& setting : config::settings()) {
+        const bool plain = setting.path.find_first_of("*[") == std::string_view::npos;
+        if (plain) add_row(values, std::string(setting.path), setting, rows);
+    }
+    for (std::size_t i = 0; i < values.entries("auth.tokens"); ++i) {
+        add_all("auth.tokens[]", "[]", fmt::format("[{}]", i));
+    }
+    for (const std::string& name : values.names_below("lanes")) add_all("lanes.*", "*", name);
+    for (const std::string& name : values.names_below("spools")) add_all("spools.*", "*", name);
+    return rows;
+}
+
+int show(const Call& call) {
+    const config::LoadedConfig& loaded = call.loaded;
+    std::vector<Row> rows = effective_rows(loaded.values);
+    if (loaded.values.has("database.host") && !loaded.values.has("database.url")) {
+        std::erase_if(rows, [](const Row& row) { return row.path == "database.url"; });
+    }
+    if (call.json) {
+        boost::json::array array;
+        for (const Row& row : rows) {
+            array.push_back({{"setting", row.path}, {"value", row.value}, {"origin", row.origin}});
+        }
+        call.context.out << boost::json::serialize(array) << "\n";
+        return kDone;
+    }
+    std::size_t path_width = 0;
+    std::size_t value_width = 0;
+    for (const Row& row : rows) {
+        path_width = std::max(path_width, row.path.size());
+        value_width = std::max(value_width, std::min<std::size_t>(row.value.size(), 40));
+    }
+    call.context.out << fmt::format("# {}\n", loaded.source);
+    for (const Row& row : rows) {
+        call.context.out << fmt::format("{:<{}}  {:<{}}  {}\n", row.path, path_width, row.value, value_width,
+                                        row.origin);
+    }
+    return kDone;
+}
+
+int check(const Call& call) {
+    const config::LoadedConfig& loaded = call.loaded;
+    for (const std::string& problem : loaded.problems) complain(call.context, kWrongUsage, problem);
+    const int status = loaded.problems.empty() ? kDone : kWrongUsage;
+    if (status == kDone) {
+        for (const config::SpoolConfig& spool : loaded.config.spools) {
+            if (const auto note = config::token_note(spool)) complain(call.context, kDone, *note);
+        }
+    }
+    std::vector<std::string_view> lanes;
+    for (const config::LaneConfig& lane : loaded.config.lanes) lanes.emplace_back(lane.options.name);
+    if (call.json) {
+        const boost::json::object answer{
+            {"source", loaded.source},
+            {"ok", status == kDone},
+            {"lanes", boost::json::array(lanes.begin(), lanes.end())},
+            {"problems", boost::json::array(loaded.problems.begin(), loaded.problems.end())}};
+        call.context.out << boost::json::serialize(answer) << "\n";
+    } else if (status == kDone) {
+        call.context.out << fmt::format("{}: ok; lanes: {}\n", loaded.source,
+                                        lanes.empty() ? "none" : fmt::format("{}", fmt::join(lanes, ", ")));
+    }
+    return status;
+}
+
+int docs(const Call& call) {
+    call.context.out << config::settings_markdown();
+    return kDone;
+}
+
+}  // namespace
+
+void add_config(CommandTree& tree) {
+    CLI::App* group = tree.group("config", "Look at the configuration",
+                                 "Examples:\n  deliverd config check\n  deliverd config show --json");
+    tree.add(group,
+             {"check", "Validate it: prints every problem with its line",
+              "  deliverd config check --config deliverd.yaml", "an object: source, ok, lanes, problems"},
+             check, Needs::configuration);
+    tree.add(group,
+             {"show", "Show the values in force and where each comes from",
+              "  deliverd config show\n  deliverd config show --json", "an array of objects"},
+             show);
+    tree.add(group, {"docs", "Print the settings as Markdown", "  deliverd config docs"}, docs, Needs::nothing);
+}
+
+}  // namespace deliverd::cli

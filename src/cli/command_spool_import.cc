@@ -1,0 +1,219 @@
+// `deliverd spool import`: a whole file into the dead letters or the event outbox.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/json_object.h"
+#include "base/text.h"
+#include "cli/command_tree.h"
+#include "cli/commands.h"
+#include "daemon/parts.h"
+#include "daemon/spool_letters.h"
+#include "deliverd/spool.h"
+
+namespace deliverd::cli {
+
+namespace {
+
+constexpr std::size_t kMaxAggregateBytes = 255;
+constexpr std::int64_t kMaxReportedRefusals = 10;
+
+struct ImportArguments {
+    std::string file;
+    std::string to;  // dead-letters | events
+    std::optional<std::string> name;
+    std::string type = "Webhook";  // of the events
+    bool dry_run = false;
+};
+
+/// The name of the spool that the configuration has for this file; "hook" if it has none.
+std::string configured_name(const config::Config& config, const std::string& path) {
+    const std::string address = daemon::file_address(path);
+    for (const config::SpoolConfig& spool : config.spools) {
+        if (daemon::file_address(spool.path) == address) return spool.name;
+    }
+    return "hook";
+}
+
+/// An entry as an event. The endpoint and the rest are sent as headers, from the metadata.
+struct EventText {
+    std::string key;
+    std::string aggregate;
+    std::string metadata;
+};
+
+EventText event_of(std::string_view spool, const SpoolEntry& entry) {
+    EventText text;
+    text.key = daemon::entry_uuid(spool, entry);
+    text.aggregate = entry.job_id.size() <= kMaxAggregateBytes ? entry.job_id : text.key;
+    JsonObject metadata;
+    metadata.text("idempotencyKey", entry.job_id);
+    metadata.text("endpoint", entry.endpoint);
+    metadata.text("spool", spool);
+    metadata.text("attemptsMade", std::to_string(entry.attempts_made));
+    metadata.text("timestamp", std::to_string(entry.timestamp_ms));
+    metadata.text("error", entry.error.message);
+    text.metadata = metadata.done();
+    return text;
+}
+
+class SpoolImport {
+public:
+    SpoolImport(const Call& call, const ImportArguments& arguments, std::string name, store::Database& database)
+        : context_(call.context),
+          arguments_(arguments),
+          json_(call.json),
+          dry_run_(arguments.dry_run),
+          name_(std::move(name)),
+          origin_(daemon::file_address(arguments_.file)),
+          letters_(database.dead_letters()),
+          imports_(database.imports()) {}
+
+    int run(Spool& spool) {
+        SpoolHandedOver sum;
+        if (const auto looked = look(spool, sum); !looked) return complain(context_, looked.error());
+        if (!dry_run_) {
+            SpoolHandOver order;
+            order.wanted = is_open;
+            order.take = [this](std::span<const SpoolEntry> entries) { return take(entries); };
+            const auto done = spool.hand_over(order);
+            if (!done) return complain(context_, done.error());
+            sum = *done;
+            // The file no longer has any of them.
+            if (to_events()) {
+                if (const auto forgot = imports_->forget(origin_); !forgot) return complain(context_, forgot.error());
+            }
+        }
+        report(sum);
+        return sum.refused == 0 ? kDone : kFailed;
+    }
+
+private:
+    static bool is_open(const SpoolEntry& entry) { return entry.state != SpoolState::resolved; }
+    [[nodiscard]] bool to_events() const { return arguments_.to == "events"; }
+
+    /// Counts what there is to import, and what stays.
+    Result<void> look(Spool& spool, SpoolHandedOver& sum) {
+        const auto looked = spool.each(
+            [&](const SpoolEntry& entry) {
+                ++(is_open(entry) ? sum.taken : kept_);
+                return true;
+            },
+            {});
+        if (!looked) return Failure(looked.error());
+        sum.rejected = looked->rejects;
+        return {};
+    }
+
+    Result<std::vector<std::size_t>> take(std::span<const SpoolEntry> entries) {
+        // The letter names no file: afterwards the entry is in none.
+        auto refused = to_events() ? store_events(entries) : daemon::store_entries(*letters_, name_, "", entries);
+        failpoint("spool.after_store");
+        if (!refused) return refused;
+        for (const std::size_t number : *refused) {
+            if (reported_++ >= kMaxReportedRefusals) break;
+            complain(
+                context_, kDone,
+                fmt::format("the database cannot hold {}; it stays in the file", one_line(entries[number].job_id)));
+        }
+        return refused;
+    }
+
+    Result<std::vector<std::size_t>> store_events(std::span<const SpoolEntry> entries) {
+        std::vector<EventText> texts;
+        for (const SpoolEntry& entry : entries) texts.push_back(event_of(name_, entry));
+        std::vector<store::ImportedEvent> events;
+        std::set<std::string_view> keys;
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            if (keys.insert(texts[i].key).second) events.push_back(event(entries[i], texts[i]));
+        }
+        const auto stored = imports_->store(origin_, daemon::cli_actor(), events);
+        if (stored) return std::vector<std::size_t>();
+        if (stored.error().error_class != ErrorClass::permanent) return Failure(stored.error());
+        std::vector<std::size_t> refused;
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            const store::ImportedEvent one = event(entries[i], texts[i]);
+            const auto alone = imports_->store(origin_, daemon::cli_actor(), std::span(&one, 1));
+            if (alone) continue;
+            if (alone.error().error_class != ErrorClass::permanent) return Failure(alone.error());
+            refused.push_back(i);
+        }
+        // All were refused: the entries are not the cause.
+        if (refused.size() == entries.size() && entries.size() > 1) return Failure(stored.error());
+        return refused;
+    }
+
+    [[nodiscard]] store::ImportedEvent event(const SpoolEntry& entry, const EventText& text) const {
+        return {text.key, text.aggregate, arguments_.type, entry.payload, text.metadata};
+    }
+
+    void report(const SpoolHandedOver& sum) {
+        if (json_) {
+            JsonObject object;
+            object.text("to", arguments_.to);
+            object.text("name", name_);
+            object.number("imported", sum.taken);
+            object.number("refused", sum.refused);
+            object.number("kept", kept_);
+            object.number("rejected", sum.rejected);
+            if (dry_run_) object.boolean("dry_run", true);
+            context_.out << object.done() << "\n";
+            return;
+        }
+        context_.out << fmt::format(
+            "{} {} {}, {} resolved kept\n", sum.taken, dry_run_ ? "would be imported into" : "imported into",
+            to_events() ? "the event outbox" : fmt::format("the dead letters of spool:{}", name_), kept_);
+        if (sum.rejected == 0) return;
+        complain(context_, kDone,
+                 fmt::format("{} unreadable {} {} {}.rejected", sum.rejected, sum.rejected == 1 ? "line" : "lines",
+                             dry_run_ ? "would be moved to" : "moved to", arguments_.file));
+    }
+
+    const Context& context_;
+    const ImportArguments& arguments_;
+    const bool json_;
+    const bool dry_run_;
+    const std::string name_;
+    const std::string origin_;
+    const std::unique_ptr<store::DeadLetters> letters_;
+    const std::unique_ptr<store::Imports> imports_;
+    std::int64_t kept_ = 0;
+    std::int64_t reported_ = 0;
+};
+
+}  // namespace
+
+void add_spool_import(CommandTree& tree, CLI::App* group) {
+    const auto import = std::make_shared<ImportArguments>();
+    const CommandTree::Help help{
+        "import", "Move a whole file into a database",
+        "  deliverd spool import --file hooks.jsonl --to dead-letters --database sqlite:deliverd.db\n"
+        "  deliverd spool import --file hooks.jsonl --to events --dry-run\n"
+        "Stores every entry that is not resolved, then takes it out of the file: after a kill at any moment, run it\n"
+        "again; nothing is stored twice. From the dead letters, `dlq retry` puts an entry back into the spool of that\n"
+        "name, if `serve` has one. From the event outbox, a lane of `outbox: events` sends it to the lane's own sink;\n"
+        "the endpoint is sent as a header. Exit 1 if the database cannot hold an entry: that entry stays.",
+        "an object: to, name, imported, refused, kept, rejected"};
+    CLI::App* app = tree.add(group, help, [import](const Call& call) {
+        const std::string name = import->name.value_or(configured_name(call.config(), import->file));
+        const auto spool = open_spool({.path = import->file, .name = name});
+        if (!spool) return complain(call.context, spool.error());
+        return with_database(call, MissingFile::refuse, [&](store::Database& database, Log&) {
+            return SpoolImport(call, *import, name, database).run(**spool);
+        });
+    });
+    app->add_option("--file", import->file, "the spool")->required()->type_name("FILE");
+    app->add_option("--to", import->to, "dead-letters or events")
+        ->required()
+        ->check(CLI::IsMember({"dead-letters", "events"}))
+        ->type_name("PLACE");
+    app->add_option("--name", import->name,
+                    "the spool's name; otherwise that of the configured spool with this file, or hook");
+    app->add_option("--type", import->type, "the event_type of the events")->default_str(import->type);
+    app->add_flag("--dry-run", import->dry_run, "only report what would be imported");
+}
+
+}  // namespace deliverd::cli

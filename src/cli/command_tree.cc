@@ -1,0 +1,164 @@
+#include "cli/command_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/text.h"
+#include "daemon/version.h"
+
+namespace deliverd::cli {
+
+namespace {
+
+constexpr const char* kAbout =
+    "deliverd delivers messages that were committed to a database: once in effect, with retries, or into a dead\n"
+    "state where a person can see them. They are never lost and never silently doubled.";
+
+constexpr const char* kMainExamples =
+    "Try it:\n"
+    "  deliverd demo                                  watch messages being delivered, retried, given up\n"
+    "  deliverd config check --config deliverd.yaml   is the configuration right?\n"
+    "  deliverd serve --config deliverd.yaml          run the API and all lanes\n"
+    "\n"
+    "Configuration: --config FILE, else CONFIG_PATH, else ./deliverd.yaml, else built-in defaults.\n"
+    "Exit status: 0 done, 1 something failed, 2 wrong usage or configuration.";
+
+std::string full_name(const CLI::App* app) {
+    return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
+}
+
+/// nearest() does not find `enqueue` for `enq`, although no other word begins with it.
+std::optional<std::string_view> meant_by(std::string_view word, std::span<const std::string_view> known) {
+    const auto begins = [word](std::string_view name) { return name.starts_with(word); };
+    if (std::ranges::count_if(known, begins) == 1) return *std::ranges::find_if(known, begins);
+    return nearest(word, known);
+}
+
+/// `--json=x`. Numbers are read by bounded(), so that only flags are left to CLI11's own conversions.
+std::string value_of_a_flag(const CLI::ConversionError& error) {
+    const std::string_view text = error.what();
+    const std::string_view rest = text.substr(std::min(text.find('-'), text.size()));
+    return fmt::format("{} takes no value", rest.substr(0, rest.find(' ')));
+}
+
+CommandTree::Parsed wrong(std::string problem) {
+    CommandTree::Parsed parsed;
+    parsed.problem = std::move(problem);
+    return parsed;
+}
+
+}  // namespace
+
+CommandTree::CommandTree() : root_(kAbout, "deliverd") {
+    root_.footer(kMainExamples);
+    root_.set_version_flag("--version", fmt::format("deliverd {}", daemon::version()));
+}
+
+CLI::App* CommandTree::group(const std::string& name, const std::string& about, const std::string& footer) {
+    CLI::App* app = root_.add_subcommand(name, about);
+    app->footer(footer);
+    return app;
+}
+
+CLI::App* CommandTree::add(CLI::App* parent, const Help& help, Run run, Needs needs) {
+    CLI::App* app = (parent == nullptr ? &root_ : parent)->add_subcommand(help.name, help.about);
+    app->footer("Examples:\n" + help.examples);
+    if (needs != Needs::nothing) {
+        app->add_option("--config", request_.config_path, "configuration file")->type_name("FILE");
+        app->add_option("--database", request_.database_url,
+                        "postgres://… or sqlite:PATH; wins over the file and DATABASE_URL")
+            ->type_name("URL");
+    }
+    if (help.json != nullptr) app->add_flag("--json", json_, help.json);
+    commands_.emplace(app, Command{std::move(run), needs});
+    return app;
+}
+
+CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    if (!reversed.empty() && reversed.back() == "help") {             // `help lease` is `lease --help`
+        reversed.pop_back();
+        reversed.insert(reversed.begin(), "--help");
+    }
+    try {
+        root_.parse(reversed);
+    } catch (const CLI::Success& wanted) {
+        if (const auto unknown = unknown_word()) return wrong(*unknown);
+        return answer(wanted);
+    } catch (const CLI::ArgumentMismatch& error) {
+        return wrong(wrong_count(error));
+    } catch (const CLI::ConversionError& error) {
+        return wrong(value_of_a_flag(error));
+    } catch (const CLI::ParseError& error) {
+        return wrong(unknown_word().value_or(error.what()));
+    }
+    if (const auto unknown = unknown_word()) return wrong(*unknown);
+    return finished();
+}
+
+/// The command the words led to, as deep as they went.
+CLI::App* CommandTree::deepest() {
+    CLI::App* app = &root_;
+    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+    return app;
+}
+
+/// A message about the first unknown word, with the nearest known one.
+std::optional<std::string> CommandTree::unknown_word() {
+    CLI::App* app = deepest();
+    std::vector<std::string> left;
+    for (CLI::App* at = app; at != nullptr && left.empty(); at = at->get_parent()) left = at->remaining(false);
+    if (left.empty()) return std::nullopt;
+    const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
+    const bool is_flag = flag != left.end();
+    const std::string word = is_flag ? flag->substr(0, flag->find('=')) : left.front();
+    std::vector<std::string> known;
+    if (is_flag) {
+        for (const CLI::Option* option : app->get_options()) {
+            for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+        }
+    } else {
+        for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
+            if (!sub->get_group().empty()) known.push_back(sub->get_name());
+        }
+    }
+    const std::vector<std::string_view> views(known.begin(), known.end());
+    const auto meant = meant_by(word, views);
+    const std::string where = full_name(app);
+    const std::string what = is_flag ? "flag" : known.empty() ? "word" : "command";
+    return fmt::format("unknown {} \"{}\"{}; {}", what, word, app == &root_ ? "" : fmt::format(" for {}", where),
+                       meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("try `{} --help`", where));
+}
+
+/// For a flag without its value, or given twice.
+std::string CommandTree::wrong_count(const CLI::ArgumentMismatch& error) {
+    for (const CLI::Option* option : deepest()->get_options()) {
+        if (option->get_expected_max() == 1 && option->count() > 1) {
+            return fmt::format("{} was given {} times; give it once", option->get_name(), option->count());
+        }
+    }
+    const std::string_view text = error.what();
+    return fmt::format("{} needs a value", text.substr(0, text.find(':')));
+}
+
+CommandTree::Parsed CommandTree::answer(const CLI::Success& wanted) {
+    Parsed parsed;
+    if (wanted.get_name() == "CallForVersion") {
+        parsed.out = std::string(wanted.what()) + "\n";
+    } else {
+        CLI::App* app = deepest();
+        parsed.out = app->help(app->get_parent() == nullptr ? std::string() : full_name(app->get_parent()));
+    }
+    return parsed;
+}
+
+CommandTree::Parsed CommandTree::finished() {
+    CLI::App* app = deepest();
+    const auto found = commands_.find(app);
+    if (found == commands_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(app)));
+    return {&found->second, request_, json_, {}, {}};
+}
+
+}  // namespace deliverd::cli

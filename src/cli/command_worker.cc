@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "base/text.h"
+#include "cli/command_tree.h"
+#include "cli/commands.h"
+#include "daemon/parts.h"
+#include "daemon/stop_signals.h"
+
+namespace deliverd::cli {
+
+namespace {
+
+struct WorkerArguments {
+    std::string lane;
+    bool once = false;
+    bool loop = false;
+    std::optional<std::string> worker_id;
+};
+
+int no_such_lane(const Context& context, const config::Config& config, const std::string& name) {
+    std::vector<std::string_view> names;
+    for (const config::LaneConfig& lane : config.lanes) names.emplace_back(lane.options.name);
+    if (names.empty()) {
+        return complain(context, kWrongUsage,
+                        fmt::format("no lane \"{}\": the configuration has none; add it below `lanes:`", name));
+    }
+    const auto meant = nearest(name, names);
+    return complain(context, kWrongUsage,
+                    fmt::format("no lane \"{}\"; {}", name,
+                                meant ? fmt::format("did you mean \"{}\"?", *meant)
+                                      : fmt::format("there are: {}", fmt::join(names, ", "))));
+}
+
+void print_summary(const Context& context, const std::string& lane, const std::string& worker_id,
+                   const pipeline::LaneTotals& t, bool json) {
+    if (json) {
+        const boost::json::object object{
+            {"lane", lane},           {"worker_id", worker_id},     {"claimed", t.claimed},
+            {"sent", t.sent},         {"duplicates", t.duplicates}, {"retried", t.retried},
+            {"dead", t.dead},         {"conflicts", t.conflicts},   {"abandoned", t.abandoned},
+            {"released", t.released}, {"put_off", t.put_off},       {"database_errors", t.database_errors},
+        };
+        context.out << boost::json::serialize(object) << "\n";
+        return;
+    }
+    context.out << fmt::format(
+        "lane {}: claimed {}, sent {}, duplicates {}, retried {}, dead {}, conflicts {}, abandoned {}, released {}, "
+        "put off {}, database errors {}\n",
+        lane, t.claimed, t.sent, t.duplicates, t.retried, t.dead, t.conflicts, t.abandoned, t.released, t.put_off,
+        t.database_errors);
+}
+
+int run_worker(const Call& call, const WorkerArguments& worker) {
+    const Context& context = call.context;
+    const config::Config& config = call.config();
+    const config::LaneConfig* lane = config.find_lane(worker.lane);
+    if (lane == nullptr) return no_such_lane(context, config, worker.lane);
+
+    if (worker.once) {
+        if (const auto there = daemon::require_existing(config.database); !there)
+            return complain(context, there.error());
+    }
+    daemon::StopSignals signals;
+    const auto stderr_log = make_stderr_log(config.log.level, config.log.format);
+    daemon::StartupLog log(*stderr_log);
+    auto database = daemon::open_ready_database(config.database, log);
+    if (!database) return complain(context, database.error());
+    SystemRandom random;
+    const std::string worker_id = worker.worker_id.value_or(daemon::make_worker_id(random));
+    pipeline::Observer observer;
+    auto unit = daemon::LaneUnit::make(*lane, config.orders, worker_id, **database, observer, log);
+    if (!unit) return complain(context, unit.error());
+    log.open();
+
+    const auto stop_at_once = [&] {
+        (*unit)->lane().hurry();
+        (*database)->limit_waits(pipeline::kHurriedGrace);
+    };
+    pipeline::LaneTotals totals;
+    if (worker.once) {
+        signals.on_signal(1, [&unit] { (*unit)->lane().drain(); });
+        signals.on_signal(2, stop_at_once);
+        totals = (*unit)->lane().run_once(config.shutdown_patience);
+    } else {
+        (*unit)->lane().start();
+        log.info("worker started", {{"lane", worker.lane}, {"worker_id", worker_id}});
+        signals.wait();
+        log.info("stopping: a second signal stops at once", {});
+        signals.on_signal(2, stop_at_once);
+        (*database)->limit_waits(config.shutdown_patience + daemon::kDatabaseStopGrace);
+        (*unit)->stop(config.shutdown_patience);
+        totals = (*unit)->lane().totals();
+    }
+    signals.clear_actions();
+    print_summary(context, worker.lane, worker_id, totals, call.json);
+    return worker.once && totals.anything_failed() ? kFailed : kDone;
+}
+
+}  // namespace
+
+void add_worker(CommandTree& tree) {
+    const auto worker = std::make_shared<WorkerArguments>();
+    CLI::App* app = tree.add(nullptr,
+                             {"worker", "Work one lane, without the API",
+                              "  deliverd worker --lane memories --once\n"
+                              "  deliverd worker --lane memories --loop --batch-size 500 --worker-id blue-1\n"
+                              "--once works one batch and exits 1 if anything failed.",
+                              "print the summary as JSON"},
+                             [worker](const Call& call) { return run_worker(call, *worker); });
+    app->add_option("--lane", worker->lane, "a name below `lanes:` in the configuration")->required();
+    app->add_flag("--once", worker->once, "work one batch, then exit");
+    app->add_flag("--loop", worker->loop, "work until SIGTERM or Ctrl-C");
+    app->add_option("--worker-id", worker->worker_id, "unique on the table; otherwise host-pid-random");
+    config::ConfigRequest& request = tree.request();
+    const auto setting = [&](const std::string& flag, const std::string& path, const char* about) {
+        app->add_option_function<std::string>(
+               flag,
+               [&request, flag, path](const std::string& text) { request.overrides.push_back({path, text, flag}); },
+               about)
+            ->type_name("N");
+    };
+    setting("--batch-size", "batch_size", "rows per claim");
+    setting("--max-retries", "retry.max",
+            "the failure with this number is the last; orders: retries after the first send");
+    setting("--base-backoff", "retry.base_seconds",
+            "seconds; the wait after n failures is base * 2^n, orders: base * 2^(n-1)");
+    setting("--loop-interval", "loop_interval_seconds", "seconds between looks at an empty table");
+    setting("--lease-seconds", "lease_seconds", "how long a claim holds");
+    app->callback([worker, &request] {
+        if (worker->once == worker->loop) throw CLI::ValidationError("worker needs either --once or --loop");
+        if (worker->worker_id && worker->worker_id->empty()) {
+            throw CLI::ValidationError("--worker-id must not be empty");
+        }
+        for (config::ConfigOverride& override : request.overrides) {
+            override.path = fmt::format("lanes.{}.{}", worker->lane, override.path);
+        }
+    });
+}
+
+}  // namespace deliverd::cli

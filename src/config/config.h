@@ -1,0 +1,137 @@
+// The configuration as the program uses it: typed, complete, checked. load.h makes one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/api.h"
+#include "base/stderr_log.h"
+#include "config/database_url.h"
+#include "config/jwks_source.h"
+#include "http/server.h"
+#include "lane/lane_options.h"
+#include "orders/intake.h"
+#include "relay/relay_options.h"
+#include "sink/http/http_sink.h"
+#include "sink/kafka/kafka_sink.h"
+#include "sink/nats/nats_sink.h"
+#include "sink/rabbitmq/rabbitmq_sink.h"
+#include "store/postgres/postgres.h"
+#include "store/sqlite/sqlite.h"
+
+namespace deliverd::config {
+
+struct DatabaseConfig {
+    DatabaseTarget::Kind kind = DatabaseTarget::Kind::sqlite;
+    store::PostgresOptions postgres;  // when kind is postgres
+    store::SqliteOptions sqlite;      // when kind is sqlite
+    bool auto_migrate = false;
+};
+
+struct SinkConfig {
+    enum class Type { http, kafka, rabbitmq, nats, console, none };
+    Type type = Type::none;
+    sink::HttpSinkOptions http;          // when type is http
+    sink::KafkaSinkOptions kafka;        // when type is kafka
+    sink::RabbitmqSinkOptions rabbitmq;  // when type is rabbitmq
+    sink::NatsSinkOptions nats;          // when type is nats
+};
+
+enum class OutboxKind { memory, orders, events };
+
+/// What only a lane of events has.
+struct EventsConfig {
+    store::EventTable table;
+    relay::RelayOptions relay;  // without worker_id
+    Duration keep_published{};
+};
+
+struct LaneConfig {
+    OutboxKind outbox = OutboxKind::memory;
+    lane::LaneOptions options;  // without worker_id; a lane of events uses only the name
+    EventsConfig events;        // when outbox is events
+    SinkConfig sink;
+};
+
+struct LogConfig {
+    LogLevel level = LogLevel::info;
+    LogFormat format = LogFormat::automatic;
+};
+
+struct UpkeepConfig {
+    Duration ledger_purge_interval{};
+    Duration outbox_purge_interval{};
+    Duration dead_letters_interval{};
+    std::int32_t batch_size = 0;
+};
+
+/// The brokers that dead letters are read from and sent back to.
+struct KafkaConfig {
+    bool configured = false;  // there is a section `kafka`
+    std::string brokers;      // host:port,host:port; empty: none
+    std::string consumer_group;
+    std::string topic_pattern;               // empty: not configured
+    std::vector<std::string> replay_topics;  // patterns; none: every topic but dead-letter topics
+    std::size_t max_value_bytes = 0;
+    std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets: never logged
+    std::string password_file;  // where `sasl.password` among them came from; empty: none
+};
+
+struct DeadLettersConfig {
+    KafkaConfig kafka;
+    bool ingest = true;
+    Duration replay_timeout{};
+    Duration retry_lease{};
+    std::optional<Duration> keep_resolved;  // none: never deleted
+    std::optional<Duration> keep_dead;
+    std::optional<Duration> keep_pending;  // PENDING and RETRYING
+    std::optional<Duration> keep_audit;    // also finished retries of topics
+};
+
+struct SpoolConfig {
+    std::string name;
+    std::string path;
+    std::string token_env;                 // the variable with `token`; empty: none
+    std::string token;                     // secret; empty although there is a token_env: the variable is not set
+    std::vector<std::string> token_hosts;  // the hosts it may be sent to
+    bool allow_private = false;
+    Duration retry_interval{};
+    Duration cleanup_interval{};
+    Duration timeout{};
+};
+
+/// What to say about a spool whose token is sent to no host, if this is one.
+[[nodiscard]] std::optional<std::string> token_note(const SpoolConfig& spool);
+
+struct Config {
+    std::string app_name;
+    std::string environment;
+    http::ServerOptions server;
+    Duration shutdown_patience{};
+    DatabaseConfig database;
+    api::AuthOptions auth;
+    std::string tokens_file;     // where auth.file_tokens came from; empty: none
+    JwksSource jwks;             // where the keys of auth.jwt come from; empty: none
+    bool insecure_http = false;  // tokens may cross the network in plain HTTP
+    LogConfig log;
+    store::OrdersOptions orders;
+    orders::IntakeOptions intake;
+    DeadLettersConfig dead_letters;
+    UpkeepConfig upkeep;
+    std::vector<LaneConfig> lanes;
+    std::vector<SpoolConfig> spools;
+
+    /// Null when there is none with this name.
+    [[nodiscard]] const LaneConfig* find_lane(std::string_view name) const {
+        const auto found = std::ranges::find(
+            lanes, name, [](const LaneConfig& lane) -> const std::string& { return lane.options.name; });
+        return found == lanes.end() ? nullptr : &*found;
+    }
+};
+
+}  // namespace deliverd::config

@@ -1,0 +1,158 @@
+#include "config/database_url.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.h"
+
+namespace deliverd::config {
+
+namespace {
+
+constexpr std::string_view kMask = "***";
+constexpr std::string_view kSqlite = "sqlite:";
+
+bool is_postgres(std::string_view url) {
+    return url.starts_with("postgres://") || url.starts_with("postgresql://");
+}
+
+/// Part of a text: [begin, end).
+struct Span {
+    std::size_t begin;
+    std::size_t end;
+};
+
+constexpr std::string_view kSchemeEnd = "://";
+
+/// The part between scheme and path. libpq ends it at the first '/', curl also at '?' and '#'.
+Span authority_of(std::string_view url, std::string_view ends) {
+    const std::size_t begin = url.find(kSchemeEnd) + kSchemeEnd.size();
+    return {begin, std::min(url.find_first_of(ends, begin), url.size())};
+}
+
+/// As libpq reads it: the first '@' ends it.
+bool has_password_in_authority(std::string_view url) {
+    const Span authority = authority_of(url, "/");
+    const std::string_view text = url.substr(authority.begin, authority.end - authority.begin);
+    const std::size_t at = text.find('@');
+    return at != std::string_view::npos && text.substr(0, at).find(':') != std::string_view::npos;
+}
+
+/// Whether there is a '@' that libpq would take for the end of a password, or for a part of a host or database.
+bool has_stray_at(std::string_view url) {
+    const Span authority = authority_of(url, "/");
+    const auto in_authority = std::ranges::count(url.substr(authority.begin, authority.end - authority.begin), '@');
+    const std::string_view rest = url.substr(authority.end);
+    return in_authority > 1 || rest.substr(0, rest.find('?')).find('@') != std::string_view::npos;
+}
+
+/// The part to mask: up to the last '@', because a password with an unescaped '/', '?', '=' or '@' is wrong, but must
+/// not be shown either.
+std::optional<Span> masked_in_authority(std::string_view url) {
+    const std::size_t begin = authority_of(url, "/").begin;
+    const std::size_t at = url.rfind('@');
+    const std::size_t colon = url.find(':', begin);
+    if (at == std::string_view::npos || colon == std::string_view::npos || colon >= at) return std::nullopt;
+    return Span{colon + 1, at};
+}
+
+std::optional<Span> find_parameter(std::string_view url, std::string_view key, std::size_t from) {
+    for (std::size_t at = url.find(key, from); at != std::string_view::npos; at = url.find(key, at + 1)) {
+        if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
+        const std::size_t begin = at + key.size();
+        return Span{begin, std::min(url.find('&', begin), url.size())};
+    }
+    return std::nullopt;
+}
+
+Result<DatabaseTarget> parse_sqlite(std::string_view path) {
+    if (path.empty()) return permanent("bad_url", "sqlite: names no file; write sqlite:./deliverd.db");
+    if (path.starts_with(":memory:") || path.find("mode=memory") != std::string_view::npos) {
+        return permanent("bad_url",
+                         "sqlite::memory: would vanish with its connection, and deliverd uses several; name a file, "
+                         "such as sqlite:/tmp/deliverd.db");
+    }
+    if (path.starts_with("//")) {
+        return permanent("bad_url",
+                         fmt::format("sqlite:{} has the slashes of a URL; write sqlite: and the path, such as "
+                                     "sqlite:/var/lib/deliverd.db",
+                                     path));
+    }
+    return DatabaseTarget{DatabaseTarget::Kind::sqlite, std::string(path)};
+}
+
+}  // namespace
+
+Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view password) {
+    if (url.find('\0') != std::string_view::npos) return permanent("bad_url", "the database URL has a NUL byte");
+    if (url.starts_with(kSqlite)) return parse_sqlite(url.substr(kSqlite.size()));
+    if (!is_postgres(url)) {
+        // Showing "db.sqlite" helps; text with keys, or users and hosts, may hold a password anywhere.
+        return permanent("bad_url", fmt::format("database URL \"{}\" is of an unknown kind; write "
+                                                "postgres://user@host:5432/name or sqlite:PATH",
+                                                mask_url(url)));
+    }
+    if (has_stray_at(url)) {
+        return permanent("bad_url",
+                         "the database URL has an extra '@', so its password cannot be separated from its host; "
+                         "percent-encode special characters in the password: write %40 for @, %2F for /");
+    }
+    std::string target(url);
+    const bool has_password = has_password_in_authority(url) || find_parameter(url, "password=", 0);
+    if (!password.empty() && !has_password) {
+        target += target.find('?') == std::string::npos ? '?' : '&';
+        target += "password=" + url_encoded(password);
+    }
+    return DatabaseTarget{DatabaseTarget::Kind::postgres, std::move(target)};
+}
+
+std::string mask_url(std::string_view url) {
+    if (url.find(kSchemeEnd) == std::string_view::npos) {
+        return std::string(url.find_first_of("=@") == std::string_view::npos ? url : kMask);
+    }
+    std::string out(url);
+    if (const auto span = masked_in_authority(out)) out.replace(span->begin, span->end - span->begin, kMask);
+    for (const std::string_view key : {"password=", "sslpassword="}) {
+        for (auto span = find_parameter(out, key, 0); span; span = find_parameter(out, key, span->begin)) {
+            out.replace(span->begin, span->end - span->begin, kMask);
+        }
+    }
+    return out;
+}
+
+std::string mask_http_url(std::string_view url) {
+    if (url.find(kSchemeEnd) == std::string_view::npos) return std::string(kMask);
+    const std::size_t query = url.find('?');
+    std::string out(url.substr(0, query));
+    const Span authority = authority_of(out, "/#");
+    const std::size_t at = out.substr(0, authority.end).rfind('@');
+    if (at != std::string::npos && at >= authority.begin) {
+        const std::size_t colon = out.find(':', authority.begin);
+        const std::size_t begin = colon < at ? colon + 1 : authority.begin;  // a name alone is often a token
+        out.replace(begin, at - begin, kMask);
+    }
+    if (query == std::string_view::npos) return out;
+    std::string_view rest = url.substr(query + 1);
+    for (char separator = '?'; !rest.empty(); separator = '&') {
+        const std::string_view part = rest.substr(0, rest.find('&'));
+        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+        const std::size_t equals = part.find('=');
+        out += separator;
+        if (equals != std::string_view::npos) out += part.substr(0, equals + 1);
+        if (equals + 1 != part.size()) out += kMask;
+    }
+    return out;
+}
+
+std::string quote_conninfo(std::string_view word) {
+    std::string out = "'";
+    for (const char c : word) {
+        if (c == '\'' || c == '\\') out += '\\';
+        out += c;
+    }
+    return out + "'";
+}
+
+}  // namespace deliverd::config

@@ -1,0 +1,105 @@
+#include "config/dead_letters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "config/finish.h"
+#include "deadletter/topic_pattern.h"
+
+namespace deliverd::config {
+
+namespace {
+
+/// Without SASL librdkafka would accept these and never use them.
+void check_sasl(const KafkaSettings& settings, Problems& problems) {
+    if (settings.security_protocol.starts_with("SASL_")) return;
+    for (const char* path : {"kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password"}) {
+        if (!problems.values().has(path)) continue;
+        return problems.add(path, fmt::format("{} is given, but kafka.security_protocol is {}; make it SASL_SSL or "
+                                              "SASL_PLAINTEXT",
+                                              path, settings.security_protocol));
+    }
+}
+
+/// What librdkafka itself refuses. Reading is only checked where it is done.
+void check_client(const DeadLettersConfig& config, Problems& problems) {
+    Result<void> checked = deadletter::check_replayer_options(replayer_options(config));
+    if (checked && config.ingest) {
+        checked = deadletter::check_record_source_options(record_source_options(config.kafka));
+    }
+    if (!checked) problems.add("kafka", fmt::format("kafka: {}", checked.error().message));
+}
+
+}  // namespace
+
+TextMap kafka_client_settings(const KafkaSettings& settings) {
+    TextMap out;
+    if (settings.security_protocol != "PLAINTEXT") out.emplace_back("security.protocol", settings.security_protocol);
+    const auto add = [&](const char* name, const std::optional<std::string>& text) {
+        if (text) out.emplace_back(name, *text);
+    };
+    add("sasl.mechanism", settings.sasl_mechanism);
+    add("sasl.username", settings.sasl_username);
+    add("sasl.password", settings.sasl_password);
+    add("ssl.ca.location", settings.ssl_ca_file);
+    out.insert(out.end(), settings.librdkafka.begin(), settings.librdkafka.end());
+    return out;
+}
+
+std::string kafka_password_file(const Values& values, const TextMap& settings) {
+    const Value* value = values.find("kafka.sasl_password");
+    const auto is_password = [](const auto& setting) { return setting.first == "sasl.password"; };
+    return value != nullptr && std::ranges::count_if(settings, is_password) == 1 ? value->file : std::string();
+}
+
+deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
+    deadletter::RecordSourceOptions options;
+    options.brokers = kafka.brokers;
+    options.group = kafka.consumer_group;
+    options.topic_pattern = kafka.topic_pattern;
+    options.librdkafka = kafka.librdkafka;
+    options.password_file = kafka.password_file;
+    return options;
+}
+
+deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
+    deadletter::ReplayerOptions options;
+    options.brokers = config.kafka.brokers;
+    options.timeout = config.replay_timeout;
+    options.librdkafka = config.kafka.librdkafka;
+    options.password_file = config.kafka.password_file;
+    return options;
+}
+
+void finish_dead_letters(Draft& draft, Problems& problems) {
+    const std::size_t before = problems.count();
+    DeadLettersConfig& config = draft.config.dead_letters;
+    KafkaConfig& kafka = config.kafka;
+    for (const std::string& pattern : kafka.replay_topics) {
+        if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
+            problems.add("kafka.replay_topics", fmt::format("kafka.replay_topics: {}", ok.error().message));
+        }
+    }
+    const auto check_text = [&](const char* path, const std::string& text) {
+        if (text.empty()) problems.add(path, fmt::format("{} must not be empty", path));
+    };
+    check_text("kafka.consumer_group", kafka.consumer_group);
+    check_text("kafka.dlq_topic_pattern", kafka.topic_pattern);
+    check_sasl(draft.kafka, problems);
+    kafka.configured = problems.values().line_of("kafka") > 0;
+    if (!kafka.configured) kafka.topic_pattern.clear();
+    kafka.librdkafka = kafka_client_settings(draft.kafka);
+    kafka.password_file = kafka_password_file(problems.values(), kafka.librdkafka);
+
+    if (config.retry_lease <= kLongestPublishTimeouts * config.replay_timeout) {
+        problems.add("dead_letters.retry_lease_seconds",
+                     fmt::format("dead_letters.retry_lease_seconds must be more than {} times "
+                                 "dead_letters.replay_timeout_seconds, or a retry in progress would be repeated",
+                                 kLongestPublishTimeouts));
+    }
+    if (!kafka.brokers.empty() && problems.count() == before) check_client(config, problems);
+}
+
+}  // namespace deliverd::config

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <ranges>
+#include <utility>
+
+#include "base/text.h"
+#include "config/finish.h"
+#include "config/settings.h"
+
+namespace deliverd::config {
+
+namespace {
+
+constexpr Duration kRescueInterval = std::chrono::seconds(30);  // between searches for stuck orders
+
+/// A table's name in one spelling: SQLite ignores case, and both databases have a schema for names without one.
+std::string whole_name(std::string table, const Draft& draft) {
+    const bool sqlite = !draft.database.host && draft.database.url.starts_with("sqlite:");
+    const std::string schema = sqlite ? "main" : draft.config.database.postgres.schema;
+    if (table.find('.') == std::string::npos) table.insert(0, schema + ".");
+    return sqlite ? ascii_lower(table) : table;
+}
+
+/// Two lanes on one table would take each other's rows, and chance would decide which sink gets a message.
+void check_tables(const Draft& draft, Problems& problems) {
+    std::map<std::string, std::string> lane_of;
+    for (const LaneConfig& lane : draft.config.lanes) {
+        const std::string& name = lane.options.name;
+        const std::string path = "lanes." + name + ".outbox";
+        const std::string outbox = problems.values().outbox_of(path);
+        if (outbox.empty()) continue;
+        std::string table = "outbox " + outbox;
+        if (lane.outbox == OutboxKind::events) table += ", table " + whole_name(lane.events.table.table, draft);
+        const auto [first, fresh] = lane_of.emplace(std::move(table), name);
+        if (fresh) continue;
+        problems.add(path, fmt::format("{}: lane \"{}\" has {} already, and the two would take each other's messages; "
+                                       "keep one of them",
+                                       path, first->second, first->first));
+    }
+}
+
+/// The setting with the same meaning in a lane of the other kind.
+std::string_view counterpart(std::string_view pattern, std::string_view outbox) {
+    const bool about_lease = pattern == "lanes.*.lease_seconds" || pattern == "lanes.*.stuck_threshold_min";
+    const bool about_poll = pattern == "lanes.*.loop_interval_seconds" || pattern == "lanes.*.idle_sleep_ms" ||
+                            pattern == "lanes.*.idle_poll_ms";
+    if (about_lease) return outbox == "orders" ? "stuck_threshold_min" : "lease_seconds";
+    if (!about_poll) return "";
+    if (outbox == "orders") return "idle_sleep_ms";
+    return outbox == "events" ? "idle_poll_ms" : "loop_interval_seconds";
+}
+
+/// A setting for another kind of outbox or sink has no effect here: the user means another one.
+void check_kinds(Problems& problems) {
+    const Values& values = problems.values();
+    for (const auto& [path, value] : values.all()) {
+        if (value.setting == nullptr) continue;
+        const std::string name = value.origin.starts_with("--") ? value.origin : path;
+        const auto check = [&](std::string_view only, const std::string& kind, std::string_view what) {
+            if (only.empty() || kind.empty() || is_listed(only, kind)) return;
+            const std::string_view instead = counterpart(value.setting->path, kind);
+            problems.add(path, fmt::format("{} is for lanes with {} {}, and this one has {}{}", name, what,
+                                           join_words(only, " or "), kind,
+                                           instead.empty() ? "" : fmt::format("; use {} instead", instead)));
+        };
+        check(value.setting->only_outbox, values.outbox_of(path), "outbox");
+        check(value.setting->only_sink, values.sink_of(path), "sink");
+    }
+}
+
+void check_columns(const store::EventColumns& columns, const std::string& path, Problems& problems) {
+    if (columns.id.empty() || columns.aggregate_id.empty() || columns.event_type.empty() || columns.payload.empty()) {
+        problems.add(path, path + ": id, aggregate_id, event_type and payload are needed");
+    }
+    const std::array state{columns.retry_count.empty(), columns.next_attempt_at.empty(), columns.last_error.empty(),
+                           columns.dead_at.empty()};
+    if (std::ranges::count(state, true) % std::ssize(state) != 0) {
+        problems.add(path, path +
+                               ": retry_count, next_attempt_at, last_error and dead_at belong together; map all four, "
+                               "or write all four as \"\"");
+    }
+}
+
+store::EventColumns make_columns(const Given& given, const std::string& path, Problems& problems) {
+    if (given.text == "debezium") return store::EventColumns::debezium();
+    store::EventColumns columns;
+    const std::map<std::string_view, std::string*> known{
+        {"id", &columns.id},
+        {"aggregate_id", &columns.aggregate_id},
+        {"aggregate_type", &columns.aggregate_type},
+        {"event_type", &columns.event_type},
+        {"payload", &columns.payload},
+        {"event_id", &columns.event_id},
+        {"metadata", &columns.metadata},
+        {"created_at", &columns.created_at},
+        {"published", &columns.published},
+        {"published_at", &columns.published_at},
+        {"retry_count", &columns.retry_count},
+        {"next_attempt_at", &columns.next_attempt_at},
+        {"last_error", &columns.last_error},
+        {"dead_at", &columns.dead_at},
+    };
+    for (const auto& [name, text] : given.entries) {
+        const auto found = known.find(name);
+        if (found == known.end()) {
+            problems.add(path + "." + name, fmt::format("{}: no column is called \"{}\"; known are: {}", path, name,
+                                                        fmt::join(std::views::keys(known), ", ")));
+            continue;
+        }
+        *found->second = text;
+    }
+    check_columns(columns, path, problems);
+    return columns;
+}
+
+void finish_events(LaneDraft& draft, const std::string& path, Problems& problems) {
+    EventsConfig& events = draft.lane.events;
+    store::EventTable& table = events.table;
+    table.lane = draft.lane.options.name;
+    table.columns = make_columns(draft.columns, path + ".columns", problems);
+    const bool given = problems.values().has(path + ".after_publish");
+    if (!given && table.columns.published.empty()) draft.after_publish = store::AfterPublish::remove;
+    table.after_publish = draft.after_publish;
+    if (table.after_publish == store::AfterPublish::mark && table.columns.published.empty()) {
+        problems.add(path + ".after_publish",
+                     path +
+                         ".after_publish is mark, but the table has no column for it: map `published`, or write "
+                         "after_publish: delete");
+    }
+
+    relay::RelayOptions& relay = events.relay;
+    relay.name = draft.lane.options.name;
+    relay.retry = draft.lane.options.retry;
+    relay.busy_poll = std::min(relay.busy_poll, relay.idle_poll);
+    if (draft.sink == SinkConfig::Type::http) {  // more would only wait for a connection
+        const auto connections = static_cast<std::int32_t>(draft.lane.sink.http.max_connections);
+        relay.parallelism = std::min(relay.parallelism, connections);
+    }
+    const std::string topic = path + ".sink.topic";
+    if (auto parsed = TopicTemplate::parse(draft.topic)) {
+        relay.topic = std::move(*parsed);
+    } else {
+        problems.add(topic, fmt::format("{} {}", topic, parsed.error().message));
+    }
+}
+
+/// The policy of this kind of outbox with the settings in it.
+RetryPolicy finish_retry(const LaneDraft& draft) {
+    RetryPolicy retry = RetryPolicy::leases(draft.retry_max);
+    if (draft.outbox == OutboxKind::orders) retry = RetryPolicy::orders(draft.retry_max);
+    if (draft.outbox == OutboxKind::events) {
+        retry = RetryPolicy::events();
+        retry.dead_at_failures = std::max(draft.retry_max, 1);
+    }
+    const RetryPolicy& given = draft.lane.options.retry;
+    retry.base_seconds = given.base_seconds;
+    retry.factor = given.factor;
+    retry.cap_seconds = given.cap_seconds;
+    retry.jitter = given.jitter;
+    return retry;
+}
+
+LaneDraft make_lane(const std::string& name, const Draft& all, Problems& problems) {
+    const std::string path = "lanes." + name;
+    LaneDraft draft;
+    fill(problems.values(), "lanes.*", path, &draft);
+    lane::LaneOptions& options = draft.lane.options;
+    options.name = name;
+    if (!draft.outbox && !problems.are_about(path + ".outbox")) {
+        problems.add(path, fmt::format("{} needs an outbox, such as `outbox: memory`", path));
+    }
+    draft.lane.outbox = draft.outbox.value_or(OutboxKind::memory);
+    options.retry = finish_retry(draft);
+    options.busy_poll = std::min(options.busy_poll, options.idle_poll);
+    if (draft.outbox == OutboxKind::orders) options.rescue_interval = std::min(kRescueInterval, options.lease);
+    if (draft.outbox == OutboxKind::events) finish_events(draft, path, problems);
+    finish_sink(draft, all, path, problems);
+    return draft;
+}
+
+}  // namespace
+
+void finish_lanes(Draft& draft, Problems& problems) {
+    check_kinds(problems);
+    DatabaseConfig& database = draft.config.database;
+    std::int64_t longest = 0;
+    for (const std::string& name : problems.values().names_below("lanes")) {
+        LaneDraft lane = make_lane(name, draft, problems);
+        longest = std::max(longest, lane.max_payload_bytes);
+        draft.config.lanes.push_back(std::move(lane.lane));
+    }
+    if (longest > 0) database.postgres.max_payload_bytes = database.sqlite.max_payload_bytes = longest;
+    check_tables(draft, problems);
+}
+
+}  // namespace deliverd::config

@@ -1,0 +1,227 @@
+#include "config/settings_tables.h"
+
+namespace deliverd::config {
+
+namespace {
+
+constexpr double kMaxCount = 1'000'000;
+
+}  // namespace
+
+void add_server_settings(Table<Draft> app, Table<Draft> server) {
+    app.add("name", FIELD(it.config.app_name), "deliverd", "Shown in logs and `config show`.");
+    app.accept(SettingType::text, "version", "", "Accepted for older files, without effect: see `deliverd --version`.");
+    app.add("environment", FIELD(it.config.environment), "production", "Shown in logs and `config show`.");
+
+    server.add("host", FIELD(it.config.server.host), "127.0.0.1",
+               "Address the API listens on. Any address but loopback needs `auth`.");
+    server.add("port", FIELD(it.config.server.port), "8080", "Port the API listens on; 0 takes any free one.",
+               {0, 65535});
+    server.add("allowed_hosts", FIELD(it.config.auth.doors.allowed_hosts), "",
+               "Names by which the API may be called without `auth.tokens`, in addition to loopback addresses and "
+               "`localhost`: `name` or `name:port`.");
+    server.add("tls.cert_file", FIELD(it.tls.cert_file), "",
+               "Serves TLS 1.2 and 1.3: the PEM file with the certificate, followed by its intermediate certificates. "
+               "deliverd reloads the files of `server.tls` when they change.");
+    server.add("tls.key_file", FIELD(it.tls.key_file), "", "The certificate's private key, PEM without a passphrase.");
+    server.add("tls.client_ca_file", FIELD(it.tls.client_ca_file), "",
+               "Mutual TLS: each client needs a certificate signed by one of the authorities in this PEM file.");
+    server.add("insecure_http", FIELD(it.config.insecure_http), "false",
+               "Allows tokens to cross the network in plain HTTP, for when something in front terminates TLS. Needed "
+               "for tokens on an address that is not loopback, unless `server.tls` is set.");
+    server.add("shutdown_seconds", FIELD(it.config.shutdown_patience), "30",
+               "How long a stop waits for work in progress.", {0, kDay});
+    server.add("open_metrics", FIELD(it.config.auth.open_metrics), "false", "Serves `/metrics` without a token.");
+    server.add("handler_threads", FIELD(it.config.server.handler_threads), "4", "Requests handled at the same time.",
+               {1, 256});
+    server.add("max_connections", FIELD(it.config.server.max_connections), "1024",
+               "At this limit a new connection replaces the one that has waited longest for its request's header, or "
+               "else for its body. When every connection has a whole request, the new one gets 503.",
+               {1, 65535});
+    server.add("max_queued_requests", FIELD(it.config.server.max_queued_requests), "1024",
+               "Requests waiting for a handler; further ones get 503.", {1, kMaxCount});
+    server.add("max_header_bytes", FIELD(it.config.server.max_header_bytes), "16384", "Longest request header.",
+               {512, kMaxBytes});
+    server.add("max_body_bytes", FIELD(it.config.server.max_body_bytes), "1048576",
+               "Longest request body; a longer one gets 413.", {1024, kMaxBytes});
+    server.add("max_total_body_bytes", FIELD(it.config.server.max_total_body_bytes), "67108864",
+               "Bytes of the bodies of all requests being read or handled; a request beyond it gets 503.",
+               {1024, kMaxBytes});
+    server.add("header_timeout_seconds", FIELD(it.config.server.header_timeout), "10",
+               "Longest wait for a request's header.", {0.1, kDay});
+    server.add("body_timeout_seconds", FIELD(it.config.server.body_timeout), "30",
+               "Longest wait for a request's body, after its header.", {0.1, kDay});
+    server.add("idle_timeout_seconds", FIELD(it.config.server.idle_timeout), "60",
+               "A connection without a request is closed after this.", {0.1, kDay});
+    server.add("write_timeout_seconds", FIELD(it.config.server.write_timeout), "30",
+               "Longest time for a client to receive its answer.", {0.1, kDay});
+}
+
+void add_database_settings(Table<Draft> database) {
+    database
+        .add("url", FIELD(it.database.url), "sqlite:./deliverd.db",
+             "`postgres://user@host:5432/name` or `sqlite:PATH`. `DATABASE_URL` overrides it, `--database` overrides "
+             "both.")
+        .is_secret();
+    database.add("host", FIELD(it.database.host), "", "The PostgreSQL server, instead of `url`.");
+    database.add("port", FIELD(it.database.port), "5432", "With `host`.", {1, 65535});
+    database.add("name", FIELD(it.database.name), "", "With `host`: the database.");
+    database.add("user", FIELD(it.database.user), "", "With `host`: the role.");
+    database.add("password", FIELD(it.database.password), "", "Used unless the database URL has a password of its own.")
+        .is_secret();
+    database.one_of("disable|allow|prefer|require|verify-ca|verify-full", "ssl_mode", FIELD(it.database.ssl_mode), "",
+                    "With `host`: libpq's `sslmode`; without it, libpq's default.");
+    database.add("ssl_ca_file", FIELD(it.database.ssl_ca_file), "",
+                 "With `host`: the authorities that sign the server's certificate, for `verify-ca` and `verify-full`. "
+                 "Without it, libpq's file `~/.postgresql/root.crt`.");
+    database.add("max_open_conns", FIELD(it.config.database.postgres.max_connections), "8",
+                 "PostgreSQL connections per process.", {1, 1000});
+    database.accept(SettingType::integer, "max_idle_conns", "",
+                    "Accepted for older files, without effect: open connections are kept.", {0, 1000});
+    database.accept(SettingType::seconds, "conn_max_lifetime", "",
+                    "Accepted for older files, without effect: broken connections are replaced.", {0, kDay});
+    database.add("schema", FIELD(it.config.database.postgres.schema), "public",
+                 "PostgreSQL schema of the outbox tables.");
+    database.add("auto_migrate", FIELD(it.config.database.auto_migrate), "false",
+                 "Lets `serve` and `worker` upgrade a PostgreSQL schema. SQLite is always upgraded.");
+    database.add("connect_timeout_seconds", FIELD(it.config.database.postgres.connect_timeout), "5",
+                 "Longest wait for a PostgreSQL connection.", {0.1, 3600});
+    database.add("statement_timeout_seconds", FIELD(it.config.database.postgres.statement_timeout), "30",
+                 "PostgreSQL cancels a statement after this.", {0.1, 3600});
+    database.add("lock_timeout_seconds", FIELD(it.config.database.postgres.lock_timeout), "5",
+                 "PostgreSQL stops waiting for a lock after this.", {0.1, 3600});
+    database.add("pool_wait_seconds", FIELD(it.config.database.postgres.pool_wait), "10",
+                 "Longest wait for a free connection.", {0.1, 3600});
+    database.add("busy_timeout_seconds", FIELD(it.config.database.sqlite.busy_timeout), "5",
+                 "Longest wait for SQLite's write lock.", {0.1, 3600});
+}
+
+void add_auth_settings(Table<Draft> auth, Table<TokenDraft> token) {
+    using api::Role;
+    auth.one_of("none|tokens", "mode", FIELD(it.auth.mode), "",
+                "`none` states that something else controls access to the API; `tokens` is the same as giving tokens.");
+    token.add("name", FIELD(it.token.name), "", "Who uses the token; shown in logs and in the audit.");
+    token.choice("role", FIELD(it.token.role),
+                 {{"viewer", Role::viewer}, {"operator", Role::operator_}, {"admin", Role::admin}}, "viewer",
+                 "viewer reads, operator also changes, admin also deletes.");
+    token.add("sha256", FIELD(it.token.sha256), "",
+              "Hex SHA-256 of the token. `deliverd token new` makes a token and prints this.");
+    token.add("expires_at", FIELD(it.expires_at), "", "The token is refused from then on: `2027-01-31T00:00:00Z`.");
+    token.add("topics", FIELD(it.topics), "",
+              "Topics the token may see and act on: names or patterns with `*` and `?`. It may then use dead letters "
+              "only. Without it: everything its role may.");
+    auth.add(
+        "tokens_file", FIELD(it.config.tokens_file), "",
+        "A file with a YAML list of further tokens, at most 64 KiB. deliverd reloads it when it changes, so that a "
+        "token can be revoked without a restart.");
+    auth.add("audit_reads", FIELD(it.config.auth.audit_reads), "false",
+             "Writes a log line for each order, dead letter and listing that is read: who, what, from where.");
+    auth.add("jwt.issuer", FIELD(it.auth.jwt.issuer), "",
+             "Accepts tokens of an OpenID provider: its URL, exactly as in the tokens' `iss`.");
+    auth.add("jwt.audience", FIELD(it.auth.jwt.audience), "", "A token's `aud` must be or contain this.");
+    auth.add("jwt.jwks_url", FIELD(it.config.jwks.url), "",
+             "URL of the provider's keys: https, or http to loopback. Fetched at start, every five minutes, and when a "
+             "token names an unknown key.");
+    auth.add("jwt.jwks_file", FIELD(it.config.jwks.file), "",
+             "A file with the keys instead of `jwks_url`, at most 64 KiB. deliverd reloads it when it changes.");
+    auth.add("jwt.ca_file", FIELD(it.config.jwks.ca_file), "",
+             "With `jwks_url`: PEM file of the authorities to trust instead of the system's.");
+    auth.add("jwt.role_claim", FIELD(it.auth.jwt.role_claim), "roles",
+             "The claim with the roles, a text or a list; dots lead into objects: `realm_access.roles`.");
+    auth.add("jwt.roles", FIELD(it.auth.jwt_roles), "",
+             "The role for each value of that claim: `{ deliverd-ops: operator }`. Of several, the highest counts.");
+}
+
+void add_log_settings(Table<Draft> log) {
+    log.choice(
+        "level", FIELD(it.config.log.level),
+        {{"debug", LogLevel::debug}, {"info", LogLevel::info}, {"warn", LogLevel::warn}, {"error", LogLevel::error}},
+        "info", "The lowest level that is written.");
+    log.choice("format", FIELD(it.config.log.format),
+               {{"auto", LogFormat::automatic}, {"human", LogFormat::human}, {"json", LogFormat::json}}, "auto",
+               "auto: human on a terminal, JSON otherwise.");
+}
+
+void add_dead_letter_settings(Table<Draft> kafka, Table<Draft> letters) {
+    kafka.list("brokers", FIELD(it.config.dead_letters.kafka.brokers), "",
+               "Where dead letters are read and sent back, and the default for kafka sinks.");
+    kafka.add("consumer_group", FIELD(it.config.dead_letters.kafka.consumer_group), "dlq-manager.default",
+              "The group that reads the dead-letter topics.");
+    kafka.add("dlq_topic_pattern", FIELD(it.config.dead_letters.kafka.topic_pattern), "*.dlq.v1",
+              "The dead-letter topics: `*` matches any text, `?` one character.");
+    kafka.add("replay_topics", FIELD(it.config.dead_letters.kafka.replay_topics), "",
+              "Topics that dead letters may be sent back to: names or patterns with `*` and `?`. Without any: every "
+              "topic that is not a dead-letter topic.");
+    kafka.add("max_value_bytes", FIELD(it.config.dead_letters.kafka.max_value_bytes), "8388608",
+              "A longer dead letter is cut to this length and cannot be sent back.", {1024, kMaxBytes});
+    kafka.one_of("PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "security_protocol", FIELD(it.kafka.security_protocol),
+                 "PLAINTEXT", "How to connect to the brokers.");
+    kafka.one_of("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", "sasl_mechanism", FIELD(it.kafka.sasl_mechanism), "",
+                 "With SASL. Set others in `librdkafka`. Kafka 4 refuses SCRAM from librdkafka before 2.6.1.");
+    kafka.add("sasl_username", FIELD(it.kafka.sasl_username), "", "With SASL.");
+    kafka
+        .add("sasl_password", FIELD(it.kafka.sasl_password), "",
+             "With SASL. deliverd reloads its file when it changes.")
+        .is_secret();
+    kafka.add("ssl_ca_file", FIELD(it.kafka.ssl_ca_file), "",
+              "With SSL: the authorities that sign the brokers' certificates, if not the system's.");
+    kafka
+        .add("librdkafka", FIELD(it.kafka.librdkafka), "",
+             "librdkafka's own settings for every Kafka connection; they override those above. The values are shown "
+             "masked.")
+        .is_secret();
+
+    letters.add("ingest", FIELD(it.config.dead_letters.ingest), "true",
+                "Reads the dead-letter topics. Needs `kafka.brokers`.");
+    letters.add("replay_timeout_seconds", FIELD(it.config.dead_letters.replay_timeout), "5",
+                "A retry fails when no broker has acknowledged it by then.", {0.1, 300});
+    letters.add("retry_lease_seconds", FIELD(it.config.dead_letters.retry_lease), "30",
+                "A retry whose process died may be repeated after this; must be more than three times the timeout.",
+                {1, kDay});
+    letters.seconds_or_never("keep_resolved", FIELD(it.config.dead_letters.keep_resolved), "30d",
+                             "RESOLVED dead letters are deleted this long after their last change.", {0, kLongest});
+    letters.seconds_or_never("keep_dead", FIELD(it.config.dead_letters.keep_dead), "never",
+                             "The same for DEAD ones. `never`: they are kept.", {0, kLongest});
+    letters.seconds_or_never("keep_pending", FIELD(it.config.dead_letters.keep_pending), "never",
+                             "The same for PENDING and RETRYING ones, which nobody has handled yet.", {0, kLongest});
+    letters.seconds_or_never("keep_audit", FIELD(it.config.dead_letters.keep_audit), "365d",
+                             "How long the audit of dead letters is kept, also of deleted ones.", {0, kLongest});
+}
+
+void add_upkeep_settings(Table<Draft> orders, Table<Draft> upkeep) {
+    orders.number_of(std::chrono::hours(1), "ledger_ttl_hours", FIELD(it.config.orders.ledger_ttl), "48",
+                     "How long the ledger keeps a broker's answer for callers who ask again.", {0.0001, 24 * 3650});
+    orders.add("max_waiting", FIELD(it.config.intake.max_waiting), "4096",
+               "Orders waiting to be stored; further ones get 503.", {1, kMaxCount});
+    orders.add("group_size", FIELD(it.config.intake.batch_size), "64", "Orders stored per commit, at most.",
+               {1, 10000});
+    orders.add("writers", FIELD(it.config.intake.writers), "2", "Commits in progress at the same time.", {1, 64});
+
+    upkeep.add("ledger_purge_seconds", FIELD(it.config.upkeep.ledger_purge_interval), "3600",
+               "How often expired ledger rows are deleted.", {0.1, kDay});
+    upkeep.add("outbox_purge_seconds", FIELD(it.config.upkeep.outbox_purge_interval), "60",
+               "How often published events older than their `keep_published` are deleted.", {0.1, kDay});
+    upkeep.add("dead_letters_purge_seconds", FIELD(it.config.upkeep.dead_letters_interval), "600",
+               "How often expired dead letters are deleted.", {0.1, kDay});
+    upkeep.add("batch_size", FIELD(it.config.upkeep.batch_size), "1000",
+               "Rows per delete, so that no delete holds locks for long.", {1, 100000});
+}
+
+void add_spool_settings(Table<SpoolConfig> spool) {
+    spool.add("path", FIELD(it.path), "",
+              "Required: the file (docs/spool.md). `serve` retries its due entries, keeps exhausted ones as dead "
+              "letters, and cleans it up.");
+    spool.add("token_env", FIELD(it.token_env), "",
+              "The environment variable with the bearer token; without it none is sent.");
+    spool.add(
+        "token_hosts", FIELD(it.token_hosts), "",
+        "The hosts the token may be sent to, over https, or over http to loopback. Without any, the token is sent "
+        "to no host.");
+    spool.add("allow_private", FIELD(it.allow_private), "false",
+              "Whether endpoints may be loopback, private and link-local addresses.");
+    spool.add("retry_seconds", FIELD(it.retry_interval), "60", "Time between two retries of due entries.", {0.1, kDay});
+    spool.add("cleanup_seconds", FIELD(it.cleanup_interval), "3600", "Time between two cleanups.", {0.1, kDay});
+    spool.add("timeout_seconds", FIELD(it.timeout), "10", "Longest time for a request.", {0.1, 3600});
+}
+
+}  // namespace deliverd::config

@@ -1,0 +1,80 @@
+// Keeps the keys of an OpenID provider (`auth.jwt`) up to date.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "api/jwt.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "config/jwks_source.h"
+#include "deliverd/result.h"
+
+namespace deliverd::daemon {
+
+/// The key set as it is there now, unread. Blocks as http_get() does. Failure: says why, naming the source.
+[[nodiscard]] Result<std::string> load_jwks(const config::JwksSource& source, const std::atomic<bool>& stopped);
+
+/// Brings the keys up to date, one look at a time.
+class JwksReader {
+public:
+    using Load = std::function<Result<std::string>(const std::atomic<bool>& stopped)>;
+
+    /// `name` of the source is for the log. `log` outlives it.
+    JwksReader(Load load, std::string name, std::shared_ptr<api::JwtKeys> keys, Log& log)
+        : load_(std::move(load)), name_(std::move(name)), keys_(std::move(keys)), log_(log) {}
+
+    /// Whether the keys are now those of the source: also those that it has removed are gone. While they cannot be read
+    /// or read they stay as they are, which is logged once for each cause. Blocks as `load` does; one thread at a time.
+    bool look();
+
+    /// Ends a look under way as soon as `load` can. Thread-safe.
+    void stop() { stopped_ = true; }
+
+private:
+    const Load load_;
+    const std::string name_;
+    const std::shared_ptr<api::JwtKeys> keys_;
+    Log& log_;
+    std::string text_;     // what the keys were read from
+    std::string problem_;  // the last that was logged; empty: all is well
+    std::atomic<bool> stopped_ = false;
+};
+
+struct JwksTimes {
+    Duration interval;  // between two looks
+    Duration retry;     // after a failed look
+    Duration least;     // between two looks, even if hurry() is called
+};
+inline constexpr JwksTimes kJwksTimes{std::chrono::minutes(5), std::chrono::seconds(30), std::chrono::seconds(10)};
+
+/// Looks at once and then at intervals, on a thread of its own: for a `jwks_url`.
+class JwksRefresh {
+public:
+    JwksRefresh(std::shared_ptr<JwksReader> reader, JwksTimes times);
+    /// Stops the reader and waits for a running look: about a second.
+    ~JwksRefresh();
+    JwksRefresh(const JwksRefresh&) = delete;
+    JwksRefresh& operator=(const JwksRefresh&) = delete;
+
+    /// For a token by an unknown key: looks again soon. Does not wait for the look. Thread-safe.
+    void hurry();
+
+private:
+    void run();
+
+    const std::shared_ptr<JwksReader> reader_;
+    const JwksTimes times_;
+    Mutex mutex_;
+    Condition wake_;
+    bool hurried_ GUARDED_BY(mutex_) = false;
+    bool ends_ GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
+}  // namespace deliverd::daemon

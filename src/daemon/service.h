@@ -1,0 +1,103 @@
+// Everything `serve` runs: database, lanes, order intake, dead letters, API, upkeep, metrics; started together and
+// stopped in order.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "config/config.h"
+#include "daemon/dead_letter_service.h"
+#include "daemon/file_watch.h"
+#include "daemon/jwks_refresh.h"
+#include "daemon/lane_metrics.h"
+#include "daemon/parts.h"
+#include "daemon/spool_returns.h"
+#include "daemon/spool_service.h"
+#include "http/server.h"
+#include "lane/upkeep.h"
+#include "metrics/metrics.h"
+#include "orders/intake.h"
+#include "store/database.h"
+
+namespace deliverd::daemon {
+
+class Service {
+public:
+    /// Opens the database (an unreachable one or a wrong schema is an error here; later outages are survived),
+    /// starts the lanes and then the API. `log` and `also` (told what the lanes observe, may be null) outlive it.
+    static Result<std::unique_ptr<Service>> start(const config::Config& config, Log& log, pipeline::Observer* also);
+
+    /// stop() without patience.
+    ~Service();
+    Service(const Service&) = delete;
+    Service& operator=(const Service&) = delete;
+
+    /// Drains all lanes at once, each for up to `patience`, with the API still answering; then stops the API.
+    /// Idempotent; one thread at a time.
+    void stop(Duration patience);
+
+    /// Makes a stop() under way end within about pipeline::kHurriedGrace. Safe from any thread.
+    void hurry();
+
+    /// "http://127.0.0.1:8080"; https with `server.tls`.
+    [[nodiscard]] const std::string& address() const { return address_; }
+    [[nodiscard]] store::Database& database() { return *database_; }
+    [[nodiscard]] pipeline::LaneTotals totals() const;                               // of all lanes together
+    [[nodiscard]] std::int64_t orders_accepted() const { return orders_accepted_; }  // over the API, each once
+    [[nodiscard]] pipeline::LaneTotals totals_of(std::string_view lane) const;       // zeros when there is no such lane
+
+private:
+    struct RunningLane {
+        std::unique_ptr<LaneMetrics> metrics;
+        std::unique_ptr<LaneUnit> unit;
+    };
+
+    explicit Service(Log& log);
+    Result<void> start_all(const config::Config& config, pipeline::Observer* also);
+    Result<void> add_lanes(const config::Config& config, pipeline::Observer* also);
+    void open_intake(const config::Config& config);
+    Result<void> start_server(const config::Config& config);
+    void watch_files(const config::Config& config);
+    Result<void> open_upkeep(const config::Config& config);
+    /// Begins to keep the keys of auth.jwt up to date, and has `auth` tell when one is missing.
+    void start_jwks(const config::Config& config, api::AuthOptions& auth);
+    void warn_of_orders_nobody_sends(const config::Config& config);
+    void refresh_gauges();
+    [[nodiscard]] std::string database_problem();
+
+    StartupLog log_;
+    std::unique_ptr<store::Database> database_;
+    metrics::Metrics metrics_;
+    std::vector<RunningLane> lanes_;
+    std::atomic<std::int64_t> orders_accepted_ = 0;
+    std::unique_ptr<store::Orders> orders_;
+    std::unique_ptr<orders::Intake> intake_;
+    std::unique_ptr<SpoolReturns> spool_returns_;
+    std::unique_ptr<DeadLetterService> dead_letters_;
+    std::unique_ptr<SpoolService> spools_;
+    std::unique_ptr<FileWatch> tokens_watch_;
+    std::unique_ptr<FileWatch> jwks_watch_;
+    std::unique_ptr<JwksRefresh> jwks_refresh_;
+    std::unique_ptr<http::Server> server_;  // after those in which its requests end
+    std::unique_ptr<FileWatch> tls_watch_;  // of server_'s files
+    std::string address_;
+    std::string worker_;
+    const SystemClock clock_;
+    std::unique_ptr<store::Upkeep> upkeep_store_;
+    std::vector<std::unique_ptr<store::EventOutbox>> event_tables_;  // those the upkeep cleans
+    std::unique_ptr<lane::Upkeep> upkeep_;
+    std::atomic<bool> stopping_ = false;
+    std::atomic<bool> hurried_ = false;
+
+    Mutex refresh_mutex_;
+    Condition refresh_wake_;
+    bool refresh_ends_ GUARDED_BY(refresh_mutex_) = false;
+    std::thread refresher_;
+};
+
+}  // namespace deliverd::daemon

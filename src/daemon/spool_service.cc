@@ -1,0 +1,210 @@
+#include "daemon/spool_service.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/mutex.h"
+#include "daemon/spool_letters.h"
+#include "daemon/spool_sender.h"
+
+namespace deliverd::daemon {
+
+namespace {
+
+/// Another process at the same file: the next round comes soon enough, and a stop must not wait for it.
+constexpr double kWorkWaitSeconds = 1;
+
+}  // namespace
+
+Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<config::SpoolConfig>& spools,
+                                                         std::unique_ptr<store::DeadLetters> letters,
+                                                         const SpoolReturns& returns, metrics::Metrics& metrics,
+                                                         Log& log) {
+    auto service = std::make_unique<SpoolService>(std::move(letters), returns, metrics, log);
+    for (const config::SpoolConfig& config : spools) {
+        const auto refused = [&](const Error& error) {
+            return permanent(error.code, fmt::format("spools.{}: {}", config.name, error.message));
+        };
+        if (!config.token_env.empty() && config.token.empty()) {
+            return bad_argument(fmt::format("spools.{}.token_env: there is no environment variable {}, or it is empty",
+                                            config.name, config.token_env));
+        }
+        auto spool = open_spool({.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds});
+        if (!spool) return refused(spool.error());
+        auto poster = sink::make_http_poster({.token = config.token,
+                                              .token_hosts = config.token_hosts,
+                                              .allow_private = config.allow_private,
+                                              .timeout = config.timeout});
+        if (!poster) return refused(poster.error());
+        auto unit = std::make_unique<Unit>();
+        unit->config = config;
+        unit->spool = std::move(*spool);
+        unit->poster = std::move(*poster);
+        unit->sender = http_sender(unit->poster);
+        service->units_.push_back(std::move(unit));
+    }
+    return service;
+}
+
+SpoolService::SpoolService(std::unique_ptr<store::DeadLetters> letters, const SpoolReturns& returns,
+                           metrics::Metrics& metrics, Log& log)
+    : letters_(std::move(letters)), returns_(returns), metrics_(metrics), log_(log) {}
+
+SpoolService::~SpoolService() {
+    stop(Duration::zero());
+}
+
+void SpoolService::start() {
+    {
+        const MutexLock lock(mutex_);
+        running_ = static_cast<int>(units_.size());
+    }
+    for (const auto& unit : units_) {
+        if (const auto note = config::token_note(unit->config))
+            log_.warn("spool: no token is sent", {{"reason", *note}});
+    }
+    for (const auto& unit : units_) unit->thread = std::thread([this, &unit = *unit] { work(unit); });
+}
+
+void SpoolService::stop(Duration patience) {
+    {
+        MutexLock lock(mutex_);
+        stopping_ = true;
+        wake_.notify_all();
+        wake_.wait_for(mutex_, patience, [this]() REQUIRES(mutex_) { return running_ == 0; });
+    }
+    hurry();
+    for (const auto& unit : units_) {
+        if (unit->thread.joinable()) unit->thread.join();
+    }
+}
+
+void SpoolService::hurry() {
+    for (const auto& unit : units_) unit->poster->stop();
+}
+
+bool SpoolService::is_stopping() {
+    const MutexLock lock(mutex_);
+    return stopping_;
+}
+
+void SpoolService::work(Unit& unit) {
+    auto next_cleanup = std::chrono::steady_clock::now();
+    MutexLock lock(mutex_);
+    while (!stopping_) {
+        lock.unlock();
+        // Entries that are not among the dead letters yet must not be removed.
+        const bool all_kept = retry(unit);
+        if (all_kept && std::chrono::steady_clock::now() >= next_cleanup && !is_stopping()) {
+            cleanup(unit);
+            next_cleanup = std::chrono::steady_clock::now() + unit.config.cleanup_interval;
+        }
+        lock.lock();
+        wake_.wait_for(mutex_, unit.config.retry_interval, [this]() REQUIRES(mutex_) { return stopping_; });
+    }
+    --running_;
+    wake_.notify_all();
+}
+
+bool SpoolService::retry(Unit& unit) {
+    bool more = true;
+    bool all_kept = false;
+    while (more && !is_stopping()) {
+        bool made_way = false;
+        SpoolRetryOptions options;
+        options.should_stop = [&] {
+            made_way = returns_.waits_for(unit.config.name);
+            return made_way || is_stopping();
+        };
+        const auto run = unit.spool->retry(unit.sender, options);
+        if (!run) {
+            tell(unit, unit.run_problem, "spool: a run failed", run.error());
+            return false;
+        }
+        unit.run_problem.clear();
+        count(unit, "resolved", run->resolved);
+        count(unit, "failed", run->failed);
+        count(unit, "exhausted", run->exhausted);
+        if (run->total + run->recovered + run->rejected > 0) {
+            log_.info("spool: retried", {{"spool", unit.config.name},
+                                         {"total", run->total},
+                                         {"resolved", run->resolved},
+                                         {"failed", run->failed},
+                                         {"exhausted", run->exhausted},
+                                         {"rejected", run->rejected}});
+        }
+        all_kept = run->unmarked == 0 || hand_over(unit);
+        more = run->more_due || made_way;
+        if (made_way) make_way(unit);
+    }
+    return all_kept;
+}
+
+void SpoolService::make_way(const Unit& unit) {
+    constexpr auto kLook = std::chrono::milliseconds(20);
+    const auto end = std::chrono::steady_clock::now() + from_seconds(kPutBackWaitSeconds);
+    MutexLock lock(mutex_);
+    while (!stopping_ && returns_.waits_for(unit.config.name) && std::chrono::steady_clock::now() < end) {
+        wake_.wait_for(mutex_, kLook, [this]() REQUIRES(mutex_) { return stopping_; });
+    }
+}
+
+bool SpoolService::hand_over(Unit& unit) {
+    const std::string file = file_address(unit.config.path);
+    SpoolHandOver order;
+    order.wanted = [](const SpoolEntry& entry) { return entry.state == SpoolState::exhausted && !entry.dead_letter; };
+    order.take = [&](std::span<const SpoolEntry> entries) {
+        auto refused = store_entries(*letters_, unit.config.name, file, entries);
+        failpoint("spool.after_store");
+        return refused;
+    };
+    order.receipt = [&](const SpoolEntry& entry) { return entry_uuid(unit.config.name, entry); };
+    order.should_stop = [this] { return is_stopping(); };
+    const auto done = unit.spool->hand_over(order);
+    if (!done) {
+        tell(unit, unit.letters_problem, "spool: exhausted entries are not among the dead letters yet", done.error());
+        return false;
+    }
+    unit.letters_problem.clear();
+    if (done->refused > 0) {
+        tell(unit, unit.letters_problem, "spool: exhausted entries are not among the dead letters yet",
+             {ErrorClass::permanent, "refused", fmt::format("the database refuses {} entries", done->refused)});
+    }
+    if (done->taken > 0) {
+        log_.info("spool: exhausted entries are among the dead letters",
+                  {{"spool", unit.config.name}, {"entries", done->taken}});
+        metrics_
+            .counter("spool_dead_letters_total", "Exhausted entries of spools that became dead letters.",
+                     {{"spool", unit.config.name}})
+            .add(static_cast<double>(done->taken));
+    }
+    return done->refused == 0;
+}
+
+void SpoolService::cleanup(Unit& unit) {
+    const auto done = unit.spool->cleanup();
+    if (!done) return tell(unit, unit.run_problem, "spool: a run failed", done.error());
+    if (done->removed + done->rejected == 0) return;
+    log_.info("spool: cleaned up",
+              {{"spool", unit.config.name}, {"removed", done->removed}, {"rejected", done->rejected}});
+}
+
+void SpoolService::tell(const Unit& unit, std::string& last, const char* event, const Error& error) {
+    // No entry was added yet, or another process holds the file: nothing was begun.
+    if (error.code == codes::kSpoolMissing || error.code == codes::kSpoolBusy || error.message == last) return;
+    last = error.message;
+    log_.error(event, {{"spool", unit.config.name}, {"code", error.code}, {"error", error.message}});
+}
+
+void SpoolService::count(const Unit& unit, const char* result, std::int64_t attempts) {
+    if (attempts == 0) return;
+    metrics_
+        .counter("spool_attempts_total", "Attempts to deliver entries of spools, by how they ended.",
+                 {{"spool", unit.config.name}, {"result", result}})
+        .add(static_cast<double>(attempts));
+}
+
+}  // namespace deliverd::daemon

@@ -1,0 +1,77 @@
+#include "pipeline/destinations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace deliverd::pipeline {
+
+Destinations::May Destinations::ask(std::string_view topic, Instant now) {
+    if (paused_.empty()) return May::go;
+    const auto found = paused_.find(topic);
+    if (found == paused_.end()) return May::go;
+    Pause& pause = found->second;
+    if (now >= pause.until) {
+        pause.since = pause.refused_at;
+        pause.until = now + kTrial;
+        pause.trials_left = std::max<std::size_t>(trials_ / paused_.size(), 1);
+    }
+    if (pause.trials_left == 0) return pause.alone ? May::wait_or_fail : May::wait;
+    --pause.trials_left;
+    return May::go;
+}
+
+Destinations::Pause& Destinations::pause_of(std::string_view topic, Instant now) {
+    const auto found = paused_.find(topic);
+    if (found != paused_.end()) return found->second;
+    if (paused_.size() >= kMostPaused) {
+        paused_.erase(std::ranges::min_element(paused_, {}, [](const auto& entry) { return entry.second.until; }));
+    }
+    return paused_.emplace(topic, Pause{.refused_at = now, .since = now, .until = now}).first->second;
+}
+
+Destinations::Refusal Destinations::refused(std::string_view topic, Instant first_began, Instant began, Instant now,
+                                            Duration pause, const Outcome& why) {
+    // A receiver that asks for less takes some and refuses others; no part of it is away.
+    const auto delivered = delivered_.find(topic);
+    if (delivered != delivered_.end() && first_began <= delivered->second && why.code != kRateLimited) {
+        const auto on_trial = paused_.find(topic);
+        if (on_trial != paused_.end()) on_trial->second.until = now;  // says nothing of the others: they are next
+        return Refusal::counts;
+    }
+    Pause& paused = pause_of(topic, now);
+    paused.refused_at = now;
+    paused.until = now + pause;
+    paused.trials_left = 0;
+    paused.why = why;
+    if (began <= paused.since) return Refusal::waits;  // sent before the topic was paused, or tried long ago
+    const bool was_alone = std::exchange(paused.alone, paused.since < last_delivered_);
+    if (!paused.alone) return Refusal::waits;
+    return was_alone ? Refusal::counts : Refusal::counts_alone;
+}
+
+bool Destinations::attempted(std::string_view topic, Instant began, bool delivered) {
+    if (delivered) was_delivered(topic, began);
+    if (paused_.empty()) return false;
+    const auto found = paused_.find(topic);
+    if (found == paused_.end()) return false;
+    paused_.erase(found);
+    return true;
+}
+
+void Destinations::was_delivered(std::string_view topic, Instant began) {
+    last_delivered_ = std::max(last_delivered_, began);
+    auto found = delivered_.find(topic);
+    if (found == delivered_.end()) {
+        if (delivered_.size() >= kMostDelivered) delivered_.clear();
+        found = delivered_.emplace(topic, began).first;
+    }
+    found->second = std::max(found->second, began);
+}
+
+Instant Destinations::first_end() const {
+    Instant first = Instant::max();
+    for (const auto& [name, pause] : paused_) first = std::min(first, pause.until);
+    return first;
+}
+
+}  // namespace deliverd::pipeline

@@ -1,0 +1,113 @@
+#include "sink/http/request_headers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/text.h"
+
+namespace deliverd::sink {
+
+namespace {
+
+bool same_name(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// A word with * stands for every name that begins so.
+constexpr std::string_view kTrustedNames =
+    "Authorization Connection Cookie Forwarded Host Keep-Alive TE Trailer True-Client-IP Upgrade Via "
+    "X-Access-Token X-Anonymous-Consumer X-Api-Key X-Authorization X-Client-DN X-Client-IP "
+    "X-Client-Verify X-Cluster-Client-IP X-Host X-Id-Token X-Method-Override X-Rewrite-URL X-Scheme "
+    "X-Token X-User X-Userinfo X-Username CF-* Proxy-* X-Accel-* X-Amz-* X-Amzn-* X-Apigateway-* "
+    "X-AppEngine-* X-ARR-* X-Auth-* X-Authenticated-* X-Authentik-* X-Azure-* X-Client-Cert* "
+    "X-CloudTasks-* X-Consumer-* X-Credential-* X-CSRF* X-Endpoint-API-* X-Envoy-* X-Forwarded* X-Goog-* "
+    "X-HTTP-Method* X-JWT* X-MS-* X-Original-* X-Originating-* X-Pomerium-* X-Real-* X-Remote-* X-SSL-* "
+    "X-User-* X-Vouch-* X-Webauth-* X-XSRF*";
+
+std::string lowered(std::string name) {
+    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return name;
+}
+
+bool is_token_character(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c != '\0' && std::strchr("!#$%&'*+-.^_`|~", c) != nullptr);
+}
+
+/// Headers that say where a request ends are libcurl's to write.
+bool is_framing(std::string_view name) {
+    return same_name(name, "Content-Length") || same_name(name, "Transfer-Encoding") || same_name(name, "Connection");
+}
+
+/// Keeps the first header of each name; case does not matter.
+class Headers {
+public:
+    void add(std::string name, std::string value) {
+        if (names_.insert(lowered(name)).second) all_.emplace_back(std::move(name), std::move(value));
+    }
+    Attributes take() { return std::move(all_); }
+
+private:
+    Attributes all_;
+    std::unordered_set<std::string> names_;
+};
+
+void add_trace_context(Headers& out, const Message& message) {
+    for (const std::string name : {"traceparent", "tracestate"}) {
+        for (const auto& [given, value] : message.headers) {
+            if (same_name(given, name) && !value.empty() && stands_in_a_header(value)) out.add(name, value);
+        }
+    }
+}
+
+}  // namespace
+
+bool is_header(std::string_view name, std::string_view value) {
+    const auto breaks_line = [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; };
+    return !name.empty() && !is_framing(name) && std::ranges::all_of(name, is_token_character) &&
+           std::ranges::none_of(value, breaks_line);
+}
+
+Failure unsendable_header(std::string_view code, std::string_view name) {
+    return permanent(std::string(code),
+                     fmt::format("header '{}' cannot be sent: it has a line break, a control character or a name "
+                                 "that may not be set",
+                                 shorten(one_line(name), 64)));
+}
+
+bool is_trusted_header(std::string_view name) {
+    for (const auto part : std::views::split(kTrustedNames, ' ')) {
+        std::string_view word(part.begin(), part.end());
+        const bool is_beginning = word.ends_with('*');
+        if (is_beginning) word.remove_suffix(1);
+        if (same_name(is_beginning ? name.substr(0, word.size()) : name, word)) return true;
+    }
+    return false;
+}
+
+Attributes event_headers(const Message& message, const EventAttributesOptions& options) {
+    Headers out;
+    if (options.format == EventFormat::cloudevents) {
+        for (const auto& [name, value] : cloudevents_attributes(message, options.source)) {
+            out.add("ce-" + name, percent_encoded(value));
+        }
+    } else {
+        for (const auto& [name, value] : plain_attributes(message)) {
+            if (name == "message_id") continue;
+            std::string header = http_header_name(name);
+            if (!is_trusted_header(header)) out.add(std::move(header), plain_header_value(value));
+        }
+    }
+    add_trace_context(out, message);
+    return out.take();
+}
+
+}  // namespace deliverd::sink
