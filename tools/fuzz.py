@@ -7,6 +7,7 @@ again is printed. Exit status 1 when a target failed.
 """
 
 import argparse
+import concurrent.futures
 import os
 import re
 import shlex
@@ -94,7 +95,8 @@ def main(arguments):
     if not build(chosen):
         print("fuzz: preset asan does not build", file=sys.stderr)
         return 1
-    passed = [name for name in chosen if run(name, options)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        passed = [name for name, fine in zip(chosen, pool.map(lambda name: run(name, options), chosen), strict=True) if fine]
     grown = [grow(name) for name in passed] if options.grow else []
     print(f"{len(passed)} of {len(chosen)} fuzz targets passed")
     return 0 if len(passed) == len(chosen) and all(grown) else 1

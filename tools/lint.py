@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 MAX_SOURCE_LINES = 500
+MAX_PAGE_COLUMNS = 100
 SOURCES = (".cc", ".h", ".py", ".cmake")
 
 POSTGRES = {f"store/postgres{room}" for room in ("", "/connection", "/letters", "/events", "/queues")}
@@ -29,8 +30,8 @@ THIRD_PARTY = {
     "boost/json": {"*"},
     "boost/system": {"*"},
     "boost/url": {"*"},
-    "CLI/": {"app"},
-    "yaml-cpp/": {"app"},
+    "CLI/": {"cli"},
+    "yaml-cpp/": {"config"},
     "prometheus/": {"metrics"},
     "openssl/": {"base", "http", "sink/rabbitmq"},
     "fmt/": {"*"},
@@ -113,6 +114,24 @@ def check_length(repository):
             yield f"{name}:{count}: {count} lines; a source has at most {MAX_SOURCE_LINES}: split it by what it does"
 
 
+# Parts of a Markdown line that are never wrapped: inline code and pictures.
+UNWRAPPED = re.compile(r"`[^`]*`|!\[[^\]]*\]\([^)]*\)")
+
+
+def check_pages(repository):
+    """Documentation wraps at MAX_PAGE_COLUMNS, except tables, code, and lines that have no place to wrap."""
+    for name in repository.files:
+        if not name.endswith(".md") or name.rpartition("/")[0] not in ("", "docs"):
+            continue
+        in_code = False
+        for number, line in enumerate(repository.lines(name), 1):
+            if line.lstrip().startswith("```"):
+                in_code = not in_code
+            elif not in_code and len(line) > MAX_PAGE_COLUMNS and not line.lstrip().startswith("|"):
+                if len(UNWRAPPED.sub("x", line).lstrip(" -*").split()) > 1:
+                    yield f"{name}:{number}: {len(line)} columns; wrap documentation at {MAX_PAGE_COLUMNS}"
+
+
 def check_patterns(repository):
     for name in repository.files:
         for number, line in enumerate(repository.lines(name), 1):
@@ -179,10 +198,11 @@ def third_party_problem(name, room, header):
 
 def check_includes(repository):
     for name in repository.files:
-        if not name.endswith((".cc", ".h")) or not name.startswith(("src/", "include/deliverd/")):
+        if not name.endswith((".cc", ".h")) or not name.startswith(("src/", "include/deliverd/", "examples/")):
             continue
-        public = name.startswith("include/")
-        room = "include/deliverd" if public else repository.room_of(name.removeprefix("src/"))
+        example = name.startswith("examples/")
+        public = example or name.startswith("include/")
+        room = name.rpartition("/")[0] if public else repository.room_of(name.removeprefix("src/"))
         if room is None:
             yield f"{name}:1: lies in no room of tools/rooms.txt"
             continue
@@ -191,10 +211,10 @@ def check_includes(repository):
             allowed |= set(repository.tests_use.get(room, ()))
         for number, quoted, angled in includes_of(repository, name):
             where = f"{name}:{number}"
-            if angled:
+            if angled and not example:
                 if problem := third_party_problem(name, room, angled):
                     yield f"{where}: {problem}"
-            elif not quoted.startswith("deliverd/"):
+            elif quoted and not quoted.startswith("deliverd/"):
                 target = repository.room_of(quoted)
                 if "/testing/" in quoted and not is_test(name):
                     yield f'{where}: "{quoted}" is for tests'
@@ -202,6 +222,80 @@ def check_includes(repository):
                     yield f'{where}: "{quoted}" names no room: write "room/file.h"'
                 elif target not in allowed:
                     yield f'{where}: {room} may not use {target} ("{quoted}"); tools/rooms.txt says what it may'
+
+
+STATEMENT = re.compile(r"-- (name|part): ([a-z][a-z0-9_]*)")
+
+
+def check_statements(repository):
+    """Statements in src/ROOM/sql/*.sql (CONTRIBUTING.md, "SQL") are used in code, parts by a later statement."""
+    used = set()
+    for name in repository.files:
+        if name.endswith((".cc", ".h")) and name.startswith("src/") and not is_test(name):
+            room = (repository.room_of(name.removeprefix("src/")) or "").rpartition("/")[2]
+            for space, statement in re.findall(r"\b(?:(\w+)::)?sql::(\w+)", repository.text(name)):
+                used.add((space or room, statement))
+    for name in repository.files:
+        folder, _, file = name.removeprefix("src/").rpartition("/sql/")
+        if not name.startswith("src/") or not file.endswith(".sql"):
+            continue
+        if folder not in repository.rooms:
+            yield f"{name}:1: lies in no room of tools/rooms.txt"
+        for number, line in enumerate(repository.lines(name), 1):
+            found = STATEMENT.fullmatch(line)
+            if not found:
+                if re.match(r"-- *(name|part):", line):
+                    yield f'{name}:{number}: write "-- name: lower_case" with nothing behind it'
+            elif found[1] == "part" and f"{{{found[2]}}}" not in repository.text(name):
+                yield f"{name}:{number}: no statement of this file has {{{found[2]}}}"
+            elif found[1] == "name" and (folder.rpartition("/")[2], found[2]) not in used:
+                yield f"{name}:{number}: nothing uses sql::{found[2]}"
+
+
+def unit_of(name):
+    """What a header and its source are together: the path without its ending."""
+    return name.rpartition(".")[0]
+
+
+def check_own_header_first(repository):
+    """The header that a source belongs to comes first, so that compiling the source shows what the header lacks. Headers
+    without a source are compiled by themselves (tools/CMakeLists.txt)."""
+    for name in repository.files:
+        if not name.startswith("src/") or not name.endswith(".cc"):
+            continue
+        own = unit_of(name) + ".h"
+        if own in repository.files:
+            first = next((quoted or angled for _, quoted, angled in includes_of(repository, name)), None)
+            if first != own.removeprefix("src/"):
+                yield f'{name}:1: includes its own header "{own.removeprefix("src/")}" first'
+
+
+def check_unit_cycles(repository):
+    """The inner part of a room never includes the outer one, not by a detour either."""
+    names = [name for name in repository.files if name.startswith("src/") and name.endswith((".cc", ".h")) and not is_test(name)]
+    units = {unit_of(name) for name in names}
+    uses = {unit: {} for unit in units}
+    for name in names:
+        for number, quoted, _ in includes_of(repository, name):
+            if quoted and (used := unit_of("src/" + quoted)) in units and used != unit_of(name):
+                uses[unit_of(name)].setdefault(used, f"{name}:{number}")
+    done, path = set(), []
+
+    def walk(unit):
+        if unit in path:
+            yield [*path[path.index(unit):], unit]
+        if unit in done or unit in path:
+            return
+        path.append(unit)
+        for used in uses[unit]:
+            yield from walk(used)
+        path.pop()
+        done.add(unit)
+
+    for unit in sorted(units):
+        for circle in walk(unit):
+            shown = " -> ".join(step.removeprefix("src/") for step in circle)
+            yield f"{uses[circle[-2]][circle[-1]]}: include cycle: {shown}; move what both need into a header of its own"
 
 
 def check_python(repository):
@@ -213,7 +307,8 @@ def check_python(repository):
                 yield f"{name}:{error.lineno}: {error.msg}"
 
 
-CHECKS = (check_length, check_patterns, check_rooms_file, check_includes, check_python)
+CHECKS = (check_length, check_pages, check_patterns, check_rooms_file, check_includes, check_statements,
+          check_own_header_first, check_unit_cycles, check_python)
 
 
 def problems_in(root):

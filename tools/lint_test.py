@@ -10,7 +10,8 @@ from pathlib import Path
 import lint
 import test_totals
 
-ROOMS = "base:\nstore: base\nstore/postgres/connection: base store\nstore/conformance: base store\nstore/postgres: base store\nlane: base store\n"
+ROOMS = ("base:\nstore: base\nstore/postgres/connection: base store\nstore/conformance: base store\n"
+         "store/postgres: base store\nlane: base store\n")
 
 
 class LintTest(unittest.TestCase):
@@ -45,6 +46,33 @@ class LintTest(unittest.TestCase):
         self.write("docs/readme.md", "See /workers and $HOME/.cache, http://host/root-cause and mktemp /tmp/x.XXXXXX\n")
         self.assert_clean()
 
+    def test_statements_are_used(self):
+        self.write("src/lane/sql/lane.sql", "-- part: held\nselect 1\n-- name: find\n-- a comment\n{held}\n")
+        self.write("src/lane/lane.cc", '#include "lane/statements.h"\nauto text = sql::find;\n')
+        self.assert_clean()
+        self.write("src/lane/lane.cc", "auto text = sql::find_all;\n")
+        self.assert_problem("src/lane/sql/lane.sql:3:", "sql::find")
+
+    def test_parts_of_statements_are_used(self):
+        self.write("src/lane/sql/lane.sql", "-- part: held\nselect 1\n")
+        self.assert_problem("src/lane/sql/lane.sql:1:", "{held}")
+
+    def test_names_of_statements(self):
+        self.write("src/lane/sql/lane.sql", "-- name: Find\nselect 1\n")
+        self.assert_problem("src/lane/sql/lane.sql:1:", "lower_case")
+
+    def test_pages_wrap_at_100_columns(self):
+        long = "word " * 21
+        code = "`" + long + "`"
+        self.write("docs/page.md", f"| {long} |\n\n```\n{long}\n```\n- {code}\n![{long}](x.svg)\n{'x' * 101}\n")
+        self.write("web/README.md", long + "\n")
+        self.assert_clean()
+        for page in ("docs/page.md", "README.md"):
+            with self.subTest(page):
+                self.write(page, f"```\n```\n{long}\n")
+                self.assert_problem(f"{page}:3:", "105 columns", "wrap documentation at 100")
+                (self.root / page).unlink()
+
     def test_forbidden_room(self):
         self.write("src/lane/lane.cc", '#include "store/postgres/postgres.h"\n')
         self.assert_problem("src/lane/lane.cc:1:", "lane may not use store/postgres")
@@ -56,6 +84,12 @@ class LintTest(unittest.TestCase):
     def test_public_headers_use_no_room(self):
         self.write("include/deliverd/lease.h", '#include "base/clock.h"\n')
         self.assert_problem("include/deliverd may not use base")
+
+    def test_examples_use_only_public_headers(self):
+        self.write("examples/events.cc", '#include <libpq-fe.h>\n#include "deliverd/result.h"\n')
+        self.assert_clean()
+        self.write("examples/events.cc", '#include "base/text.h"\n')
+        self.assert_problem("examples/events.cc:1:", "examples may not use base")
 
     def test_tests_keep_the_boundaries_too(self):
         self.write("src/store/outbox_test.cc", '#include "lane/lane.h"\n')
@@ -99,6 +133,35 @@ class LintTest(unittest.TestCase):
     def test_rooms_in_a_circle(self):
         self.write("tools/rooms.txt", "base: lane\nstore: base\nlane: store\n")
         self.assert_problem("base -> lane -> store -> base")
+
+    def test_a_source_includes_its_own_header_first(self):
+        self.write("src/lane/lane.h", "#pragma once\n")
+        self.write("src/lane/lane.cc", '#include <vector>\n\n#include "lane/lane.h"\n')
+        self.assert_problem("src/lane/lane.cc:1:", 'own header "lane/lane.h" first')
+        self.write("src/lane/lane.cc", '#include "lane/lane.h"\n\n#include <vector>\n')
+        self.assert_clean()
+
+    def test_units_that_include_each_other(self):
+        self.write("src/lane/lane.h", '#include "lane/options.h"\n')
+        self.write("src/lane/options.cc", '#include "lane/options.h"\n')
+        self.write("src/lane/options.h", "#pragma once\n")
+        self.assert_clean()
+        self.write("src/lane/options.cc", '#include "lane/options.h"\n#include "lane/lane.h"\n')
+        self.assert_problem("include cycle", "lane/lane -> lane/options -> lane/lane")
+
+    def test_units_that_include_each_other_by_a_detour(self):
+        self.write("src/lane/a.h", '#include "lane/b.h"\n')
+        self.write("src/lane/b.h", '#include "lane/c.h"\n')
+        self.write("src/lane/c.h", "\n")
+        self.assert_clean()
+        self.write("src/lane/c.h", '#include "lane/a.h"\n')
+        self.assert_problem("src/lane/c.h:1:", "lane/a -> lane/b -> lane/c -> lane/a")
+
+    def test_a_test_may_include_both_sides(self):
+        self.write("src/lane/a.h", "\n")
+        self.write("src/lane/a_test.cc", '#include "lane/a.h"\n#include "lane/testing/b.h"\n')
+        self.write("src/lane/testing/b.h", '#include "lane/a.h"\n')
+        self.assert_clean()
 
     def test_unknown_room_in_the_table(self):
         self.write("tools/rooms.txt", "base:\nlane: base attic\n")
@@ -191,7 +254,8 @@ class TotalsTest(unittest.TestCase):
     def test_failures_are_named_with_the_end_of_what_they_said(self):
         ctest = ('<testsuite><testcase classname="room/A.b" name="room/A.b" status="fail"><failure message=""/>'
                  '<system-out>a_test.cc:12: Failure\nExpected: 1</system-out></testcase></testsuite>')
-        pytest = f'<testsuite><testcase classname="test_x" name="y"><failure>{"before" + chr(10) * 2}{"E 1" + chr(10)}</failure></testcase></testsuite>'
+        pytest = ('<testsuite><testcase classname="test_x" name="y">'
+                  '<failure>before\n\nE 1\n</failure></testcase></testsuite>')
         out, _ = self.totals(ctest, pytest)
         lines = [line.strip() for line in out.splitlines()]
         self.assertEqual(lines[1:3], ["a_test.cc:12: Failure", "Expected: 1"])
