@@ -1,4 +1,4 @@
-{{/* Refuses values that no pod could start with, all at once and in words. What concerns one value alone is in
+{{/* Refuses values with which no pod could start, and reports all problems at once. Rules about a single value are in
      values.schema.json. */}}
 {{- define "deliverd.check" -}}
 {{- $problems := list -}}
@@ -13,7 +13,7 @@
 {{- end -}}
 {{- $auth := $config.auth | default dict -}}
 {{- if not (or $auth.tokens $auth.jwt (eq ($auth.mode | default "") "none")) -}}
-{{- $problems = append $problems "config.auth: a pod can be reached from outside; list tokens (name, role, sha256), configure jwt, or set mode to none if something else guards the door" -}}
+{{- $problems = append $problems "config.auth: a pod can be reached from outside; list tokens (name, role, sha256), configure jwt, or set mode to none if something else protects the API" -}}
 {{- end -}}
 {{- $database := $config.database | default dict -}}
 {{- $from_env := false -}}
@@ -34,7 +34,7 @@
 {{- $problems = append $problems "autoscaling.minReplicas: more than autoscaling.maxReplicas" -}}
 {{- end -}}
 {{- if not ((.Values.resources.requests | default dict).cpu) -}}
-{{- $problems = append $problems "resources.requests.cpu: autoscaling goes by a share of it; give one" -}}
+{{- $problems = append $problems "resources.requests.cpu: autoscaling needs it, because its target is a share of it; set one" -}}
 {{- end -}}
 {{- end -}}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
@@ -46,7 +46,7 @@
 {{- $names := list -}}
 {{- range .Values.vault.secrets -}}{{- $names = append $names (include "deliverd.vaultName" .) -}}{{- end -}}
 {{- if ne (len $names) (len (uniq $names)) -}}
-{{- $problems = append $problems "vault.secrets: two files of one name; Vault's injector tells them apart by that" -}}
+{{- $problems = append $problems "vault.secrets: two files have the same name, by which Vault's injector distinguishes them; rename one" -}}
 {{- end -}}
 {{- $problems = concat $problems (include "deliverd.unmounted" . | fromJson).problems -}}
 {{- $problems = concat $problems (include "deliverd.inlineSecrets" (dict "config" .Values.config "at" "config") | fromJson).problems -}}
@@ -56,7 +56,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Secrets that would stand in the ConfigMap, as {"problems": […]} in JSON; `config`, and `at`: its name. */}}
+{{/* Secrets that would be written into the ConfigMap, as {"problems": […]} in JSON; `config`, and `at`: its name. */}}
 {{- define "deliverd.inlineSecrets" -}}
 {{- $at := .at -}}
 {{- $database := .config.database | default dict -}}
@@ -73,12 +73,12 @@
 {{- $problems := list -}}
 {{- range $where, $value := $values -}}
 {{- if and $value (not (contains "${" (toString $value))) -}}
-{{- $problems = append $problems (printf "%s: everybody who may read ConfigMaps could read it; use %s_file, with secrets or vault.secrets" $where $where) -}}
+{{- $problems = append $problems (printf "%s: anyone who may read ConfigMaps could read it; use %s_file, with secrets or vault.secrets" $where $where) -}}
 {{- end -}}
 {{- end -}}
 {{- range $where, $url := $urls -}}
 {{- if regexMatch "://[^/@$]*:[^/@$]+@" (toString $url) -}}
-{{- $problems = append $problems (printf "%s: everybody who may read ConfigMaps could read its password; use a file, or ${NAME} with env" $where) -}}
+{{- $problems = append $problems (printf "%s: anyone who may read ConfigMaps could read its password; use a file, or ${NAME} with env" $where) -}}
 {{- end -}}
 {{- end -}}
 {{- dict "problems" $problems | toJson -}}
