@@ -6,6 +6,8 @@
 #include <random>
 #include <span>
 
+#include "base/mutex.h"
+
 namespace deliverd {
 
 class Random {
@@ -50,6 +52,19 @@ private:
         return (static_cast<std::uint64_t>(device()) << 32U) | device();
     }
     SeededRandom seeded_;
+};
+
+/// A SystemRandom that several threads share.
+class SharedRandom final : public Random {
+public:
+    std::uint64_t next() override {
+        const MutexLock lock(mutex_);
+        return random_.next();
+    }
+
+private:
+    Mutex mutex_;
+    SystemRandom random_ GUARDED_BY(mutex_);
 };
 
 }  // namespace deliverd

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/text.h"
 
@@ -21,6 +22,10 @@ std::string make_uuid_v7(WallTime now, Random& random) {
     std::string text = fmt::format("{:016x}{:016x}", high, low);
     for (const std::size_t dash : {8U, 13U, 18U, 23U}) text.insert(dash, 1, '-');
     return text;
+}
+
+std::function<std::string()> uuid_source() {
+    return [random = std::make_shared<SharedRandom>()] { return make_uuid_v7(SystemClock().wall_now(), *random); };
 }
 
 std::string canonical_uuid(std::string_view text) {

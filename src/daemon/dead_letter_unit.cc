@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "base/uuid.h"
 #include "config/dead_letters.h"
 
 namespace deliverd::daemon {
@@ -41,7 +42,7 @@ DeadLetterUnit::DeadLetterUnit(const deadletter::ManagerOptions& options, std::u
                                std::unique_ptr<deadletter::Replayer> replayer, deadletter::Spools* spools, Log& log)
     : letters_(std::move(letters)),
       replayer_(std::move(replayer)),
-      manager_(options, *letters_, replayer_.get(), log, deadletter::uuid_source(), spools) {}
+      manager_(options, *letters_, replayer_.get(), log, uuid_source(), spools) {}
 
 void DeadLetterUnit::stop(Duration patience) {
     if (patience == Duration::zero()) hurry();

@@ -7,10 +7,8 @@
 
 #include "base/assert.h"
 #include "base/failpoint.h"
-#include "base/mutex.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "base/uuid.h"
 #include "deadletter/provenance.h"
 #include "deadletter/redrive.h"
 #include "deadletter/retry_rules.h"
@@ -48,19 +46,6 @@ ChangeReport refused(std::string reason) {
 constexpr const char* kUnderWay = "a retry of it is under way";
 
 }  // namespace
-
-std::function<std::string()> uuid_source() {
-    struct Source {
-        std::string next() {
-            const MutexLock lock(mutex);
-            return make_uuid_v7(clock.wall_now(), random);
-        }
-        Mutex mutex;
-        SystemRandom random GUARDED_BY(mutex);
-        const SystemClock clock;
-    };
-    return [source = std::make_shared<Source>()] { return source->next(); };
-}
 
 Manager::Manager(ManagerOptions options, store::DeadLetters& letters, Replayer* replayer, Log& log,
                  std::function<std::string()> new_id, Spools* spools)

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/uuid.h"
 #include "deadletter/batch_sender.h"
 #include "deadletter/manager_options.h"
 #include "deadletter/ports.h"
@@ -46,9 +47,6 @@ public:
 
 /// The code of retry_all()'s error after close().
 inline constexpr std::string_view kStopping = "stopping";
-
-/// Random UUIDs. Thread-safe.
-[[nodiscard]] std::function<std::string()> uuid_source();
 
 /// Thread-safe. `letters`, `replayer` and `log` outlive it. `replayer` may be null: letters from Kafka then cannot be
 /// sent (unless stand_alone); so may `spools`, for letters of spools. `new_id` makes the names under which retries are
