@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,10 +12,8 @@
 
 namespace deliverd::api {
 
-inline constexpr std::int32_t kDefaultDlqPageSize = 20;
 inline constexpr std::int32_t kMaxDlqPageSize = 100;
-inline constexpr std::int64_t kMaxDlqPage = 1'000'000'000;
-inline constexpr std::size_t kMaxDlqFilterCharacters = 512;  // as long as an error class may be
+inline constexpr std::int32_t kMaxDlqPurge = 10'000;
 
 struct DlqListing {
     store::LetterQuery query;            // without the topic
@@ -24,14 +21,10 @@ struct DlqListing {
     std::vector<Detail> problems{};      // one per unknown, repeated or wrong parameter; then use nothing else
 };
 
-inline constexpr std::int64_t kMaxDlqPurgeSeconds = 315'360'000;  // ten years
-inline constexpr std::int32_t kDefaultDlqPurge = 1000;
-inline constexpr std::int32_t kMaxDlqPurge = 10'000;
-
 struct DlqPurge {
     store::LetterStatus status{};
-    Duration age{};
-    std::int32_t limit = kDefaultDlqPurge;
+    std::chrono::seconds age{};
+    std::int32_t limit = 1000;
     std::vector<Detail> problems{};  // as above
 };
 
