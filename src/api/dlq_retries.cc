@@ -9,6 +9,7 @@
 #include "api/dlq_answers.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "deadletter/letter_json.h"
 #include "deadletter/retry_rules.h"
 
 namespace deliverd::api {
@@ -20,34 +21,23 @@ using deadletter::RetryReport;
 
 constexpr std::size_t kMaxShownReportBytes = 512;
 
-std::string shown_report(std::string_view text) {
-    return shorten(one_line(text), kMaxShownReportBytes);
-}
-
-/// For deadletter::how_it_ended(), which has several parts.
-std::string shortened(std::string_view text) {
-    return shorten(one_line(text), 2 * kMaxShownReportBytes);
-}
-
-http::Response resolved(const std::string& id) {
-    JsonObject object;
-    object.text("id", id);
-    object.text("status", store::to_string(store::LetterStatus::resolved));
-    object.text("message", std::string_view("message retry initiated"));
-    return {200, {}, "application/json", object.done()};
+std::string shown_report(std::string_view text, std::size_t parts = 1) {
+    return shorten(one_line(text), parts * kMaxShownReportBytes);
 }
 
 /// As other requests are answered then, and says that nothing was published.
 http::Response answer_unavailable(const RetryReport& report, std::string_view request_id, Log& log) {
-    if (!report.store_error) return dlq_try_later(shown_report(report.message), request_id);
-    if (report.store_error->error_class == ErrorClass::retryable) {
-        return dlq_try_later("nothing was published: the database is out of reach; ask again", request_id);
-    }
-    if (report.store_error->error_class == ErrorClass::ambiguous) {
-        return dlq_try_later(
-            "nothing was published: the database went away while the retry was recorded. The message may be RETRYING "
-            "until the retry's lease has run out; ask again then",
-            request_id);
+    if (!report.store_error) return dlq_refusal(503, shown_report(report.message), request_id);
+    switch (report.store_error->error_class) {
+        case ErrorClass::retryable:
+            return dlq_refusal(503, "nothing was published: the database is out of reach; ask again", request_id);
+        case ErrorClass::ambiguous:
+            return dlq_refusal(503,
+                               "nothing was published: the database went away while the retry was recorded. The "
+                               "message may be RETRYING until the retry's lease has run out; ask again then",
+                               request_id);
+        case ErrorClass::permanent:
+            break;
     }
     return dlq_store_failure(*report.store_error, true, request_id, log);
 }
@@ -55,31 +45,33 @@ http::Response answer_unavailable(const RetryReport& report, std::string_view re
 http::Response answer_to(const RetryReport& report, const std::string& id, std::string_view request_id, Log& log) {
     switch (report.answer) {
         case RetryAnswer::resolved:
-            return resolved(id);
+            return json_response(deadletter::state_json(id, store::LetterStatus::resolved, "message retry initiated"));
         case RetryAnswer::not_found:
             return dlq_not_found(id, request_id);
         case RetryAnswer::conflict:
-            return dlq_conflict(shown_report(report.message), request_id);
+            return dlq_refusal(409, shown_report(report.message), request_id);
         case RetryAnswer::not_published:  // the message says whether anything may have been published
         case RetryAnswer::in_doubt:
-            return dlq_internal_error(shown_report(report.message), request_id);
+            return dlq_refusal(500, shown_report(report.message), request_id);
         case RetryAnswer::unavailable:
             return answer_unavailable(report, request_id, log);
     }
-    return dlq_internal_error("the retry ended in an unknown way", request_id);
+    return dlq_refusal(500, "the retry ended in an unknown way", request_id);
 }
 
 http::Response answer_to(const deadletter::RedriveReport& report, const std::string& topic,
                          std::string_view request_id) {
     const store::Redrive& redrive = report.redrive;
     if (report.under_way_elsewhere) {
-        return dlq_conflict(
-            fmt::format("a retry of all messages in topic {} is under way already", shown_report(topic)), request_id);
+        return dlq_refusal(409,
+                           fmt::format("a retry of all messages in topic {} is under way already", shown_report(topic)),
+                           request_id);
     }
     if (!report.problem.empty()) {
-        return dlq_internal_error(fmt::format("{} messages retried in topic {}, not all: {}", redrive.published,
-                                              shown_report(topic), shortened(how_it_ended(report))),
-                                  request_id);
+        return dlq_refusal(500,
+                           fmt::format("{} messages retried in topic {}, not all: {}", redrive.published,
+                                       shown_report(topic), shown_report(how_it_ended(report), 2)),
+                           request_id);
     }
     std::string message = fmt::format("{} messages retried in topic {}", redrive.published, topic);
     if (report.not_tried > 0) {
@@ -92,7 +84,7 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
     object.number("in_doubt", redrive.in_doubt);
     object.number("taken_over", redrive.taken_over);
     object.number("not_tried", report.not_tried);
-    return {200, {}, "application/json", object.done()};
+    return json_response(object.done());
 }
 
 }  // namespace
@@ -112,7 +104,7 @@ struct DlqRetries::WaitingRequest {
 
     WaitingRequest(std::string id, std::string who, http::Reply to)
         : request_id(std::move(id)), actor(std::move(who)), reply(std::move(to)) {}
-    ~WaitingRequest() { reply(dlq_try_later("the service is stopping; nothing was done", request_id)); }
+    ~WaitingRequest() { reply(dlq_refusal(503, "the service is stopping; nothing was done", request_id)); }
     WaitingRequest(const WaitingRequest&) = delete;
     WaitingRequest& operator=(const WaitingRequest&) = delete;
 };
@@ -148,11 +140,11 @@ void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::R
         } catch (...) {  // `fault` says so
         }
         log_.error("dead letters: a request failed", {{"request_id", asked->request_id}, {"error", fault}});
-        asked->reply(dlq_internal_error("it failed; the log has the cause under this request id", asked->request_id));
+        asked->reply(dlq_refusal(500, "it failed; the log has the cause under this request id", asked->request_id));
     };
     if (stopping_ || pool.try_submit(task)) return;
-    asked->reply(
-        dlq_try_later(fmt::format("too many {} wait already; nothing was done, ask again", what), asked->request_id));
+    asked->reply(dlq_refusal(503, fmt::format("too many {} wait already; nothing was done, ask again", what),
+                             asked->request_id));
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
@@ -168,7 +160,7 @@ void DlqRetries::retry_all(const std::string& topic, const Call& call, const htt
                const auto report = actions_.retry_all(topic, asked.actor, rule);
                if (report) return answer_to(*report, topic, asked.request_id);
                if (report.error().code == deadletter::kStopping) {
-                   return dlq_try_later(shown_report(report.error().message), asked.request_id);
+                   return dlq_refusal(503, shown_report(report.error().message), asked.request_id);
                }
                return dlq_store_failure(report.error(), true, asked.request_id, log_);
            });

@@ -26,10 +26,6 @@ constexpr std::string_view kDlqPath = "/api/v1/dlq";
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownIdBytes = 256;
 
-http::Response json(std::string body) {
-    return {200, {}, "application/json", std::move(body)};
-}
-
 /// The handlers over one store. Copied into each route.
 class LetterHandlers {
 public:
@@ -40,7 +36,7 @@ public:
         auto found = letters_->topics();
         if (!found) return failure(found.error(), call);
         std::erase_if(*found, [&](const auto& counts) { return !call.caller.scope.allows(counts.topic); });
-        return json(deadletter::topics_json(*found));
+        return json_response(deadletter::topics_json(*found));
     }
 
     /// The answer to a caller who may not see the letter: the same as if there were none. None when it may.
@@ -58,7 +54,7 @@ public:
         listing.query.topic = call.path_values.front();
         auto page = letters_->list(listing.query);
         if (!page) return failure(page.error(), call);
-        return json(deadletter::page_json(std::move(*page), listing.page, listing.query.limit, pattern_));
+        return json_response(deadletter::page_json(std::move(*page), listing.page, listing.query.limit, pattern_));
     }
 
     [[nodiscard]] http::Response show(const Call& call, const std::string& id) const {
@@ -72,20 +68,18 @@ public:
     [[nodiscard]] http::Response audit(const Call& call, const std::string& id) const {
         const auto lines = letters_->audit(id, kMaxAuditLines);
         if (!lines) return failure(lines.error(), call);
-        if (!lines->empty()) return json(deadletter::audit_json(*lines));
+        if (!lines->empty()) return json_response(deadletter::audit_json(*lines));
         return found(call, id, [](const store::LetterDetail&) { return deadletter::audit_json({}); });
     }
 
     [[nodiscard]] http::Response mark_dead(const Call& call, const std::string& id) const {
         return changed(call, id, manager_->mark_dead(id, call.caller.name), "marked as dead",
-                       state_json(id, store::LetterStatus::dead, deadletter::kMarkedDead));
+                       deadletter::state_json(id, store::LetterStatus::dead, deadletter::kMarkedDead));
     }
-
     [[nodiscard]] http::Response revive(const Call& call, const std::string& id) const {
         return changed(call, id, manager_->revive(id, call.caller.name), "revived",
-                       state_json(id, store::LetterStatus::pending, deadletter::kRevived));
+                       deadletter::state_json(id, store::LetterStatus::pending, deadletter::kRevived));
     }
-
     [[nodiscard]] http::Response remove(const Call& call, const std::string& id) const {
         JsonObject object;
         object.boolean("success", true);
@@ -102,7 +96,7 @@ public:
         object.number("purged", report.purged);
         object.boolean("more", report.more);
         object.text("message", fmt::format("{} {} messages deleted", report.purged, store::to_string(asked.status)));
-        return json(object.done());
+        return json_response(object.done());
     }
 
     /// All of a topic, or with dry_run=true what that would do.
@@ -111,18 +105,19 @@ public:
         const DlqRetryAll asked = read_dlq_retry_all(call.request.query);
         if (!asked.problems.empty()) return reply(invalid(asked.problems, call));
         if (topic.size() > kMaxTopicBytes) {
-            return reply(dlq_validation_error(
-                fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes), call.request_id));
+            return reply(
+                dlq_refusal(400, fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes),
+                            call.request_id));
         }
         if (!asked.dry_run) return retries.retry_all(topic, call, reply);
         const auto planned = manager_->plan(topic, dlq_send_rule(call.caller.scope));
-        reply(planned ? json(deadletter::plan_json(*planned)) : failure(planned.error(), call));
+        reply(planned ? json_response(deadletter::plan_json(*planned)) : failure(planned.error(), call));
     }
 
 private:
     [[nodiscard]] static http::Response invalid(const std::vector<Detail>& problems, const Call& call) {
         const Detail& first = problems.front();
-        return dlq_validation_error(fmt::format("{} {}", first.field, first.message), call.request_id, problems);
+        return dlq_refusal(400, fmt::format("{} {}", first.field, first.message), call.request_id, problems);
     }
 
     [[nodiscard]] http::Response failure(const Error& error, const Call& call, bool changes = false) const {
@@ -133,7 +128,7 @@ private:
     [[nodiscard]] http::Response found(const Call& call, const std::string& id, const Body& body) const {
         const auto letter = letters_->find(id);
         if (!letter) return failure(letter.error(), call);
-        return *letter ? json(body(**letter)) : dlq_not_found(id, call.request_id);
+        return *letter ? json_response(body(**letter)) : dlq_not_found(id, call.request_id);
     }
 
     [[nodiscard]] http::Response changed(const Call& call, const std::string& id,
@@ -141,23 +136,15 @@ private:
                                          std::string body) const {
         switch (report.answer) {
             case deadletter::ChangeAnswer::done:
-                return json(std::move(body));
+                return json_response(std::move(body));
             case deadletter::ChangeAnswer::not_found:
                 return dlq_not_found(id, call.request_id);
             case deadletter::ChangeAnswer::conflict:
-                return dlq_conflict(fmt::format("message cannot be {}: {}", what, report.reason), call.request_id);
+                return dlq_refusal(409, fmt::format("message cannot be {}: {}", what, report.reason), call.request_id);
             case deadletter::ChangeAnswer::unavailable:
                 break;
         }
         return failure(report.store_error.value_or(Error{}), call, true);
-    }
-
-    static std::string state_json(const std::string& id, store::LetterStatus status, std::string_view message) {
-        JsonObject object;
-        object.text("id", id);
-        object.text("status", store::to_string(status));
-        object.text("message", message);
-        return object.done();
     }
 
     deadletter::Manager* manager_;
@@ -166,36 +153,23 @@ private:
     std::string pattern_;
 };
 
-http::Response bad_id(const Call& call) {
-    return dlq_validation_error(
-        fmt::format("invalid message id: {}", shorten(one_line(call.path_values.front()), kMaxShownIdBytes)),
-        call.request_id);
-}
-
 using ById = std::function<void(const Call&, const std::string& id, const http::Reply&)>;
 
 /// A route of one letter. Refuses what is no uuid, and callers who may not see the letter. Checking first and acting
 /// afterwards is safe, because a letter keeps its topics.
 Route by_id(std::string method, std::string_view rest, Role needs, const LetterHandlers& handlers, ById handler) {
-    return {std::move(method),
-            fmt::format("{}/messages/{{id}}{}", kDlqPath, rest),
-            needs,
-            {},
-            [handlers, handler = std::move(handler)](const Call& call, const http::Reply& reply) {
-                const std::string id = canonical_uuid(call.path_values.front());
-                if (id.empty()) return reply(bad_id(call));
-                if (auto refusal = handlers.out_of_scope(call, id)) return reply(std::move(*refusal));
-                handler(call, id, reply);
-            },
+    const auto checked = [handlers, handler = std::move(handler)](const Call& call, const http::Reply& reply) {
+        const std::string& given = call.path_values.front();
+        const std::string id = canonical_uuid(given);
+        if (id.empty()) {
+            const std::string shown = shorten(one_line(given), kMaxShownIdBytes);
+            return reply(dlq_refusal(400, fmt::format("invalid message id: {}", shown), call.request_id));
+        }
+        if (auto refusal = handlers.out_of_scope(call, id)) return reply(std::move(*refusal));
+        handler(call, id, reply);
+    };
+    return {std::move(method),  fmt::format("{}/messages/{{id}}{}", kDlqPath, rest), needs, {}, checked,
             Limited::by_handler};
-}
-
-Route by_id(std::string method, std::string_view rest, Role needs, const LetterHandlers& handlers,
-            http::Response (LetterHandlers::*answer)(const Call&, const std::string&) const) {
-    return by_id(std::move(method), rest, needs, handlers,
-                 [handlers, answer](const Call& call, const std::string& id, const http::Reply& reply) {
-                     reply((handlers.*answer)(call, id));
-                 });
 }
 
 }  // namespace
@@ -203,41 +177,36 @@ Route by_id(std::string method, std::string_view rest, Role needs, const LetterH
 std::vector<Route> dlq_routes(DlqRetries& retries, deadletter::Manager& manager, store::DeadLetters& letters, Log& log,
                               std::string pattern) {
     const LetterHandlers handlers(manager, letters, log, std::move(pattern));
-    std::vector<Route> routes;
-    routes.push_back({"GET",
-                      std::string(kDlqPath),
-                      Role::viewer,
-                      [handlers](const Call& call) { return handlers.topics(call); },
-                      {},
-                      Limited::by_handler});
-    routes.push_back({"GET",
-                      fmt::format("{}/{{topic}}", kDlqPath),
-                      Role::viewer,
-                      {},
-                      [&retries, handlers](const Call& call, const http::Reply& reply) {
-                          retries.list(call, reply, [handlers](const Call& asked) { return handlers.list(asked); });
-                      },
-                      Limited::by_topic});
-    routes.push_back(  // of all topics
-        {"DELETE", std::string(kDlqPath), Role::admin, [handlers](const Call& call) { return handlers.purge(call); }});
-    routes.push_back(by_id("GET", "", Role::viewer, handlers, &LetterHandlers::show));
-    routes.push_back(by_id("GET", "/raw", Role::viewer, handlers, &LetterHandlers::raw));
-    routes.push_back(by_id("GET", "/audit", Role::viewer, handlers, &LetterHandlers::audit));
-    routes.push_back(by_id("POST", "/dead", Role::operator_, handlers, &LetterHandlers::mark_dead));
-    routes.push_back(by_id("POST", "/revive", Role::operator_, handlers, &LetterHandlers::revive));
-    routes.push_back(by_id("DELETE", "", Role::admin, handlers, &LetterHandlers::remove));
-    routes.push_back(by_id("POST", "/retry", Role::operator_, handlers,
-                           [&retries](const Call& call, const std::string& id, const http::Reply& reply) {
-                               retries.retry(id, call, reply);
-                           }));
-    routes.push_back(
-        {"POST",
-         fmt::format("{}/{{topic}}/retry-all", kDlqPath),
-         Role::operator_,
-         {},
-         [&retries, handlers](const Call& call, const http::Reply& reply) { handlers.retry_all(retries, call, reply); },
-         Limited::by_topic});
-    return routes;
+    const std::string all(kDlqPath);
+    const auto topics = [handlers](const Call& call) { return handlers.topics(call); };
+    const auto purge = [handlers](const Call& call) { return handlers.purge(call); };
+    const auto list = [&retries, handlers](const Call& call, const http::Reply& reply) {
+        retries.list(call, reply, [handlers](const Call& asked) { return handlers.list(asked); });
+    };
+    const auto retry_all = [&retries, handlers](const Call& call, const http::Reply& reply) {
+        handlers.retry_all(retries, call, reply);
+    };
+    const auto retry = [&retries](const Call& call, const std::string& id, const http::Reply& reply) {
+        retries.retry(id, call, reply);
+    };
+    const auto at_once = [&handlers](auto answer) -> ById {
+        return [handlers, answer](const Call& call, const std::string& id, const http::Reply& reply) {
+            reply((handlers.*answer)(call, id));
+        };
+    };
+    return {
+        {"GET", all, Role::viewer, topics, {}, Limited::by_handler},
+        {"DELETE", all, Role::admin, purge},  // of all topics
+        {"GET", all + "/{topic}", Role::viewer, {}, list, Limited::by_topic},
+        {"POST", all + "/{topic}/retry-all", Role::operator_, {}, retry_all, Limited::by_topic},
+        by_id("GET", "", Role::viewer, handlers, at_once(&LetterHandlers::show)),
+        by_id("GET", "/raw", Role::viewer, handlers, at_once(&LetterHandlers::raw)),
+        by_id("GET", "/audit", Role::viewer, handlers, at_once(&LetterHandlers::audit)),
+        by_id("POST", "/retry", Role::operator_, handlers, retry),
+        by_id("POST", "/dead", Role::operator_, handlers, at_once(&LetterHandlers::mark_dead)),
+        by_id("POST", "/revive", Role::operator_, handlers, at_once(&LetterHandlers::revive)),
+        by_id("DELETE", "", Role::admin, handlers, at_once(&LetterHandlers::remove)),
+    };
 }
 
 }  // namespace deliverd::api

@@ -269,15 +269,9 @@ private:
     }
 
     void say(const std::string& id, store::LetterStatus status, std::string_view message) {
-        if (!json_) {
-            context_.out << fmt::format("{} {}: {}\n", id, store::to_string(status), one_line(message));
-            return;
-        }
-        JsonObject object;
-        object.text("id", id);
-        object.text("status", store::to_string(status));
-        object.text("message", message);
-        context_.out << object.done() << "\n";
+        context_.out << (json_ ? deadletter::state_json(id, status, message)
+                               : fmt::format("{} {}: {}", id, store::to_string(status), one_line(message)))
+                     << "\n";
     }
 
     /// Prints the destinations before anything is sent: a header of each record names them.

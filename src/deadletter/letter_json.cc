@@ -213,6 +213,14 @@ std::string plan_json(std::span<const PlannedReplay> planned) {
     return body.done();
 }
 
+std::string state_json(std::string_view id, store::LetterStatus status, std::string_view message) {
+    JsonObject object;
+    object.text("id", id);
+    object.text("status", store::to_string(status));
+    object.text("message", message);
+    return object.done();
+}
+
 std::string row_json(const Letter& letter) {
     JsonObject object;
     add_first_fields(object, letter);

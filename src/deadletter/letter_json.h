@@ -40,6 +40,9 @@ namespace deliverd::deadletter {
 /// destinations there may be more letters than `matched`.
 [[nodiscard]] std::string plan_json(std::span<const PlannedReplay> planned);
 
+/// What a change of one letter answers: {"id","status","message"}.
+[[nodiscard]] std::string state_json(std::string_view id, store::LetterStatus status, std::string_view message);
+
 /// One object with the table's column names, for listings of the command line.
 [[nodiscard]] std::string row_json(const store::Letter& letter);
 
