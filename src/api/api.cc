@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,8 +13,8 @@
 
 #include "api/refusals.h"
 #include "api/router.h"
+#include "base/json_object.h"
 #include "base/mutex.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "base/uuid.h"
 
@@ -27,27 +27,14 @@ constexpr std::size_t kMaxShownTopicBytes = 256;
 constexpr std::size_t kMaxDetails = 32;  // listed in one answer; the rest are only counted
 constexpr Duration kReadyCacheTime = std::chrono::seconds(1);
 constexpr std::string_view kRequestId = "X-Request-Id";
+constexpr std::string_view kRetryAfterSeconds = "1";
 
-class RequestIds {
-public:
-    std::string make() {
-        const MutexLock lock(mutex_);
-        return make_uuid_v7(clock_.wall_now(), random_);
-    }
-
-    /// The caller's own id if it is fit to be echoed and logged.
-    std::string of(const http::Request& request) {
-        const auto given = request.header(kRequestId);
-        const bool usable = !given.empty() && given.size() <= kMaxRequestIdBytes &&
-                            std::all_of(given.begin(), given.end(), [](char c) { return c > ' ' && c < 127; });
-        return usable ? std::string(given) : make();
-    }
-
-private:
-    Mutex mutex_;
-    const SystemClock clock_;
-    SystemRandom random_ GUARDED_BY(mutex_);
-};
+/// The caller's own id if it is fit to be echoed and logged; none if not.
+std::optional<std::string> usable_id(std::string_view given) {
+    const bool usable = !given.empty() && given.size() <= kMaxRequestIdBytes &&
+                        std::ranges::all_of(given, [](char c) { return c > ' ' && c < 127; });
+    return usable ? std::optional<std::string>(given) : std::nullopt;
+}
 
 /// Why a caller who is limited to topics is refused; empty if it is not. Only the token and the path decide, so that
 /// the answer is the same for a topic that exists and for one that does not. An empty list would reveal as little, but
@@ -96,17 +83,21 @@ public:
         : router_(std::move(routes)), auth_(std::move(auth)), log_(log), refusals_(log, metrics, clock_) {}
 
     void handle(const http::Request& request, const http::Reply& reply) {
-        const std::string id = ids_.of(request);
-        route(request, id, http::Reply([reply, id](http::Response response) {
-                  const bool has_id = std::any_of(response.headers.begin(), response.headers.end(),
-                                                  [](const auto& header) { return header.first == kRequestId; });
-                  if (!has_id) response.headers.emplace_back(kRequestId, id);
-                  reply(std::move(response));
-              }));
+        const std::string id = id_of(request);
+        const http::Reply with_id([reply, id](http::Response response) {
+            const auto is_id = [](const auto& header) { return header.first == kRequestId; };
+            if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestId, id);
+            reply(std::move(response));
+        });
+        auto admission = admit(request, id);
+        if (admission.refusal) return with_id(std::move(*admission.refusal));
+        const Call call{request, id, std::move(admission.caller), std::move(admission.path_values)};
+        const bool audits = auth_.audit_reads && is_audited_read(*admission.route);
+        run(*admission.route, call, audits ? audited(with_id, call, log_) : with_id);
     }
 
     [[nodiscard]] std::optional<http::Response> refusal(const http::Request& head) {
-        return admit(head, ids_.of(head)).refusal;
+        return admit(head, id_of(head)).refusal;
     }
 
 private:
@@ -118,118 +109,87 @@ private:
         std::vector<std::string> path_values{};
     };
 
-    /// By the header alone.
+    [[nodiscard]] std::string id_of(const http::Request& request) const {
+        auto own = usable_id(request.header(kRequestId));
+        return own ? std::move(*own) : make_id_();
+    }
+
+    /// By the header alone. Who may call comes before what the call is about: a stranger learns nothing from the
+    /// answer.
     [[nodiscard]] Admission admit(const http::Request& request, const std::string& id) {
+        const auto refused = [&id](int status, std::string_view code, std::string_view message,
+                                   http::Headers more = {}) {
+            auto response = error_response(status, code, message, id);
+            std::ranges::move(more, std::back_inserter(response.headers));
+            return Admission{std::move(response)};
+        };
+        // For who sent it, which is counted and slowed down, so that nobody guesses tokens quickly.
+        const auto turned_away = [&](std::string_view reason, Admission admission, std::string_view detail = {}) {
+            admission.refusal->delay = refusals_.note(request, reason, detail);
+            return admission;
+        };
         if (auth_.doors.check_host && !is_own_host(request.header("Host"), auth_.doors)) {
-            return turned_away(request, "host", misdirected(id));
+            return turned_away("host", refused(421, "MISDIRECTED_REQUEST",
+                                               "the header Host names another server; call this one by a loopback "
+                                               "address or localhost, or add the name to server.allowed_hosts"));
         }
         if (auth_.doors.check_origin && is_cross_origin(request, auth_.doors)) {
-            return turned_away(request, "origin", foreign(id));
+            return turned_away("origin", refused(403, "FORBIDDEN_ORIGIN",
+                                                 "a page of another origin may not use this API; configure "
+                                                 "auth.tokens, or add the page's host to server.allowed_hosts"));
         }
         auto match = router_.find(request.method, request.path);
-        if (match.bad_escape) {
-            return {error_response(400, "BAD_REQUEST", "a percent escape in the path is not UTF-8 text", id)};
-        }
+        if (match.bad_escape) return refused(400, "BAD_REQUEST", "a percent escape in the path is not UTF-8 text");
         if (match.allowed.empty()) {
-            return {error_response(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path), id)};
+            return refused(404, "NOT_FOUND", fmt::format("there is nothing at {}", request.path));
         }
-        if (match.route == nullptr) return {wrong_method(request, match.allowed, id)};
+        if (match.route == nullptr) {
+            const std::string allowed = fmt::format("{}", fmt::join(match.allowed, ", "));
+            return refused(405, "METHOD_NOT_ALLOWED",
+                           fmt::format("{} does not take {}, only {}", request.path, request.method, allowed),
+                           {{"Allow", allowed}});
+        }
+        const Route& route = *match.route;
         auto caller = caller_of(request, auth_, clock_.wall_now());
-        if (!caller && match.route->needs != Role::none) {
-            return turned_away(request, caller.error().code, unauthorized(id), caller.error().message);
+        if (!caller && route.needs != Role::none) {
+            return turned_away(caller.error().code,
+                               refused(401, "UNAUTHORIZED", "send a valid token as 'Authorization: Bearer TOKEN'",
+                                       {{"WWW-Authenticate", "Bearer"}}),
+                               caller.error().message);
         }
         if (!caller) caller = Caller{"anonymous", Role::none};
-        if (caller->role < match.route->needs) {
-            return turned_away(request, "role", forbidden(*caller, match.route->needs, id));
+        if (caller->role < route.needs) {
+            return turned_away("role", refused(403, "FORBIDDEN",
+                                               fmt::format("token '{}' has role {}; this needs {}", caller->name,
+                                                           role_name(caller->role), role_name(route.needs))));
         }
-        if (const std::string why = out_of_scope(*match.route, *caller, match.path_values); !why.empty()) {
-            return turned_away(request, "scope", error_response(403, "FORBIDDEN", why, id));
+        if (const std::string why = out_of_scope(route, *caller, match.path_values); !why.empty()) {
+            return turned_away("scope", refused(403, "FORBIDDEN", why));
         }
-        if (match.route->method == "GET") {
-            if (announces_body(request)) return {unwanted_body(request, id)};
-        } else if (has_other_body(request)) {
-            return {not_json(id)};
+        if (route.method == "GET" && announces_body(request)) {
+            return refused(400, "BAD_REQUEST", fmt::format("{} takes no body; send none", request.method));
+        }
+        if (route.method != "GET" && has_other_body(request)) {
+            return refused(415, "UNSUPPORTED_MEDIA_TYPE", "send the body with 'Content-Type: application/json'");
         }
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};
     }
 
-    [[nodiscard]] Admission turned_away(const http::Request& request, std::string_view reason, http::Response response,
-                                        std::string_view detail = {}) {
-        response.delay = refusals_.note(request, reason, detail);
-        return {std::move(response)};
-    }
-
-    void route(const http::Request& request, const std::string& id, const http::Reply& reply) {
-        auto admission = admit(request, id);
-        if (admission.refusal) return reply(std::move(*admission.refusal));
-        const Call call{request, id, std::move(admission.caller), std::move(admission.path_values)};
-        const bool audits = auth_.audit_reads && is_audited_read(*admission.route);
-        run(*admission.route, call, audits ? audited(reply, call, log_) : reply);
-    }
-
     void run(const Route& route, const Call& call, const http::Reply& reply) {
+        std::string fault = "not a std::exception";
         try {
             if (route.deferred) return route.deferred(call, reply);
             return reply(route.handler(call));
         } catch (const std::exception& error) {
-            log_failure(call, error.what());
-        } catch (...) {
-            log_failure(call, "not a std::exception");
+            fault = error.what();
+        } catch (...) {  // `fault` says so
         }
-        reply(error_response(500, "INTERNAL_ERROR", "the request failed; the log has the cause under this request id",
-                             call.request_id));
-    }
-
-    void log_failure(const Call& call, std::string_view what) {
         log_.error("request failed", {{"request_id", call.request_id},
                                       {"method", call.request.method},
                                       {"path", call.request.path},
-                                      {"error", what}});
-    }
-
-    static http::Response misdirected(const std::string& id) {
-        return error_response(421, "MISDIRECTED_REQUEST",
-                              "the header Host names another server; call this one by a loopback address or localhost, "
-                              "or add the name to server.allowed_hosts",
-                              id);
-    }
-
-    static http::Response foreign(const std::string& id) {
-        return error_response(403, "FORBIDDEN_ORIGIN",
-                              "a page of another origin may not use this API; configure auth.tokens, or add the page's "
-                              "host to server.allowed_hosts",
-                              id);
-    }
-
-    static http::Response unwanted_body(const http::Request& request, const std::string& id) {
-        return error_response(400, "BAD_REQUEST", fmt::format("{} takes no body; send none", request.method), id);
-    }
-
-    static http::Response not_json(const std::string& id) {
-        return error_response(415, "UNSUPPORTED_MEDIA_TYPE", "send the body with 'Content-Type: application/json'", id);
-    }
-
-    static http::Response wrong_method(const http::Request& request, const std::vector<std::string>& allowed,
-                                       const std::string& id) {
-        const std::string list = fmt::format("{}", fmt::join(allowed, ", "));
-        auto response =
-            error_response(405, "METHOD_NOT_ALLOWED",
-                           fmt::format("{} does not take {}, only {}", request.path, request.method, list), id);
-        response.headers.emplace_back("Allow", list);
-        return response;
-    }
-
-    static http::Response unauthorized(const std::string& id) {
-        auto response = error_response(401, "UNAUTHORIZED", "send a valid token as 'Authorization: Bearer TOKEN'", id);
-        response.headers.emplace_back("WWW-Authenticate", "Bearer");
-        return response;
-    }
-
-    static http::Response forbidden(const Caller& caller, Role needs, const std::string& id) {
-        return error_response(
-            403, "FORBIDDEN",
-            fmt::format("token '{}' has role {}; this needs {}", caller.name, role_name(caller.role), role_name(needs)),
-            id);
+                                      {"error", fault}});
+        reply(error_response(500, "INTERNAL_ERROR", "the request failed; the log has the cause under this request id",
+                             call.request_id));
     }
 
     const Router router_;
@@ -237,25 +197,23 @@ private:
     Log& log_;
     const SystemClock clock_;
     Refusals refusals_;
-    RequestIds ids_;
+    const std::function<std::string()> make_id_ = uuid_source();
 };
 
 http::Response ready(const std::vector<ReadyCheck>& checks, const Call& call) {
+    // The message of a database names roles, hosts and paths.
+    const bool shows_cause = call.caller.role >= Role::viewer;
     std::vector<Detail> problems;
     for (const auto& check : checks) {
         auto problem = check.problem();
-        if (!problem.empty()) problems.push_back({check.name, std::move(problem)});
+        if (!problem.empty()) problems.push_back({check.name, shows_cause ? std::move(problem) : "is not ready"});
     }
-    if (problems.empty()) return {200, {}, "application/json", R"({"status":"ready"})"};
-    if (call.caller.role < Role::viewer) {  // the message of a database names roles, hosts and paths
-        for (Detail& problem : problems) problem.message = "is not ready";
-        return error_response(
-            503, "NOT_READY",
-            fmt::format("{} is not ready; ask with a viewer's token for the cause", problems.front().field),
-            call.request_id, problems);
-    }
-    return error_response(503, "NOT_READY", fmt::format("{}: {}", problems.front().field, problems.front().message),
-                          call.request_id, problems);
+    if (problems.empty()) return json_response(R"({"status":"ready"})");
+    const Detail& first = problems.front();
+    const std::string message =
+        shows_cause ? fmt::format("{}: {}", first.field, first.message)
+                    : fmt::format("{} is not ready; ask with a viewer's token for the cause", first.field);
+    return error_response(503, "NOT_READY", message, call.request_id, problems);
 }
 
 /// Remembers a check's last answer.
@@ -303,30 +261,42 @@ ReadyCheck cached_check(ReadyCheck check, const Clock& clock) {
 
 http::Response error_response(int status, std::string_view code, std::string_view message, std::string_view request_id,
                               const std::vector<Detail>& details) {
-    boost::json::array entries;
+    JsonArray entries;
+    const auto add = [&entries](std::string_view field, std::string_view text) {
+        JsonObject entry;
+        entry.text("field", field);
+        entry.text("message", text);
+        entries.raw(entry.done());
+    };
     const std::size_t shown = std::min(details.size(), kMaxDetails);
-    for (const auto& detail : std::span(details).first(shown)) {
-        entries.push_back({{"field", valid_utf8(detail.field)}, {"message", valid_utf8(detail.message)}});
-    }
-    if (shown < details.size()) {
-        entries.push_back({{"field", ""}, {"message", fmt::format("and {} more", details.size() - shown)}});
-    }
-    // A message may repeat bytes of the request.
-    const boost::json::value body = {{"error",
-                                      {{"code", code},
-                                       {"message", valid_utf8(message)},
-                                       {"request_id", request_id},
-                                       {"details", std::move(entries)}}}};
-    http::Response response;
+    for (const auto& detail : std::span(details).first(shown)) add(detail.field, detail.message);
+    if (shown < details.size()) add("", fmt::format("and {} more", details.size() - shown));
+    JsonObject error;
+    error.text("code", code);
+    error.text("message", message);
+    error.text("request_id", request_id);
+    error.raw("details", entries.done());
+    JsonObject body;
+    body.raw("error", error.done());
+    http::Response response = json_response(body.done());
     response.status = status;
     response.headers.emplace_back(kRequestId, request_id);
-    response.body = boost::json::serialize(body);
     return response;
 }
 
+http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id) {
+    auto response = error_response(503, code, message, request_id);
+    response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
+    return response;
+}
+
+http::Response json_response(std::string body) {
+    return {200, {}, "application/json", std::move(body)};
+}
+
 http::ErrorBody make_error_body() {
-    return [ids = std::make_shared<RequestIds>()](int status, std::string_view code, std::string_view message) {
-        return error_response(status, code, message, ids->make());
+    return [make_id = uuid_source()](int status, std::string_view code, std::string_view message) {
+        return error_response(status, code, message, make_id());
     };
 }
 
@@ -338,15 +308,14 @@ Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log, metr
 }
 
 std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics, const AuthOptions& auth) {
-    std::vector<Route> routes;
-    routes.push_back({"GET", "/healthz", Role::none,
-                      [](const Call&) { return http::Response{200, {}, "application/json", R"({"status":"ok"})"}; }});
-    routes.push_back(
-        {"GET", "/readyz", Role::none, [checks = std::move(checks)](const Call& call) { return ready(checks, call); }});
-    routes.push_back({"GET", "/metrics", auth.open_metrics ? Role::none : Role::viewer, [&metrics](const Call&) {
-                          return http::Response{200, {}, "text/plain; version=0.0.4; charset=utf-8", metrics.text()};
-                      }});
-    return routes;
+    const auto alive = [](const Call&) { return json_response(R"({"status":"ok"})"); };
+    const auto check = [checks = std::move(checks)](const Call& call) { return ready(checks, call); };
+    const auto count = [&metrics](const Call&) {
+        return http::Response{200, {}, "text/plain; version=0.0.4; charset=utf-8", metrics.text()};
+    };
+    return {{"GET", "/healthz", Role::none, alive},
+            {"GET", "/readyz", Role::none, check},
+            {"GET", "/metrics", auth.open_metrics ? Role::none : Role::viewer, count}};
 }
 
 }  // namespace deliverd::api

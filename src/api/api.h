@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/auth.h"
-#include "api/route.h"
+#include "api/router.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/messages.h"
@@ -36,6 +36,12 @@ struct Detail {
 /// details and counts the rest.
 [[nodiscard]] http::Response error_response(int status, std::string_view code, std::string_view message,
                                             std::string_view request_id, const std::vector<Detail>& details = {});
+
+/// 503 with Retry-After.
+[[nodiscard]] http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id);
+
+/// 200 with `body`, which is JSON.
+[[nodiscard]] http::Response json_response(std::string body);
 
 /// The same body with a new request id, for errors that the server finds before a route is known.
 [[nodiscard]] http::ErrorBody make_error_body();

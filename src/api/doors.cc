@@ -1,7 +1,11 @@
 #include "api/doors.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "base/text.h"
 
@@ -10,6 +14,7 @@ namespace deliverd::api {
 namespace {
 
 constexpr std::size_t kMaxPortDigits = 5;
+constexpr unsigned kLoopbackNet = 127;  // the first byte of an IPv4 address
 
 struct Authority {
     std::string_view host;  // with the brackets of an IPv6 address
@@ -21,8 +26,7 @@ bool is_host_character(char c) {
 }
 
 bool is_port(std::string_view text) {
-    return !text.empty() && text.size() <= kMaxPortDigits &&
-           std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    return !text.empty() && text.size() <= kMaxPortDigits && std::ranges::all_of(text, is_digit);
 }
 
 /// "host", "host:port", "[address]", "[address]:port"; none for anything else.
@@ -113,6 +117,18 @@ bool has_other_body(const http::Request& request) {
 
 bool is_host_name(std::string_view text) {
     return parse_authority(text).has_value();
+}
+
+bool is_loopback(std::string_view host) {
+    if (equal_ignoring_case(host, "localhost")) return true;
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    const std::string text(host);
+    in_addr v4{};
+    if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24U == kLoopbackNet;
+    in6_addr v6{};
+    if (inet_pton(AF_INET6, text.c_str(), &v6) != 1) return false;
+    if (IN6_IS_ADDR_LOOPBACK(&v6)) return true;
+    return IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kLoopbackNet;
 }
 
 }  // namespace deliverd::api

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/json.hpp>
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "api/jwt_json.h"
 #include "base/canonical_json.h"
 #include "base/hmac.h"
 #include "base/text.h"
@@ -17,12 +18,125 @@ namespace deliverd::api {
 
 namespace {
 
-constexpr std::size_t kMaxShownBytes = 64;       // of a token's words, in the log
+constexpr std::size_t kMaxShownBytes = 64;       // of a key's id, in the log
 constexpr double kLastSecond = 253'402'300'799;  // of the year 9999
 
 Failure jwt_refused(std::string_view code, std::string message) {
     return permanent(std::string(code), std::move(message));
 }
+
+using JwtObject = boost::json::object;
+
+/// As `alg` names them.
+constexpr std::array<std::pair<SignatureKind, std::string_view>, 3> kAlgorithms{
+    {{SignatureKind::rs256, "RS256"}, {SignatureKind::es256, "ES256"}, {SignatureKind::ed25519, "EdDSA"}}};
+
+/// The one object that `text` is. Failure (permanent): says why not ("is not JSON …"); also where a member stands twice
+/// in one object, because readers differ about which one counts.
+Result<JwtObject> read_jwt_object(std::string_view text) {
+    const auto canonical = canonical_json(text);
+    if (!canonical) {
+        const bool twice = canonical.error().code == codes::kDuplicateKey;
+        return permanent(canonical.error().code, twice ? "has a member twice" : "is not JSON");
+    }
+    boost::system::error_code error;
+    auto value = boost::json::parse(*canonical, error);
+    if (error) return permanent("bad_json", "is nested too deep");
+    if (!value.is_object()) return permanent("bad_json", "is not a JSON object");
+    return std::move(value.get_object());
+}
+
+/// A member that is a text; none where it is missing or anything else.
+std::optional<std::string_view> text_in(const JwtObject& object, std::string_view name) {
+    const auto* value = object.if_contains(name);
+    if (value == nullptr || !value->is_string()) return std::nullopt;
+    return value->get_string();
+}
+
+/// A value that is a text, or the texts in a list; none where there is no value (null).
+std::vector<std::string_view> texts_of(const boost::json::value* value) {
+    std::vector<std::string_view> texts;
+    const auto add = [&](const boost::json::value& one) {
+        if (one.is_string()) texts.push_back(one.get_string());
+    };
+    if (value != nullptr) add(*value);
+    if (value != nullptr && value->is_array()) std::ranges::for_each(value->get_array(), add);
+    return texts;
+}
+
+bool is_or_holds(const boost::json::value* value, std::string_view text) {
+    const auto texts = texts_of(value);
+    return std::ranges::find(texts, text) != texts.end();
+}
+
+// --- a set of keys -------------------------------------------------------------------------------------------------
+
+Failure bad_jwks(std::string message) {
+    return permanent("bad_jwks", std::move(message));
+}
+
+Failure unusable(std::string why) {
+    return permanent("unusable", std::move(why));
+}
+
+/// A member's bytes; none where it is missing or not base64url.
+std::optional<std::string> bytes_in(const JwtObject& jwk, std::string_view name) {
+    const auto text = text_in(jwk, name);
+    return text ? base64url_decoded(*text) : std::nullopt;
+}
+
+Result<VerifyKey> key_of(const JwtObject& jwk) {
+    const auto type = text_in(jwk, "kty");
+    const auto curve = text_in(jwk, "crv");
+    if (type == "RSA") {
+        const auto n = bytes_in(jwk, "n");
+        const auto e = bytes_in(jwk, "e");
+        if (!n || !e) return unusable("n or e is not base64url");
+        return VerifyKey::rsa(*n, *e);
+    }
+    const auto x = bytes_in(jwk, "x");
+    if (type == "EC") {
+        const auto y = bytes_in(jwk, "y");
+        if (curve != "P-256") return unusable("its curve is not P-256");
+        if (!x || !y) return unusable("x or y is not base64url");
+        return VerifyKey::p256(*x, *y);
+    }
+    if (type == "OKP") {
+        if (curve != "Ed25519") return unusable("its curve is not Ed25519");
+        if (!x) return unusable("x is not base64url");
+        return VerifyKey::ed25519(*x);
+    }
+    return unusable("its kty is not RSA, EC or OKP");
+}
+
+bool may_verify_with(const JwtObject& jwk) {
+    if (jwk.contains("use") && text_in(jwk, "use") != "sig") return false;
+    return !jwk.contains("key_ops") || is_or_holds(jwk.if_contains("key_ops"), "verify");
+}
+
+Result<JwtKey> read_jwk(const boost::json::value& value) {
+    const auto* jwk = value.if_object();
+    if (jwk == nullptr) return unusable("it is not an object");
+    const auto id = text_in(*jwk, "kid");
+    if (jwk->contains("kid") && (!id || id->empty() || id->size() > kMaxKeyIdBytes)) {
+        return unusable(fmt::format("its kid is not a text of 1 to {} bytes", kMaxKeyIdBytes));
+    }
+    if (!may_verify_with(*jwk)) return unusable("it is not for signatures");
+    TRY_ASSIGN(auto key, key_of(*jwk));
+    const auto* const algorithm = std::ranges::find(kAlgorithms, key.kind(), &decltype(kAlgorithms)::value_type::first);
+    if (jwk->contains("alg") && text_in(*jwk, "alg") != algorithm->second) {
+        return unusable(fmt::format("its alg is not {}", algorithm->second));
+    }
+    return JwtKey{std::string(id.value_or("")), std::move(key)};
+}
+
+std::string key_name(std::size_t number, const boost::json::value& value) {
+    const auto* jwk = value.if_object();
+    const auto id = jwk != nullptr ? text_in(*jwk, "kid") : std::nullopt;
+    return id ? fmt::format("key \"{}\"", shorten(one_line(*id), kMaxShownBytes)) : fmt::format("key {}", number);
+}
+
+// --- a token -------------------------------------------------------------------------------------------------------
 
 struct JwtParts {
     std::string_view header;
@@ -47,13 +161,6 @@ Result<JwtObject> read_part(std::string_view part, std::string_view name) {
     return read;
 }
 
-std::optional<SignatureKind> kind_named(std::string_view algorithm) {
-    for (const auto kind : {SignatureKind::rs256, SignatureKind::es256, SignatureKind::ed25519}) {
-        if (algorithm == algorithm_name(kind)) return kind;
-    }
-    return std::nullopt;
-}
-
 /// A token that was made for something else than access (logout+jwt, secevent+jwt, …) says so in its type.
 bool is_access_type(std::string_view type) {
     const std::string lower = ascii_lower(type);
@@ -65,8 +172,10 @@ Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
     if (header.contains("typ") && !is_access_type(text_in(header, "typ").value_or(""))) {
         return jwt_refused("jwt_malformed", "the type is neither JWT nor at+jwt");
     }
-    const auto kind = kind_named(text_in(header, "alg").value_or(""));
-    if (!kind) return jwt_refused("jwt_algorithm", "the algorithm is not RS256, ES256 or EdDSA");
+    const auto named = text_in(header, "alg").value_or("");
+    const auto* const algorithm = std::ranges::find(kAlgorithms, named, &decltype(kAlgorithms)::value_type::second);
+    if (algorithm == kAlgorithms.end())
+        return jwt_refused("jwt_algorithm", "the algorithm is not RS256, ES256 or EdDSA");
     const auto id = text_in(header, "kid");
     if (!id && header.contains("kid")) return jwt_refused("jwt_malformed", "`kid` is not a text");
     if (keys.keys.empty()) return jwt_refused(kUnknownJwtKey, "no key of the provider is known");
@@ -75,7 +184,7 @@ Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
     bool id_is_known = !id;
     for (const JwtKey& key : keys.keys) {
         if (id && key.id != *id) continue;
-        if (key.key.kind() == *kind) return &key;
+        if (key.key.kind() == algorithm->first) return &key;
         id_is_known = true;
     }
     if (id_is_known) return jwt_refused("jwt_algorithm", "the algorithm is not that of the key");
@@ -109,8 +218,7 @@ Result<void> check_origin(const JwtObject& claims, const JwtRules& rules) {
     if (text_in(claims, "iss") != rules.issuer) {
         return jwt_refused("jwt_issuer", fmt::format("the token's issuer is not {}", rules.issuer));
     }
-    const auto* audience = claims.if_contains("aud");
-    if (audience == nullptr || !is_or_holds(*audience, rules.audience)) {
+    if (!is_or_holds(claims.if_contains("aud"), rules.audience)) {
         return jwt_refused("jwt_audience", fmt::format("the token is not for the audience {}", rules.audience));
     }
     return {};
@@ -125,18 +233,6 @@ const boost::json::value* find_claim(const JwtObject& claims, std::string_view n
     return outer != nullptr && outer->is_object() ? find_claim(outer->get_object(), name.substr(dot + 1)) : nullptr;
 }
 
-std::vector<std::string> roles_in(const JwtObject& claims, std::string_view name) {
-    std::vector<std::string> roles;
-    const auto* claim = find_claim(claims, name);
-    if (claim == nullptr) return roles;
-    if (claim->is_string()) roles.emplace_back(claim->get_string());
-    if (!claim->is_array()) return roles;
-    for (const auto& entry : claim->get_array()) {
-        if (entry.is_string()) roles.emplace_back(entry.get_string());
-    }
-    return roles;
-}
-
 Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, WallTime now) {
     TRY(check_origin(claims, rules));
     TRY(check_times(claims, now));
@@ -144,47 +240,35 @@ Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, Wa
     if (subject.empty() || subject.size() > kMaxSubjectBytes || one_line(subject) != subject) {
         return jwt_refused("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
     }
-    return JwtClaims{std::string(subject), roles_in(claims, rules.role_claim)};
+    const auto roles = texts_of(find_claim(claims, rules.role_claim));
+    return JwtClaims{std::string(subject), {roles.begin(), roles.end()}};
 }
 
 }  // namespace
 
-std::string_view algorithm_name(SignatureKind kind) {
-    switch (kind) {
-        case SignatureKind::rs256:
-            return "RS256";
-        case SignatureKind::es256:
-            return "ES256";
-        case SignatureKind::ed25519:
-            return "EdDSA";
+Result<JwtKeySet> parse_jwks(std::string_view text) {
+    if (text.size() > kMaxJwksBytes) return bad_jwks(fmt::format("the key set is longer than {} bytes", kMaxJwksBytes));
+    const auto set = read_jwt_object(text);
+    if (!set) return bad_jwks(fmt::format("the key set {}", set.error().message));
+    const auto* keys = set->if_contains("keys");
+    if (keys == nullptr || !keys->is_array()) return bad_jwks("the key set has no list `keys`");
+    if (keys->get_array().size() > kMaxJwksKeys) {
+        return bad_jwks(fmt::format("the key set has more than {} keys", kMaxJwksKeys));
     }
-    return "unknown";
-}
-
-Result<JwtObject> read_jwt_object(std::string_view text) {
-    const auto canonical = canonical_json(text);
-    if (!canonical) {
-        const bool twice = canonical.error().code == codes::kDuplicateKey;
-        return permanent(canonical.error().code, twice ? "has a member twice" : "is not JSON");
+    JwtKeySet out;
+    for (const auto& value : keys->get_array()) {
+        auto read = read_jwk(value);
+        const bool twice = read && std::ranges::any_of(out.keys, [&](const JwtKey& other) {
+                               return other.id == read->id && other.key.kind() == read->key.kind();
+                           });
+        if (read && !twice) {
+            out.keys.push_back(std::move(*read));
+            continue;
+        }
+        const std::string why = twice ? "another one has its kid and algorithm" : read.error().message;
+        out.left_out.push_back(fmt::format("{}: {}", key_name(out.keys.size() + out.left_out.size() + 1, value), why));
     }
-    boost::system::error_code error;
-    auto value = boost::json::parse(*canonical, error);
-    if (error) return permanent("bad_json", "is nested too deep");
-    if (!value.is_object()) return permanent("bad_json", "is not a JSON object");
-    return std::move(value.get_object());
-}
-
-std::optional<std::string_view> text_in(const JwtObject& object, std::string_view name) {
-    const auto* value = object.if_contains(name);
-    if (value == nullptr || !value->is_string()) return std::nullopt;
-    return value->get_string();
-}
-
-bool is_or_holds(const boost::json::value& value, std::string_view text) {
-    if (value.is_string()) return value.get_string() == text;
-    return value.is_array() && std::ranges::any_of(value.get_array(), [text](const boost::json::value& entry) {
-               return entry.is_string() && entry.get_string() == text;
-           });
+    return out;
 }
 
 bool is_jwt(std::string_view token) {

@@ -3,9 +3,7 @@
 namespace deliverd::api {
 
 std::vector<Route> openapi_routes() {
-    const auto handler = [](const Call&) {
-        return http::Response{200, {}, "application/json", std::string(openapi_document())};
-    };
+    const auto handler = [](const Call&) { return json_response(std::string(openapi_document())); };
     return {{"GET", "/openapi.json", Role::viewer, handler, {}, Limited::open}};
 }
 

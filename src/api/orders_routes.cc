@@ -8,10 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "api/router.h"
-#include "base/mutex.h"
+#include "base/random.h"
 #include "base/text.h"
-#include "http/wire.h"
 #include "orders/order_json.h"
 #include "orders/order_request.h"
 
@@ -21,33 +19,13 @@ namespace {
 
 constexpr std::string_view kOrdersPath = "/api/v1/orders";
 constexpr std::string_view kKeyHeader = "Idempotency-Key";
-constexpr std::string_view kOrdersRetryAfterSeconds = "1";
 constexpr std::size_t kMaxShownKeyBytes = 256;
-
-/// Random from several threads.
-class LockedRandom final : public Random {
-public:
-    std::uint64_t next() override {
-        const MutexLock lock(mutex_);
-        return random_.next();
-    }
-
-private:
-    Mutex mutex_;
-    SystemRandom random_ GUARDED_BY(mutex_);
-};
 
 std::string shown_key(std::string_view text) {
     return shorten(one_line(text), kMaxShownKeyBytes);
 }
 
-http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id) {
-    auto response = error_response(503, code, message, request_id);
-    response.headers.emplace_back("Retry-After", kOrdersRetryAfterSeconds);
-    return response;
-}
-
-/// A refusal that no repetition mends. What the database said stays in the log: it may name hosts and users.
+/// A permanent refusal. What the database said stays in the log: it may name hosts and users.
 http::Response internal_error(const Error& error, std::string_view request_id, Log& log) {
     log.error("orders: the database refused a request",
               {{"request_id", request_id}, {"code", error.code}, {"error", error.message}});
@@ -87,8 +65,7 @@ http::Response accepted(const Result<store::AcceptAnswer>& answer, std::string_v
                         Log& log) {
     if (!answer) return not_stored(answer.error(), request_id, log);
     if (answer->kind == store::AcceptKind::conflict) return conflict(answer->order, digest, request_id);
-    http::Response response;
-    response.body = orders::acceptance_json(*answer);
+    http::Response response = json_response(orders::acceptance_json(*answer));
     if (answer->kind == store::AcceptKind::fresh) {
         response.status = 201;
         response.headers.emplace_back("Location",
@@ -105,7 +82,7 @@ http::Response refused(const orders::Refusal& refusal, std::string_view request_
 
 bool has_two_keys(const http::Request& request) {
     const std::string_view first = request.header(kKeyHeader);
-    return std::any_of(request.headers.begin(), request.headers.end(), [first](const auto& header) {
+    return std::ranges::any_of(request.headers, [first](const auto& header) {
         return equal_ignoring_case(header.first, kKeyHeader) && header.second != first;
     });
 }
@@ -138,24 +115,19 @@ http::Response get_order(store::Orders& orders, Log& log, const Call& call) {
         return error_response(404, "ORDER_NOT_FOUND",
                               fmt::format("there is no order with the key '{}'", shown_key(key)), call.request_id);
     }
-    return {200, {}, "application/json", orders::detail_json(**found)};
+    return json_response(orders::detail_json(**found));
 }
 
 }  // namespace
 
 std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, Log& log) {
-    auto random = std::make_shared<LockedRandom>();
-    std::vector<Route> routes;
-    routes.push_back({"POST",
-                      std::string(kOrdersPath),
-                      Role::operator_,
-                      {},
-                      [&intake, &log, random](const Call& call, const http::Reply& reply) {
-                          post_order(intake, *random, log, call, reply);
-                      }});
-    routes.push_back({"GET", fmt::format("{}/{{key}}", kOrdersPath), Role::viewer,
-                      [&orders, &log](const Call& call) { return get_order(orders, log, call); }});
-    return routes;
+    const auto post = [&intake, &log, random = std::make_shared<SharedRandom>()](const Call& call,
+                                                                                 const http::Reply& reply) {
+        post_order(intake, *random, log, call, reply);
+    };
+    const auto get = [&orders, &log](const Call& call) { return get_order(orders, log, call); };
+    return {{"POST", std::string(kOrdersPath), Role::operator_, {}, post},
+            {"GET", fmt::format("{}/{{key}}", kOrdersPath), Role::viewer, get}};
 }
 
 }  // namespace deliverd::api
