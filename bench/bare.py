@@ -48,7 +48,7 @@ WHERE id = ANY ($1::bigint[]) AND status = 'sending' AND locked_by = 'bare'
 """
 ORDERS = (CLAIM_ORDERS, SETTLE_ORDERS)
 
-# What the relay needs of a row, behind the last one read; in order there is nothing to claim.
+# What the relay reads of a row behind the last one. With order there is nothing to claim.
 READ_EVENTS = b"""
 SELECT id, aggregate_id, event_type, payload, event_id, metadata, created_at, now(), retry_count
 FROM outbox WHERE NOT published AND dead_at IS NULL AND id > $2
@@ -66,7 +66,7 @@ def drain_events(url, batch_size):
 
 
 def drain(url, batch_size, statements=MEMORIES, by_position=False):
-    """Works off every row that is due; answers (rows, seconds)."""
+    """Processes every due row; returns (rows, seconds)."""
     with psycopg.connect(url, autocommit=True) as connection:
         wire = connection.pgconn
         for name, sql in zip((b"claim", b"ack"), statements):

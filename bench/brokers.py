@@ -1,4 +1,4 @@
-"""The other places events can go to, each a context that answers the lane's `sink`."""
+"""The other destinations of events, each a context that yields the lane's `sink`."""
 
 import asyncio
 import contextlib

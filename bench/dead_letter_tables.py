@@ -1,4 +1,4 @@
-"""The tables of the dead letters, as docs/benchmarks.md has them."""
+"""The dead-letter tables of docs/benchmarks.md."""
 
 import tables
 

@@ -39,14 +39,14 @@ WITHOUT_TRIGGERS = "ALTER TABLE dlq.dlq_messages DISABLE TRIGGER USER"
 COLUMNS = ("id, source_topic, source_partition, source_offset, record_timestamp_ms, record_timestamp_type, record_key,"
            " record_value, record_headers, payload, truncated, original_topic, original_partition, original_offset,"
            " error_message, error_class, stack_trace, producer")
-# All batches but the last, from the beginning of the first to that of the last: created_at is a transaction's.
+# All batches except the last, from the start of the first to the start of the last: created_at is the transaction's.
 SPAN = """
 SELECT sum(n)::bigint AS letters, count(*) AS batches, extract(epoch FROM max(at) - min(at))::float8 AS seconds,
        (sum(n) - (array_agg(n ORDER BY at DESC))[1])::bigint AS counted
 FROM (SELECT created_at AS at, count(*) AS n FROM dlq.dlq_messages GROUP BY 1) b
 """
 BATCHES = "SELECT count(*) AS n FROM dlq.dlq_messages GROUP BY created_at ORDER BY created_at"
-# Letters as the ingest stores them, one transaction's time each; the headers are those of HEADERS.
+# Letters as the ingest stores them, each with its transaction's time; the headers are those of HEADERS.
 FILL = f"""
 INSERT INTO dlq.dlq_messages (id, source_topic, source_partition, source_offset, record_timestamp_ms, record_timestamp_type,
     record_key, record_value, record_headers, payload, original_topic, error_message, error_class, status, created_at)
@@ -96,7 +96,7 @@ class DeadLetters:
 
     @contextlib.contextmanager
     def serving(self, name, **kafka):
-        """A `serve` on that database; its process and port. With `dlq_topic_pattern` it reads, else only sends."""
+        """A `serve` on that database; yields process and port. With `dlq_topic_pattern` it ingests, otherwise it only sends."""
         port = free_port()
         config = self.folder / "dead_letters.yaml"
         config.write_text(json.dumps({
@@ -115,7 +115,7 @@ class DeadLetters:
 
     @contextlib.contextmanager
     def filled(self, rows, topic, mixed):
-        """A database with so many letters; `mixed`: not all of them PENDING."""
+        """A database with `count` letters; `mixed`: not all of them PENDING."""
         headers = json.dumps([{"name": "trace", "value_base64": "N2YzYTkxYzI="},
                               {"name": "error", "value_base64": "bm8gc3RvY2sgbGVmdA=="}])
         self.say(f"dead letters: {rows:,} rows")
@@ -129,7 +129,7 @@ class DeadLetters:
             yield name
 
     def produced(self, topic, rows, headers=HEADERS):
-        """So many records, with librdkafka and nothing else; how many a second until all were acknowledged."""
+        """Produces the records with librdkafka alone; returns the rate until all were acknowledged."""
         producer = Producer({"bootstrap.servers": self.kafka.brokers, "acks": "all", "enable.idempotence": True,
                              "linger.ms": 1, "queue.buffering.max.messages": 100_000, "partitioner": "murmur2_random"})
         values = [(value_of(n), b"order-%d" % (n % KEYS)) for n in range(rows)]
@@ -159,7 +159,7 @@ class DeadLetters:
     # --- coming in -----------------------------------------------------------------------------------------------
 
     def ingest(self):
-        """deliverd and the bare ways in turn; medians and their ratios."""
+        """deliverd and the bare methods in turn; medians and their ratios."""
         rows, repeats = self.options.dead_letters, self.options.dead_letter_repeats
         topic = self.kafka.create_topic("ingested.dlq.v1", PARTITIONS)
         self.say(f"dead letters: {rows:,} records into Kafka")
@@ -200,14 +200,14 @@ class DeadLetters:
                 cpu, shares = usage.cpu_seconds(serve.pid), cores.stop()
             finally:
                 watch.stop()
-        told = self.server.query(name, SPAN)[0]
-        if told["letters"] != rows:
-            raise RuntimeError(f"{told['letters']} letters of {rows} records")
-        return {"per_second": told["counted"] / told["seconds"], "batch_size": told["letters"] / told["batches"],
+        reported = self.server.query(name, SPAN)[0]
+        if reported["letters"] != rows:
+            raise RuntimeError(f"{reported['letters']} letters of {rows} records")
+        return {"per_second": reported["counted"] / reported["seconds"], "batch_size": reported["letters"] / reported["batches"],
                 "cpu_seconds_per_million": cpu * 1e6 / rows, "peak_mib": watch.peak_mib, "cores": shares}
 
     def _rows_of(self, name, batches, how):
-        """What stands in the table as what stores it again: for each batch the text of a COPY or an INSERT."""
+        """The table's contents as statements that store it again: for each batch the text of a COPY or an INSERT."""
         line = COLUMNS if how == "copy" else (
             "'(' || concat_ws(',', " + ", ".join(f"quote_nullable({column})" for column in COLUMNS.split(",")) + ") || ')'")
         dump = f"COPY (SELECT {line} FROM dlq.dlq_messages ORDER BY created_at, id) TO STDOUT"

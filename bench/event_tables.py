@@ -1,4 +1,4 @@
-"""The tables of the events, as docs/benchmarks.md has them."""
+"""The event tables of docs/benchmarks.md."""
 
 import tables
 

@@ -1,7 +1,7 @@
 """Events: backlogs relayed by `deliverd worker --loop` to a real Kafka, beside the bare SELECT 500 + UPDATE 500.
 
 Every run has a fresh copy of a prepared table. Rates go by the database's clock: the rows of all settles but the last,
-from the first settle to the last. What each takes of the cores is told as well: on a small machine they are the limit.
+from the first settle to the last. The CPU use of each is reported too, because the cores are the limit on a small machine.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ class Events:
         return rows / seconds
 
     def relay(self, filled, sink, *, processes=1, held_open=False, failing=False):
-        """Works a copy of it off; what was measured."""
+        """Processes a copy of it; returns the measurements."""
         with self.copy(filled, held_open) as name:
             last = self.server.query(name, "SELECT coalesce(max(id) FILTER (WHERE published), 0) AS n FROM outbox")[0]
             config = self.config(name, sink)
@@ -156,15 +156,15 @@ class Events:
                     watch.stop()
                 for worker in workers:
                     worker.end()
-            told = self.server.query(name, SPAN, last["n"])[0]
-        return {"per_second": told["counted"] / told["seconds"] if told["seconds"] else 0.0,
-                "last_tenth_per_second": told["last_tenth"], "settles": told["settles"],
-                "events_a_settle": told["events"] / told["settles"], "published": told["events"],
-                "cpu_seconds_per_million": cpu * 1e6 / told["events"],
+            reported = self.server.query(name, SPAN, last["n"])[0]
+        return {"per_second": reported["counted"] / reported["seconds"] if reported["seconds"] else 0.0,
+                "last_tenth_per_second": reported["last_tenth"], "settles": reported["settles"],
+                "events_a_settle": reported["events"] / reported["settles"], "published": reported["events"],
+                "cpu_seconds_per_million": cpu * 1e6 / reported["events"],
                 "peak_mib": max(watch.peak_mib for watch in watches), "cores": shares}
 
     def small(self, rows):
-        """A small backlog, committed at once to a relay that has nothing to do; as events a second."""
+        """A small backlog committed at once to an idle relay, as events per second."""
         with self.copy(self.template) as name, psycopg.connect(self.server.url(name), autocommit=True) as connection:
             config = self.config(name, self.kafka_sink(self.topic()))
             worker = self.programs.start("worker", "--config", config, "--lane", "events", "--loop")
@@ -255,7 +255,7 @@ class Events:
         return found
 
     def failing(self):
-        """Some aggregates fail for good; the rest are counted. Topics are named by the event: what has none, fails."""
+        """Some aggregates fail permanently; the rest are counted. Topics are named by the event; an unknown topic fails."""
         rows = self.options.failing_events
         self.kafka.create_topic("placed", PARTITIONS)
         sink = self.kafka_sink("{event_type_raw}")

@@ -114,15 +114,15 @@ def deliverd(programs, url, folder, seconds, count_orders):
         watch = usage.Watch(serving.process.pid)
         post_probed_order(serving)
         health, order = (Probe(serving.address, path) for path in ("/healthz", f"/api/v1/orders/{PROBED_KEY}"))
-        told = wrk(serving, seconds)
+        reported = wrk(serving, seconds)
         health_p99_ms, unhealthy = health.stop()
         get_p99_ms, not_found = order.stop()
         cpu = usage.cpu_seconds(serving.process.pid) - cpu
         watch.stop()
-    not_stored = told["requests"] + 1 - count_orders()  # negative where wrk left before the answer
-    return {"per_second": told["requests"] / (told["microseconds"] / 1e6), "p50_ms": told["p50_microseconds"] / 1000,
-            "p99_ms": told["p99_microseconds"] / 1000, "max_ms": told["max_microseconds"] / 1000,
-            "errors": max(told["errors"], not_stored) + unhealthy + not_found, "healthz_p99_ms": health_p99_ms,
+    not_stored = reported["requests"] + 1 - count_orders()  # negative where wrk left before the answer
+    return {"per_second": reported["requests"] / (reported["microseconds"] / 1e6), "p50_ms": reported["p50_microseconds"] / 1000,
+            "p99_ms": reported["p99_microseconds"] / 1000, "max_ms": reported["max_microseconds"] / 1000,
+            "errors": max(reported["errors"], not_stored) + unhealthy + not_found, "healthz_p99_ms": health_p99_ms,
             "get_p99_ms": get_p99_ms, "cpu_seconds": cpu, "peak_mib": watch.peak_mib}
 
 

@@ -116,9 +116,9 @@ class Bench:
             process.kill()
         if process.returncode != 0:
             raise RuntimeError(f"deliverd bench ended with {process.returncode}: {output}")
-        told = json.loads(figures.read_text(encoding="utf-8"))
-        return {"rows_per_second": told["rows_per_second"], "peak_mib": watch.peak_mib,
-                "cpu_seconds_per_million": told["cpu_seconds_per_million"]}
+        reported = json.loads(figures.read_text(encoding="utf-8"))
+        return {"rows_per_second": reported["rows_per_second"], "peak_mib": watch.peak_mib,
+                "cpu_seconds_per_million": reported["cpu_seconds_per_million"]}
 
     def pair(self, title, repeats, **circumstances):
         """Bare and lane in turn; medians and their ratio."""

@@ -92,10 +92,10 @@ def _lane(server, name, programs, folder, rows, parallelism, receiver_port):
     finally:
         watch.stop()
         serve.end()
-    told = server.query(name, SPAN)[0]
-    if told["not_sent"] or told["settled"] != rows:
-        raise RuntimeError(f"of {rows} orders {told['not_sent']} were not sent, and {told['settled']} were settled")
-    return {"per_second": round(rows / told["seconds"]), "in_flight_mean": round(sum(in_flight) / len(in_flight), 1),
+    reported = server.query(name, SPAN)[0]
+    if reported["not_sent"] or reported["settled"] != rows:
+        raise RuntimeError(f"of {rows} orders {reported['not_sent']} were not sent, and {reported['settled']} were settled")
+    return {"per_second": round(rows / reported["seconds"]), "in_flight_mean": round(sum(in_flight) / len(in_flight), 1),
             "in_flight_most": round(max(in_flight)), "cpu_seconds_per_million": round(cpu * 1e6 / rows, 1),
             "peak_mib": round(watch.peak_mib, 1)}
 

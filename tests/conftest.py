@@ -25,14 +25,14 @@ LONG_TESTS = (
     "test_spool_size.py",
     "test_events_crash.py::test_relays_and_broker_killed",
     "test_dlq_chaos.py",
-    "test_kafka_harness.py::test_settings_death_pause_and_return",
-    "test_dlq_doors.py::test_a_password_that_is_rotated",
-    "test_events_failures.py::test_while_a_broker_is_away",
+    "test_kafka_harness.py::test_settings_kill_pause_and_restart",
+    "test_dlq_logins.py::test_a_rotated_password",
+    "test_events_failures.py::test_while_a_broker_is_unreachable",
     "test_events_crash.py::test_postgresql_killed",
     "test_harness.py::test_rabbitmq",
     "test_harness.py::test_a_killed_run_takes_its_rabbitmq",
     "test_events_crash.py::test_relays",
-    "test_container.py::test_the_libraries",
+    "test_container.py::test_the_image_has_indirect_libraries",
     "test_dlq_resumed.py",
     "test_dlq_property.py",
     "test_dlq_outages.py",
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _migrated(server, folder):
-    """A database with the present schema, as the template of the tests' own."""
+    """A database with the current schema, as the template for the tests' databases."""
     name = server.create_database()
     Programs(folder).run("migrate", "--database", server.url(name)).ok()
     return name
@@ -97,7 +97,7 @@ def _migrated(server, folder):
 
 @pytest.fixture(scope="session")
 def shared_server():
-    """No test stops it."""
+    """A server that no test stops."""
     with PostgresServer.never_stopped() as server:
         yield server
 
@@ -138,7 +138,7 @@ def restartable(own_server, tmp_path):
 
 @pytest.fixture(scope="session")
 def kafka():
-    """A Kafka broker that makes no topics by itself: kafka.create_topic(name)."""
+    """A Kafka broker that creates no topics by itself: use kafka.create_topic(name)."""
     available_or_skip()
     with KafkaServer() as server:
         yield server
@@ -152,7 +152,7 @@ def rabbitmq():
 
 @pytest.fixture
 def rabbit(rabbitmq):
-    """The URL of a virtual host of the test's own."""
+    """The URL of a virtual host for this test alone."""
     vhost = rabbitmq.create_vhost()
     yield rabbitmq.url(vhost)
     rabbitmq.drop_vhost(vhost)

@@ -13,7 +13,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def refused(finished, *words, status=None):
-    """It failed with one line on standard error that has these words, and said nothing else."""
+    """The command failed with one line on standard error that contains these words, and printed nothing else."""
     line = finished.error_line(finished.status if status is None else status)
     assert finished.status in (1, 2)
     assert finished.stdout == ""
@@ -51,20 +51,20 @@ def test_bad_arguments(store, programs, args, words):
                                            (b"x" * (10 * MEBIBYTE), str(MEBIBYTE)),
                                            (b"x" * (MEBIBYTE + 1), str(MEBIBYTE))],
                          ids=["nul", "latin1", "surrogate", "10MiB", "1MiB+1"])
-def test_payloads_that_cannot_be_kept(store, programs, tmp_path, payload, word):
+def test_payloads_that_cannot_be_stored(store, programs, tmp_path, payload, word):
     (tmp_path / "payload").write_bytes(payload)
     refused(programs.run("lease", "enqueue", "--space", "s", "--payload", "@payload", "--database", store.url), word)
     assert by_status(store) == {}
 
 
-def test_a_payload_of_exactly_the_limit_is_kept(store, programs, tmp_path):
+def test_a_payload_of_exactly_the_limit_is_stored(store, programs, tmp_path):
     (tmp_path / "payload").write_bytes(b"x" * MEBIBYTE)
     done = programs.run("lease", "enqueue", "--space", "s", "--payload", "@payload", "--database", store.url).ok()
     assert len(row(store, int(done.stdout))["payload_md"]) == MEBIBYTE
 
 
 def insert_bytes(store, hex_bytes):
-    """A row between two others, as a program that knows nothing of deliverd's library may write it."""
+    """A row between two others, as a program without deliverd's library may write it."""
     fill(store, 1)
     store.query("INSERT INTO outbox_memory (target_space, payload_md, payload_sha)"
                 f" VALUES ('s', CAST(x'{hex_bytes}' AS TEXT), 'unknown')")
@@ -72,7 +72,7 @@ def insert_bytes(store, hex_bytes):
 
 
 def test_a_row_that_is_not_text_is_dead_and_does_not_stop_the_others(sqlite, receiver, programs, tmp_path):
-    """SQLite lets an INSERT store bytes that no JSON can carry. Sending others in their place would be a lie."""
+    """SQLite lets an INSERT store bytes that JSON cannot carry. Sending other bytes instead would be a lie."""
     insert_bytes(sqlite, "61ff62")
     config = write_config(tmp_path, sqlite, receiver)
     programs.run("worker", "--lane", "memories", "--once", "--config", config)
@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(sqlite, programs, tmp_pat
 
 # ---- configuration ----
 
-def test_a_configuration_that_is_not_there(programs):
+def test_a_missing_configuration(programs):
     refused(programs.run("serve", "--config", "no/such/file.yaml"), "no/such/file.yaml", status=2)
 
 
@@ -148,13 +148,13 @@ def test_config_path_from_the_environment(programs):
     ("server:\n  port: ${NOT_SET_ANYWHERE}\n", ("c.yaml:2", "NOT_SET_ANYWHERE")),
 ], ids=["broken", "unknown", "unknown section", "unknown in lane", "not a number", "range", "choice", "negative",
         "scheme", "environment"])
-def test_wrong_settings_name_the_line_and_the_nearest_right_one(programs, tmp_path, text, words):
+def test_wrong_settings_report_the_line_and_the_nearest_valid_name(programs, tmp_path, text, words):
     (tmp_path / "c.yaml").write_text(text)
     for command in (("config", "check"), ("serve",)):
         refused(programs.run(*command, "--config", "c.yaml"), *words, status=2)
 
 
-def test_config_check_tells_every_problem(programs, tmp_path):
+def test_config_check_reports_every_problem(programs, tmp_path):
     (tmp_path / "c.yaml").write_text("server:\n  prot: 1\nlanes:\n  m: { outbox: memry }\n")
     done = programs.run("config", "check", "--config", "c.yaml")
     assert done.status == 2
@@ -168,7 +168,7 @@ def test_a_secret_is_never_shown(programs, tmp_path):
         assert "hunter2" not in done.stdout + done.stderr
 
 
-def test_an_unknown_lane_names_those_there_are(store, receiver, programs, tmp_path):
+def test_an_unknown_lane_lists_the_configured_ones(store, receiver, programs, tmp_path):
     config = write_config(tmp_path, store, receiver)
     done = programs.run("worker", "--lane", "memroies", "--once", "--config", config)
     refused(done, "memroies", "memories", status=2)
@@ -193,7 +193,7 @@ def test_wrong_worker_flags(store, receiver, programs, tmp_path, flags):
     (("worker", "--lane", "x"), ("--once", "--loop")),
     ((), ("--help",)),
 ])
-def test_unknown_words_name_the_nearest(programs, args, words):
+def test_unknown_words_suggest_the_nearest(programs, args, words):
     refused(programs.run(*args), *words, status=2)
 
 
@@ -216,7 +216,7 @@ def absent_url(request, shared_server, tmp_path):
     return f"sqlite:{tmp_path}/text.db"
 
 
-def test_a_database_that_is_not_there(programs, receiver, tmp_path, absent_url):
+def test_a_missing_database(programs, receiver, tmp_path, absent_url):
     target = {"no/such": "no/such/folder", "text.db": "text.db", "not_there": "not_there"}
     word = next((word for mark, word in target.items() if mark in absent_url), "127.0.0.1")
     for command in (("migrate",), ("lease", "claim", "--worker", "w"),
@@ -228,7 +228,7 @@ def test_a_database_that_is_not_there(programs, receiver, tmp_path, absent_url):
     assert "hunter2" not in line
 
 
-def test_a_database_that_cannot_hold_every_text(programs, receiver, tmp_path, shared_server):
+def test_a_database_whose_encoding_is_not_utf8(programs, receiver, tmp_path, shared_server):
     name = shared_server.create_database(template="template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
     config = write_config(tmp_path, None, receiver, database={"url": shared_server.url(name), "auto_migrate": True})
     for command in (("serve",), ("worker", "--lane", "memories", "--loop"), ("migrate",)):
@@ -248,7 +248,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(programs, receiver, tmp_path, 
     assert "database" in done.stdout
 
 
-def test_doctor_finds_a_sink_that_is_not_there(programs, receiver, tmp_path, store):
+def test_doctor_finds_a_sink_that_cannot_be_reached(programs, receiver, tmp_path, store):
     config = write_config(tmp_path, store, receiver)
     receiver.close()
     done = programs.run("doctor", "--config", config)
@@ -256,7 +256,7 @@ def test_doctor_finds_a_sink_that_is_not_there(programs, receiver, tmp_path, sto
     assert "memories" in done.stdout
 
 
-def test_a_port_that_is_taken(programs, receiver, tmp_path):
+def test_a_port_in_use(programs, receiver, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = write_config(tmp_path, SqliteStore(tmp_path / "x.db"), receiver, server={"port": port})

@@ -1,4 +1,4 @@
-"""`bench`: it measures, and leaves nothing behind."""
+"""`bench` measures, and leaves nothing behind."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_on_a_database_it_removes_its_own_rows(store, programs, tmp_path):
     assert by_status(store) == {} and audit(store) == []
 
 
-def test_existing_rows_are_worked_off_and_stay(store, programs):
+def test_existing_rows_are_delivered_and_stay(store, programs):
     fill(store, 20)
     programs.run("bench", "--existing", "--database", store.url).ok()
     assert by_status(store) == {"sent": 20}

@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as it can be checked without a container engine: none is used, so `docker build` is not tried."""
+"""Checks of the Dockerfile that need no container engine. `docker build` itself is not tested."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ def installed_packages():
 
 
 def package_of(library):
-    """The Debian package a library's file belongs to; with merged /usr the package may know it by either name."""
+    """The Debian package that owns a library file. With merged /usr the package may list it under either path."""
     resolved = Path(library).resolve()
     for path in (resolved, Path("/") / resolved.relative_to("/usr") if resolved.is_relative_to("/usr") else resolved):
         found = subprocess.run(["dpkg-query", "--search", str(path)], capture_output=True, text=True, timeout=240)
@@ -35,12 +35,12 @@ def package_of(library):
 
 
 def libraries():
-    """Name and file of every library the program is loaded with, those of its libraries included."""
+    """Name and file of every library that the program loads, directly or indirectly."""
     return dict(re.findall(r"^\s*(\S+) => (\S+) \(", output_of("ldd", program("deliverd")), re.MULTILINE))
 
 
 def with_dependencies(packages):
-    """The packages and what they depend on, as Debian's package database here has it."""
+    """The packages and their dependencies, from this machine's package database."""
     seen, waiting = set(), list(packages)
     while waiting:
         name = waiting.pop()
@@ -54,7 +54,7 @@ def with_dependencies(packages):
     return seen
 
 
-def test_the_image_has_the_libraries_that_the_program_names():
+def test_the_image_has_the_libraries_the_program_links():
     where = libraries()
     named = re.findall(r"\(NEEDED\)\s+Shared library: \[(.+?)\]", output_of("readelf", "-d", program("deliverd")))
     assert "libpq.so.5" in named
@@ -62,13 +62,13 @@ def test_the_image_has_the_libraries_that_the_program_names():
     assert installed_packages() - BASE_ONLY == wanted
 
 
-def test_the_libraries_of_its_libraries_come_with_them():
+def test_the_image_has_indirect_libraries_too():
     wanted = {package_of(path) for path in libraries().values()}
     assert len(wanted) > len(installed_packages()), "there are such"
     assert wanted <= with_dependencies(installed_packages())
 
 
-def test_it_runs_as_nobody_and_the_kubelet_asks_after_its_health():
+def test_it_runs_unprivileged_and_has_a_health_check():
     user, = re.findall(r"^USER (\d+):(\d+)$", final_stage(), re.MULTILINE)
     values = (ROOT / "deploy/helm/deliverd/values.yaml").read_text()
     assert user == tuple(re.findall(r"^runAs(?:User|Group): (\d+)$", values, re.MULTILINE))
@@ -76,7 +76,7 @@ def test_it_runs_as_nobody_and_the_kubelet_asks_after_its_health():
     assert "HEALTHCHECK" not in DOCKERFILE
 
 
-def test_its_label_tells_the_programs_version(programs):
+def test_its_label_has_the_programs_version(programs):
     version = programs.run("--version").ok().stdout.split()[-1]
     assert f'org.opencontainers.image.version="{version}"' in final_stage()
 
@@ -85,8 +85,8 @@ def test_both_stages_are_the_same_debian():
     assert re.findall(r"^FROM debian:(\d+)", DOCKERFILE, re.MULTILINE) == ["12", "12"]
 
 
-def test_what_is_sent_to_the_builder_is_enough_to_configure(tmp_path):
-    """.dockerignore leaves everything out but a list; CMake globs, so a missing folder would show here."""
+def test_the_build_context_is_enough_to_configure(tmp_path):
+    """.dockerignore excludes everything except a list. CMake globs, so a missing folder fails here."""
     sent = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for name in sent:
         source = ROOT / name

@@ -1,5 +1,5 @@
-"""kill -9 at every dangerous place of the lane, on both stores: nothing lost, nothing counted twice, and a
-duplicate only for what was under way when the worker died."""
+"""kill -9 at every dangerous point of the lane, on both stores: nothing is lost, nothing is counted twice, and
+duplicates happen only for messages in flight when the worker died."""
 
 import signal
 import threading
@@ -21,13 +21,13 @@ def worker(programs, config, worker_id, failpoints=None):
 
 
 def open_rows(store):
-    """The ids that are not settled, with their owners."""
+    """The ids of unsettled rows, with their owners."""
     rows = store.query("SELECT outbox_id, locked_by FROM outbox_memory WHERE status = 'pending'")
     return {found["outbox_id"]: found["locked_by"] for found in rows}
 
 
 def finish(store, programs, config, rows=ROWS):
-    """A worker without a failpoint does what is left."""
+    """A worker without a failpoint finishes the rest."""
     survivor = worker(programs, config, "survivor")
     wait_for(lambda: by_status(store) == {"sent": rows}, 40, lambda: f"every row to be sent: {by_status(store)}")
     survivor.terminate()
@@ -41,7 +41,7 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
     config = write_config(tmp_path, store, receiver, lane=LANE)
     is_dead = threading.Event()
     if point == "store.during_settle":
-        # The server may still carry out that settle, and it may be of all that the victim has: one stays under way.
+        # The server may still execute that settle, which may cover all rows of the victim. So one send stays in flight.
         receiver.answer_with(lambda call: Answer(hold=is_dead if call.key == key(ids[0]) else None))
     victim = worker(programs, config, "victim", failpoints=f"{point}=crash@{passage}")
     assert victim.wait() == -signal.SIGKILL, victim.stderr
@@ -67,7 +67,7 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
 
 
 def test_killed_again_and_again(store, receiver, programs, tmp_path):
-    """Worker after worker dies during its second settle; each leaves a little less."""
+    """One worker after another dies during its second settle; each leaves a little less."""
     ids = fill(store, 3 * ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
     for number in range(3):
@@ -80,7 +80,7 @@ def test_killed_again_and_again(store, receiver, programs, tmp_path):
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
 
 
-def test_a_worker_that_hangs_after_its_claim_is_replaced_when_its_lease_runs_out(store, receiver, programs, tmp_path):
+def test_a_worker_that_hangs_after_its_claim_is_replaced_when_its_lease_expires(store, receiver, programs, tmp_path):
     ids = fill(store, ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
     hung = worker(programs, config, "hung", failpoints="lane.before_send=wait@1")

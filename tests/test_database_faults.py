@@ -1,4 +1,4 @@
-"""PostgreSQL goes away under a working lane, in every way it can: the lane goes on by itself."""
+"""PostgreSQL becomes unavailable under a working lane, in every way it can. The lane recovers by itself."""
 
 import threading
 from collections import Counter
@@ -13,7 +13,7 @@ from harness.waiting import wait_for
 from harness.web import get
 
 ROWS = 1500
-# A claim whose answer was lost leaves rows to their leases, so these must be short for the test to end.
+# A claim whose answer was lost leaves its rows leased until the lease expires. Leases are short so that the test ends.
 LANE = {"lease_seconds": 4, "batch_size": 50, "parallelism": 8, "loop_interval_seconds": 0.05}
 DONE_DEADLINE_SECONDS = 60
 
@@ -36,7 +36,7 @@ def wait_for_all(store, worker, rows=ROWS):
 def check_nothing_lost_or_counted_twice(store, receiver, ids):
     assert set(receiver.times()) == {key(outbox_id) for outbox_id in ids}
     assert store.query("SELECT count(*) AS n FROM outbox_memory WHERE retry_count <> 0") == [{"n": 0}]
-    # A claim need not survive a crash of the server. Its rows are claimed again, and the lane knows what it has sent.
+    # A claim may be lost in a server crash. Its rows are claimed again, and the lane knows which ones it sent.
     settled = Counter(found["outbox_id"] for reason in ("outbox_flush_success", "outbox_flush_dedup_hit")
                       for found in audit(store, reason))
     assert settled == dict.fromkeys(ids, 1)
@@ -64,12 +64,12 @@ def test_restarted_while_the_lane_works(restartable, receiver, programs, tmp_pat
     assert all(times[key(outbox_id)] == 1 for outbox_id in settled_before), "what was settled stays settled"
 
 
-def test_away_for_a_while_with_sends_under_way(restartable, receiver, programs, tmp_path):
-    """The answers come while there is no database; they are settled once it is back."""
+def test_unavailable_for_a_while_with_sends_in_flight(restartable, receiver, programs, tmp_path):
+    """Answers arrive while the database is down. They are settled once it is back."""
     ids = fill(restartable, 8)
     gate = threading.Event()
     receiver.answer_with(lambda call: Answer(hold=gate))
-    # The lease must outlast the outage: an expired one may rightly be taken again.
+    # The lease must outlast the outage: an expired lease may be taken over, which would be correct.
     config = write_config(tmp_path, restartable, receiver, lane=LANE | {"lease_seconds": 60},
                           database={"pool_wait_seconds": 0.3})
     worker = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "w", "--config", config)
@@ -117,7 +117,7 @@ def other_backends(store):
 
 @pytest.mark.parametrize("setting", ["idle_session_timeout", "idle_in_transaction_session_timeout"])
 def test_idle_timeouts_of_the_server(postgres, receiver, programs, tmp_path, setting):
-    """Connections that sat in the pool are found dead; a transaction never sits idle at all."""
+    """Dead pooled connections are detected. No transaction ever idles."""
     postgres.query(f"ALTER DATABASE {postgres.database} SET {setting} = '100ms'")
     config = write_config(tmp_path, postgres, receiver, lane=LANE | {"loop_interval_seconds": 0.5})
     worker = programs.start("worker", "--lane", "memories", "--loop", "--worker-id", "w", "--config", config)
@@ -135,8 +135,8 @@ def test_idle_timeouts_of_the_server(postgres, receiver, programs, tmp_path, set
 @pytest.mark.parametrize("limits", [{"statement_timeout_seconds": 0.3, "lock_timeout_seconds": 60},
                                     {"statement_timeout_seconds": 60, "lock_timeout_seconds": 0.3}],
                          ids=["statement_timeout", "lock_timeout"])
-def test_statements_that_time_out_are_made_again(postgres, receiver, programs, tmp_path, limits):
-    """Somebody holds the table: settles and claims run into their limits, then go through."""
+def test_statements_that_time_out_are_repeated(postgres, receiver, programs, tmp_path, limits):
+    """While somebody locks the table, settles and claims time out. Later they succeed."""
     ids = fill(postgres, 20)
     gate = threading.Event()
     receiver.answer_with(lambda call: Answer(hold=gate))

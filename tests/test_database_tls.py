@@ -1,4 +1,4 @@
-"""TLS to PostgreSQL: `database.ssl_ca_file` says whom to trust, and nobody else is."""
+"""TLS to PostgreSQL: only a certificate signed by `database.ssl_ca_file` is trusted."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def migrate(programs, folder, server, ca_file):
     return programs.run("migrate", "--config", write_config(folder, None, database=database))
 
 
-def test_only_a_server_with_a_certificate_of_the_authority_named_is_talked_to(programs, tmp_path, server):
+def test_only_a_server_with_a_certificate_of_the_configured_authority_is_accepted(programs, tmp_path, server):
     refused = migrate(programs, tmp_path, server, Authority(tmp_path / "other").ca_file)
     assert refused.status == 1 and "certificate verify failed" in refused.stderr, refused.stderr
     migrate(programs, tmp_path, server, server.ca_file).ok()

@@ -66,7 +66,7 @@ def test_it_shows_dead_letters_and_sends_some_back(programs):
 
 
 def test_a_high_rate_is_reached(programs):
-    """Each enqueue by itself waits for the disk; together they do not."""
+    """A single enqueue waits for the disk; enqueues in one transaction share the wait."""
     done = programs.run("demo", "--seconds", "6", "--rate", "2000", "--port", "0").ok()
     lanes = check_totals(last_line(done.stdout))
     assert sum(lane["enqueued"] for lane in lanes.values()) >= 6000, "half of it, on a machine that has more to do"
@@ -81,7 +81,7 @@ def test_it_leaves_no_files(programs, tmp_path):
 
 
 def on_a_terminal(programs, folder, columns, rows):
-    """What `demo` writes to a terminal of that size, from its start to its end."""
+    """Everything that `demo` writes to a terminal of this size."""
     primary, secondary = pty.openpty()
     fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     demo = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", program("deliverd"), "demo", "--seconds",

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP and from the shell, on both stores; every answer is one that /openapi.json describes."""
+"""Dead letters over HTTP and from the shell, on both stores. Every answer conforms to /openapi.json."""
 
 import json
 import re
@@ -17,13 +17,13 @@ LIST = DLQ + "/{topic}"
 ALL = DLQ + "/{topic}/retry-all"
 ONE = DLQ + "/messages/{id}"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
-SEED_FIELDS = ["id", "original_topic", "error_message", "retry_count", "max_retries", "payload", "status", "created_at",
+BASIC_FIELDS = ["id", "original_topic", "error_message", "retry_count", "max_retries", "payload", "status", "created_at",
                "updated_at", "last_retry_at"]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00")
 
 
 class Api:
-    """Asks as a person with a token, and holds each answer against the document."""
+    """Sends requests with a token and validates each answer against the OpenAPI document."""
 
     def __init__(self, service):
         self.service = service
@@ -36,8 +36,8 @@ class Api:
 
 
 def error(page):
-    told = page.json()["error"]
-    return page.status, told["code"], told["message"]
+    reported = page.json()["error"]
+    return page.status, reported["code"], reported["message"]
 
 
 def left(api, method, template):
@@ -47,23 +47,23 @@ def left(api, method, template):
 
 @pytest.fixture
 def api(programs, store, tmp_path):
-    """Without Kafka in the configuration: the seed's stand-alone mode."""
+    """A service without Kafka in its configuration."""
     return Api(start_with_tokens(programs, tmp_path, store.url))
 
 
-def test_a_row_with_the_seeds_columns_is_shown_as_the_seed_shows_it(api, store):
+def test_a_row_with_only_the_basic_columns_is_shown(api, store):
     letter_id = add_letter(store)
     page = api.ask("GET", LIST, "orders.events.v1", who="vera").json()
     assert list(page) == ["messages", "pagination"]
     (found,) = page["messages"]
-    assert list(found)[:10] == SEED_FIELDS
+    assert list(found)[:10] == BASIC_FIELDS
     assert found["id"] == letter_id and found["payload"] == {"order_id": "123"} and found["status"] == "PENDING"
     assert (found["retry_count"], found["max_retries"], found["last_retry_at"]) == (0, 3, None)
     assert TIME.fullmatch(found["created_at"]) and TIME.fullmatch(found["updated_at"])
     assert list(page["pagination"])[:4] == ["total_count", "page", "page_size", "has_next"]
     assert list(page["pagination"].values())[:4] == [1, 1, 20, False]
     shown = api.ask("GET", ONE, letter_id, who="vera").json()
-    assert list(shown)[:10] == SEED_FIELDS
+    assert list(shown)[:10] == BASIC_FIELDS
     assert {name: shown[name] for name in found} == found
 
 
@@ -83,7 +83,7 @@ def test_a_retry_resolves_once(api, store):
     assert left(api, "POST", ONE + "/retry") == {413, 415, 421, 431, 500, 503}
 
 
-def test_retry_all_answers_how_many(api, store):
+def test_retry_all_returns_the_count(api, store):
     ids = [add_letter(store, error_message=f"failure {number}") for number in range(3)]
     add_letter(store, status="DEAD", retry_count=3)
     answer = api.ask("POST", ALL, "orders.events.v1").json()
@@ -98,7 +98,7 @@ def test_retry_all_answers_how_many(api, store):
         == ["orders.events.v1", "kafka", 4, 0, 0, 3, 1]
 
 
-def test_giving_up_and_deleting(api, store):
+def test_marking_dead_and_deleting(api, store):
     letter_id = add_letter(store)
     assert api.ask("POST", ONE + "/dead", letter_id).json()["status"] == "DEAD"
     assert error(api.ask("POST", ONE + "/dead", letter_id)) \
@@ -150,14 +150,14 @@ def test_filters_and_hostile_texts(api, store):
     assert api.ask("GET", ONE + "/raw", letter_id).json()["topic"] is None
 
 
-def test_a_records_time_is_a_date_where_there_is_one(api, store):
+def test_a_records_timestamp_is_a_date_if_it_has_one(api, store):
     for millis, date in ((1_771_583_400_123, "2026-02-20T10:30:00.123+00:00"), (1_700_000_000_000_000, None)):
         letter_id = add_letter(store, record_timestamp_ms=millis, record_timestamp_type="created")
         raw = api.ask("GET", ONE + "/raw", letter_id).json()
         assert (raw["timestamp"], raw["timestamp_ms"]) == (date, millis)
 
 
-def test_without_a_broker_nothing_is_published_and_nothing_lost(programs, store, tmp_path):
+def test_without_a_broker_nothing_is_published_or_lost(programs, store, tmp_path):
     away = f"127.0.0.1:{free_port()}"
     api = Api(start_with_tokens(programs, tmp_path, store.url, kafka={"brokers": [away]},
                                 dead_letters={"replay_timeout_seconds": 1}))
@@ -205,14 +205,14 @@ def test_without_its_database(programs, postgres, proxy, tmp_path):
     wait_for(lambda: api.ask("GET", ONE, letter_id).status == 200, 30, "the letter to be shown again")
 
 
-def test_the_shell_does_the_same(programs, store):
+def test_the_command_line_does_the_same(programs, store):
     def dlq(*words):
         return programs.run("dlq", *words, "--database", store.url)
 
     programs.run("migrate", "--database", store.url).ok()
     first, second = add_letter(store), add_letter(store, "mail", payload=None)
     rows = json.loads(dlq("list", "--json").ok().stdout)
-    assert {row["id"] for row in rows} == {first, second} and list(rows[0])[:10] == SEED_FIELDS
+    assert {row["id"] for row in rows} == {first, second} and list(rows[0])[:10] == BASIC_FIELDS
     assert json.loads(dlq("show", first).ok().stdout)["payload"] == {"order_id": "123"}
     assert json.loads(dlq("retry", first, "--json").ok().stdout)["status"] == "RESOLVED"
     assert "status=RESOLVED, retry_count=1/3" in dlq("retry", first).error_line(1)

@@ -1,4 +1,4 @@
-"""Dead letters are stored once each, byte for byte, while those who read them are killed and come back."""
+"""Each dead letter is stored once, byte for byte, while its readers are killed and restarted."""
 
 import contextlib
 import signal
@@ -21,12 +21,12 @@ from harness.waiting import wait_for
 TOPICS, PARTITIONS, RECORDS = 5, 4, 20_000
 KILLS, CRASHES, STOPS = 2, 2, 2
 STEP_SECONDS = 60
-# A killed member keeps its partitions for as long as this; Kafka's own least.
+# A killed member keeps its partitions this long. Kafka accepts no smaller value.
 GROUP = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 
 
 def some_record(rng, number):
-    """Keys, values and headers of all kinds; the number makes each its own."""
+    """Keys, values and headers of all kinds; the number makes each record unique."""
     key = rng.choice([None, b"", f"k-{number % 100}".encode()])
     value = rng.choice([None, b"", b'{"n": %d}' % number, rng.randbytes(rng.randint(1, 300))])
     headers = [("n", str(number).encode()), ("trace", rng.choice([None, b"", rng.randbytes(8)]))]
@@ -34,7 +34,7 @@ def some_record(rng, number):
 
 
 class Readers:
-    """Two processes of one group; blows fall on either, while a part of the records is produced."""
+    """Two processes of one group. Either is killed while part of the records is produced."""
 
     def __init__(self, rng, store, start, records):
         self._rng, self._store, self._start, self._records = rng, store, start, records
@@ -52,8 +52,8 @@ class Readers:
         self.slots[slot] = self._start()
 
     def crash(self, part):
-        """One dies between the store's commit and the group's: others read again what it had stored. It is alone, or
-        they might have done so before anybody looks."""
+        """One dies between the database's commit and the group's, so the others read again what it stored. It runs alone,
+        because others might read it before the test looks."""
         slot = self._rng.randrange(2)
         self.slots[slot].process.kill9()
         other = self.slots[1 - slot].process
@@ -82,7 +82,7 @@ class Readers:
                  + "\n".join(reader.process.stderr[-1500:] for reader in self.slots))
 
     def _some_of(self, part):
-        """Whose turn it is, when some of the part are stored and others not, as far as can be said."""
+        """The process to kill next, chosen while part of the records are stored."""
         before = len(self._records.sent)
         self._records.produce_some(part)
         self.wait_for_stored(before + self._rng.randrange(part // 2))
@@ -90,7 +90,7 @@ class Readers:
 
 
 class SomeRecords(Records):
-    """Spread over topics and partitions; their contents are the generator's."""
+    """Spreads records over topics and partitions; the generator makes their contents."""
 
     def __init__(self, kafka, rng, prefix):
         super().__init__(kafka)
@@ -105,14 +105,14 @@ class SomeRecords(Records):
             self.produce(topic, some)
 
     def is_read_by(self, client_id):
-        """Whether the group has given partitions to that member."""
+        """Whether the member has partitions assigned."""
         admin = AdminClient({"bootstrap.servers": self._kafka.brokers, "log_level": 0})
         group = admin.describe_consumer_groups([self._group])[self._group].result(STEP_SECONDS)
         return group.state == ConsumerGroupState.STABLE and any(
             member.client_id == client_id and member.assignment.topic_partitions for member in group.members)
 
     def committed(self):
-        """How many the group need not read again."""
+        """How many records the group has committed."""
         places = [TopicPartition(topic, number) for topic in self.topics for number in range(PARTITIONS)]
         settings = {"bootstrap.servers": self._kafka.brokers, "group.id": self._group, "log_level": 0}
         with contextlib.closing(Consumer(settings)) as asker:

@@ -1,4 +1,4 @@
-"""Dead letters and requests made by people who mean harm: clean answers, and nothing changed that they did not own."""
+"""Hostile dead letters and requests get clear answers and change nothing that is not theirs."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ BAD_IDS = {"word": "not-a-uuid", "empty braces": "{}", "braces": "{00000000-0000
            "a line break": "00000000-0000-4000-8000-000000000000\n", "not hex": "g0000000-0000-4000-8000-000000000000",
            "blank": " ", "a number": "1", "negative": "-1", "null": "null", "8 kB": "a" * 8000,
            "a null byte": "00000000-0000-4000-8000-000000000000\0", "wide digits": "\uff10" * 32} | TEXTS
-# As a client may write a topic.
+# How clients may write a topic.
 ODD_PATHS = ["%", "%zz", "%ff", "%c0%af", "%ed%a0%80", "%00", "a%00b", "%2e%2e%2f", "..%2f..%2fetc", "%250",
              ";jsessionid=1", "a%2fb%2fc", "*", "~", "%20", "%0d%0aX-A:%20b", "*.dlq.v1"]
 ACTIONS = [("GET", ""), ("GET", "/raw"), ("GET", "/audit"), ("POST", "/retry"), ("POST", "/dead"), ("POST", "/revive"),
@@ -40,7 +40,7 @@ def incompressible(length):
 
 
 class Target:
-    """A service with some letters, and what must be the same afterwards."""
+    """A service with some letters, and the state that must not change."""
 
     def __init__(self, programs, store, folder):
         self.store = store
@@ -74,7 +74,7 @@ def target(programs, store, tmp_path):
     target.check_unchanged()
 
 
-def test_ids_that_are_none(target):
+def test_invalid_ids(target):
     for name, text in BAD_IDS.items():
         for method, action in ACTIONS:
             page = target.ask(method, f"/messages/{quote(text, safe='')}{action}")
@@ -83,8 +83,8 @@ def test_ids_that_are_none(target):
             assert "\r" not in page.text and "\n" not in page.text.strip() and len(page.text) < 4000, page.text
 
 
-def test_topics_that_are_none(target):
-    """Nobody has letters of these: a listing is empty or the name is refused; nothing is retried."""
+def test_invalid_topics(target):
+    """No letter has such a topic: a listing is empty or the name is refused. Nothing is retried."""
     for written in ODD_PATHS:
         page = target.ask("GET", f"/{written}")
         if page.status == 200:
@@ -96,8 +96,8 @@ def test_topics_that_are_none(target):
         assert "X-A" not in page.headers
 
 
-def test_names_longer_than_any(target):
-    """Of digits that no database can squeeze into an index."""
+def test_overlong_names(target):
+    """Random digits, which no database can compress into an index."""
     for length in (250, 256, 3000, 6000):
         written = incompressible(length)
         page = target.ask("GET", f"/{written}")
@@ -140,7 +140,7 @@ def test_query_parameters_with_any_text(target):
 
 
 def test_large_bodies(target):
-    """Nothing here wants a body; a large one is refused while it comes, whatever was asked."""
+    """No route here expects a body. A large one is refused while it is being sent, on every route."""
     body = b"x" * LARGE_BODY_BYTES
     host = re.sub("^http://", "", target.service.base)
     for method, path in (("POST", f"/messages/{target.letter_id}/retry"), ("POST", "/orders.events.v1/retry-all"),
@@ -162,7 +162,7 @@ def test_large_bodies(target):
 
 
 def test_letters_with_any_text_in_every_field(programs, store, kafka, tmp_path):
-    """As a record has them: topic by header, error, class, trace, producer, headers' names and values, key, payload."""
+    """Every field of a record: topic by header, error, class, trace, producer, header names and values, key, payload."""
     name = fresh_name("hostile")
     kafka.create_topic(name)
     dead = kafka.create_topic(name + SUFFIX)
@@ -213,7 +213,7 @@ def test_letters_with_any_text_in_every_field(programs, store, kafka, tmp_path):
 
 
 def test_letters_with_more_text_than_any_index_takes(programs, store, kafka, tmp_path):
-    """All of it is kept in the record; what is shown and looked for by is cut. And none of it compresses."""
+    """The record keeps everything; shown and indexed fields are cut. The text does not compress."""
     name = fresh_name("long")
     kafka.create_topic(name)
     dead = kafka.create_topic(name + SUFFIX)

@@ -1,4 +1,4 @@
-"""Dead letters from a real Kafka and back: what a consumer gave up on is shown, and its topic gets it again."""
+"""Dead letters from a real Kafka and back: a failed record is shown, and a retry publishes it to its topic again."""
 
 import json
 import uuid
@@ -61,7 +61,7 @@ def test_there_and_back(programs, store, kafka, tmp_path):
 
 
 def test_a_header_cannot_send_a_retry_where_it_may_not_go(programs, store, kafka, tmp_path):
-    """Whoever may write to a dead-letter topic names the topic of origin, and a person's retry would publish there."""
+    """A producer of a dead-letter topic can name any topic of origin. A retry must not publish just anywhere."""
     name = fresh_name("replay")
     foreign = kafka.create_topic(f"payments-{name}")
     kafka.create_topic(name)

@@ -1,4 +1,4 @@
-"""What deliverd's own lanes give up on: it is a dead letter with its provenance, and goes back into its lane in order."""
+"""Dead rows of lanes become dead letters with provenance, and a retry puts them back into their lane in order."""
 
 import json
 
@@ -19,7 +19,7 @@ REFUSED = Answer(400, {"why": "<no> 'such' thing"})
 
 
 class Lanes(Service):
-    """`serve` with a lane of each kind, to receivers that refuse what they are told to."""
+    """`serve` with a lane of each kind, sending to receivers that refuse chosen messages."""
 
     def __init__(self, programs, folder, store, receivers, **events):
         lanes = {"orders": {"outbox": "orders", "sink": {"type": "http", "url": receivers["orders"].url}} | QUICK_LANE,
@@ -31,7 +31,7 @@ class Lanes(Service):
         self._store = store
 
     def letter_of(self, lane):
-        """The one letter of a lane, once there is one."""
+        """The only letter of a lane, once it exists."""
         page = wait_for(lambda: (found := self.get(f"{DLQ}/{lane}").json())["messages"] and found, DEADLINE_SECONDS,
                         lambda: f"a letter of {lane}: {self.process.stderr[-3000:]}")
         (letter,) = page["messages"]
@@ -64,15 +64,15 @@ def refuse_while(receiver, is_refused):
 
 
 def numbers(receiver):
-    """Of the events as they came, those refused too."""
+    """Events in order of arrival, refused ones included."""
     return [call.body["n"] for call in receiver.calls]
 
 
 @pytest.mark.parametrize("on_dead", ["block", "continue"])
-def test_an_event_goes_back_to_where_it_stood(programs, store, receivers, tmp_path, on_dead):
+def test_an_event_goes_back_to_its_place(programs, store, receivers, tmp_path, on_dead):
     receiver = receivers["sales"]
-    mended = []
-    refuse_while(receiver, lambda call: not mended and call.body["n"] == 1)
+    fixed = []
+    refuse_while(receiver, lambda call: not fixed and call.body["n"] == 1)
     service = Lanes(programs, tmp_path, store, receivers, on_dead=on_dead)
     first, *others = [write(store, "a-1", "Sold", json.dumps({"n": n}), '{"tenant": "t"}') for n in (1, 2, 3)]
     letter = service.letter_of("sales")
@@ -93,7 +93,7 @@ def test_an_event_goes_back_to_where_it_stood(programs, store, receivers, tmp_pa
         assert [row(store, event)["published"] for event in others] == [False, False], "they wait behind it"
         assert numbers(receiver) == [1]
 
-    mended.append(True)
+    fixed.append(True)
     assert service.retry(letter).json() == {"id": letter["id"], "status": "RESOLVED", "message": "message retry initiated"}
     for event in (first, *others):
         wait_for_state(store, event, "published")
@@ -104,11 +104,11 @@ def test_an_event_goes_back_to_where_it_stood(programs, store, receivers, tmp_pa
                                      ("returned", "RETRYING", "RESOLVED", "anonymous")]
 
 
-def test_a_blocked_aggregate_goes_on_when_its_dead_letter_is_revived(programs, store, receivers, tmp_path):
-    """Sent back in vain as often as it may be, it blocks what comes after it and refuses a retry."""
+def test_a_blocked_aggregate_continues_when_its_dead_letter_is_revived(programs, store, receivers, tmp_path):
+    """After its last return failed, the event blocks later ones and a retry is refused."""
     receiver = receivers["sales"]
-    mended = []
-    refuse_while(receiver, lambda call: not mended and call.body["n"] == 1)
+    fixed = []
+    refuse_while(receiver, lambda call: not fixed and call.body["n"] == 1)
     service = Lanes(programs, tmp_path, store, receivers, on_dead="block")
     first, second = (write(store, "a-1", "Sold", json.dumps({"n": n})) for n in (1, 2))
     letter = service.letter_of("sales")
@@ -119,9 +119,9 @@ def test_a_blocked_aggregate_goes_on_when_its_dead_letter_is_revived(programs, s
     assert error(service.retry(letter))[:2] == (409, "SYS_DLQ_CONFLICT")
     assert numbers(receiver) == [1] * 4 and not row(store, second)["published"]
 
-    mended.append(True)
-    told = programs.run("dlq", "revive", letter["id"], "--config", service.config).ok().stdout
-    assert told.startswith(f"{letter['id']} PENDING: "), told
+    fixed.append(True)
+    reported = programs.run("dlq", "revive", letter["id"], "--config", service.config).ok().stdout
+    assert reported.startswith(f"{letter['id']} PENDING: "), reported
     programs.run("dlq", "retry", letter["id"], "--config", service.config).ok()
     for event in (first, second):
         wait_for_state(store, event, "published")
@@ -132,8 +132,8 @@ def test_a_blocked_aggregate_goes_on_when_its_dead_letter_is_revived(programs, s
 
 def test_a_memory_goes_back_and_may_die_again(programs, store, receivers, tmp_path):
     receiver = receivers["notes"]
-    mended = []
-    refuse_while(receiver, lambda call: not mended)
+    fixed = []
+    refuse_while(receiver, lambda call: not fixed)
     service = Lanes(programs, tmp_path, store, receivers)
     (outbox_id,) = fill(store, 1)
     letter = service.letter_of("notes")
@@ -146,7 +146,7 @@ def test_a_memory_goes_back_and_may_die_again(programs, store, receivers, tmp_pa
 
     wait_for(dead_again, DEADLINE_SECONDS, lambda: f"it to die again: {service.shown(letter)}")
     assert service.letter_of("notes")["id"] == letter["id"], "one letter a row"
-    mended.append(True)
+    fixed.append(True)
     assert service.retry(letter).json()["status"] == "RESOLVED"
     wait_for(lambda: receiver.count() == 3, DEADLINE_SECONDS, "the third attempt")
     assert len({call.key for call in receiver.calls}) == 1
@@ -172,7 +172,7 @@ def test_an_order_is_not_sent_again(programs, store, receivers, tmp_path):
     assert service.trail(letter) == []
 
 
-def test_a_row_that_is_gone_is_said(programs, store, receivers, tmp_path):
+def test_a_deleted_row_is_reported(programs, store, receivers, tmp_path):
     refuse_while(receivers["sales"], lambda call: True)
     service = Lanes(programs, tmp_path, store, receivers)
     event = write(store, "a-1", "Sold", '{"n": 1}')
@@ -183,8 +183,8 @@ def test_a_row_that_is_gone_is_said(programs, store, receivers, tmp_path):
     assert service.shown(letter)["status"] != "RESOLVED"
 
 
-def test_dead_and_letter_are_one(programs, store, receivers, tmp_path):
-    """The row is settled and the letter written in one transaction: where the letter cannot be, the row is not dead."""
+def test_a_row_is_dead_only_with_its_letter(programs, store, receivers, tmp_path):
+    """The row is settled and its letter written in one transaction. If the letter cannot be written, the row is not dead."""
     refuse_while(receivers["sales"], lambda call: True)
     if store.kind == "postgres":
         store.query("ALTER TABLE dlq.dlq_messages ADD CONSTRAINT closed CHECK (lane IS NULL) NOT VALID; SELECT 1")

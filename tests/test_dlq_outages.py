@@ -1,4 +1,4 @@
-"""Kafka or the database away: the API says so plainly, nothing is lost, and all of it works again afterwards."""
+"""Kafka or the database is down: the API says so, nothing is lost, and everything works again afterwards."""
 
 import collections
 
@@ -24,7 +24,7 @@ FAILED = (500, "SYS_DLQ_INTERNAL_ERROR")
 
 
 def retry_until_resolved(service, letter_id):
-    """How many tries ended in doubt: rightly so where a broker that has just come back confirms too late."""
+    """How many tries ended in doubt. Some may: a broker that has just restarted confirms late."""
     doubts = 0
 
     def resolved():
@@ -42,7 +42,7 @@ def retry_until_resolved(service, letter_id):
 
 @pytest.mark.parametrize("was_there_before", [True, False], ids=["lost", "never seen"])
 def test_kafka_down(programs, postgres, kafka, tmp_path, was_there_before):
-    """Whether the producer had a connection before, or never one, is two ways to fail."""
+    """A producer that lost its connection and one that never had one fail differently."""
     prefix = fresh_name("down")
     name, dead = kafka.create_topic(prefix), kafka.create_topic(prefix + SUFFIX)
     first, second, *others = letters = list(add_letters(postgres, name, 5).items())
@@ -85,8 +85,8 @@ def test_kafka_down(programs, postgres, kafka, tmp_path, was_there_before):
     service.wait_for_letters(postgres, dead, 1, DEADLINE_SECONDS)
 
 
-def test_kafka_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_path):
-    """Nobody knows whether it was published: the answer and the letter say so, and it can still be retried."""
+def test_kafka_that_stores_and_does_not_answer(programs, postgres, kafka, tmp_path):
+    """Whether the record was published is unknown. The answer and the letter say so, and a retry is still possible."""
     name = kafka.create_topic(fresh_name("silent"))
     first, second = add_letters(postgres, name, 2).items()
     service = DeadLetterService(programs, tmp_path, postgres, kafka, name, dead_letters=QUICK_RETRIES)
@@ -137,7 +137,7 @@ def test_database_down(programs, restartable, kafka, tmp_path):
     service.wait_for_letters(restartable, topic, len(records.sent), DEADLINE_SECONDS)
     found = stored_records(restartable, topic)
     assert len(found) == 2100 and digest(found) == digest(records.sent)
-    wait_for(lambda: service.metrics()["dlq_ingest_paused"] == 0, DEADLINE_SECONDS, "the ingest to go on")
+    wait_for(lambda: service.metrics()["dlq_ingest_paused"] == 0, DEADLINE_SECONDS, "the ingest to resume")
     assert service.letter(letter_id)["retry_count"] == 0
     assert service.retry(letter_id).json()["status"] == "RESOLVED"
     assert len(kafka.read_topic(prefix)) == 1

@@ -1,5 +1,5 @@
-"""There and back, byte for byte: what was dead-lettered is what the original topic's consumer gets, without the headers
-about the failure and with the count of replays."""
+"""A round trip keeps every byte: the original topic's consumer gets what was dead-lettered, without the failure
+headers and with the replay count."""
 
 import re
 import uuid
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 EXAMPLES, MOST_RECORDS = 30, 40
 DEADLINE_SECONDS = 40
 
-# All that the documentation names, by family and meaning. Those that say where a record came from have values here that
-# are no topic's name, and so do not count; SmallRye's bytes that it could not read would become the value again.
+# All headers that the documentation names, by family and meaning. Those that name the origin have values here that
+# are not valid topics, so they are ignored. SmallRye's unreadable bytes would become the value again.
 HEADERS = {place: [re.match("`([^`]+)`", name)[1] for name in names] for place, names in told_headers().items()}
 ORIGINS = [name for (_, meaning), names in HEADERS.items() for name in names if meaning == "original topic"]
 FAILURE_HEADERS = [name for names in HEADERS.values() for name in names
@@ -37,7 +37,7 @@ records_of_all_kinds = st.lists(st.tuples(some_bytes, some_bytes | json_values, 
 
 
 def replays(found):
-    """What the counter of a record says, as the last of that name has it."""
+    """The record's replay counter: the last header of that name counts."""
     said = [value for name, value in found if name == REPLAYS]
     number = int(said[-1]) if said and said[-1] and re.fullmatch(rb"[0-9]+", said[-1]) else 0
     return 0 if number >= 2**63 else number
@@ -49,7 +49,7 @@ def expected_headers(found):
 
 
 def is_refused(record):
-    """It is not the message, but tells of it."""
+    """Whether the header describes the failure rather than belonging to the message."""
     key, value, found = record
     names = {name for name, _ in found}
     return bool(names & set(REPORTS)) or key is value is None and bool(names & set(NO_COPIES))
@@ -66,7 +66,7 @@ def check_back(record, message):
 
 
 def published_at(store, topic):
-    """Letter → offset in the topic, as the trail has it."""
+    """Letter → offset in the topic, from the audit trail."""
     rows = store.query("SELECT message_id, detail FROM dlq.dlq_audit WHERE action = 'published'")
     return {str(row["message_id"]): int(re.fullmatch(rf"{re.escape(topic)}\[0\]@(\d+)", row["detail"])[1])
             for row in rows}
@@ -105,7 +105,7 @@ def test_round_trip(programs, postgres, kafka, tmp_path):
 
 
 def test_a_record_that_comes_back_again_and_again_is_counted(programs, postgres, kafka, tmp_path):
-    """A consumer that gives up on it each time, and writes the headers of its family anew."""
+    """The consumer fails each time and writes its family's headers again."""
     name = fresh_name("again")
     kafka.create_topic(name)
     dead = kafka.create_topic(name + SUFFIX)

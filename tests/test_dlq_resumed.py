@@ -1,4 +1,4 @@
-"""A retry-all that was promised to go on does so, though no broker is there when its next process starts."""
+"""An interrupted retry-all is resumed even if no broker is available when the next process starts."""
 
 import collections
 import signal

@@ -1,4 +1,4 @@
-"""A retry-all that cannot do all: its answer says what is known, and what is left can be sent later, once."""
+"""A retry-all that cannot send everything reports what is known, and the rest can be sent later, once."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ def values(kafka, topic):
     return sorted(message.value() for message in kafka.read_topic(topic))
 
 
-def test_a_broker_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_path):
+def test_a_broker_that_stores_and_does_not_answer(programs, postgres, kafka, tmp_path):
     name = kafka.create_topic(fresh_name("silent"))
     first, *_ = add_letters(postgres, name, 301)
     service = DeadLetterService(programs, tmp_path, postgres, kafka, name,
@@ -43,7 +43,7 @@ def test_a_broker_that_takes_and_does_not_answer(programs, postgres, kafka, tmp_
     assert "0 messages retried" in message and "got none" not in message, message
 
 
-def test_a_topic_that_is_missing_holds_up_no_other(programs, postgres, kafka, tmp_path):
+def test_a_missing_topic_delays_no_other(programs, postgres, kafka, tmp_path):
     prefix = fresh_name("mixed")
     there, missing, dead = kafka.create_topic(prefix), f"{prefix}-missing", f"{prefix}{SUFFIX}"
     lost, good = add_letters(postgres, missing, 2000), add_letters(postgres, there, 500)
@@ -80,17 +80,17 @@ def test_a_command_that_is_interrupted_ends_it(programs, postgres, kafka, tmp_pa
         command.send(signal.SIGINT)
         command.wait_for_stderr("stopping", DEADLINE_SECONDS)
     assert command.wait(DEADLINE_SECONDS) == 1
-    told = json.loads(command.stdout)
-    assert 0 < told["retried"] < number and told["retried"] == count_letters(postgres, "status = 'RESOLVED'")
+    reported = json.loads(command.stdout)
+    assert 0 < reported["retried"] < number and reported["retried"] == count_letters(postgres, "status = 'RESOLVED'")
     assert "it was stopped; what is left can be retried" in command.stderr, command.stderr
-    assert postgres.query("SELECT finished FROM deliverd.redrives")[0]["finished"], "nobody goes on with it"
+    assert postgres.query("SELECT finished FROM deliverd.redrives")[0]["finished"], "nobody resumes it"
     again = json.loads(programs.run("dlq", "retry-all", topic, "--json", "--config", service.config,
                                     deadline_seconds=DEADLINE_SECONDS).ok().stdout)
-    assert again["retried"] == number - told["retried"]
+    assert again["retried"] == number - reported["retried"]
     assert values(kafka, topic) == sorted(letters.values()), "each once"
 
 
-def test_numbers_that_postgresql_writes_out_are_no_payload(programs, store, kafka, tmp_path):
+def test_numbers_that_jsonb_would_rewrite_are_refused_as_payload(programs, store, kafka, tmp_path):
     prefix = fresh_name("numbers")
     topic = kafka.create_topic(prefix + SUFFIX)
     service = DeadLetterService(programs, tmp_path, store, kafka, prefix)

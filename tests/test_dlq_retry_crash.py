@@ -1,5 +1,5 @@
-"""Retries whose process is killed: each message is published, a second time only where nobody could know of the first,
-and that is counted."""
+"""Retries whose process is killed: each message is published, twice only if the first send could not be known,
+and such a repeat is counted."""
 
 import collections
 import concurrent.futures
@@ -35,7 +35,7 @@ def start(programs, postgres, kafka, tmp_path):
 
 
 def retry_all_from_the_shell(programs, service, topic):
-    """Unlike `serve`, a command takes nothing up that it was not asked for."""
+    """Unlike `serve`, a command resumes nothing on its own."""
     return programs.run("dlq", "retry-all", topic, "--json", "--config", service.config, deadline_seconds=DEADLINE_SECONDS)
 
 
@@ -83,7 +83,7 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
             postgres.query("UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = ? RETURNING id", letter)
         start()
         wait_for(lambda: redrive(postgres, topic)["finished"], DEADLINE_SECONDS, lambda: redrive(postgres, topic))
-        told = redrive(postgres, topic)
+        reported = redrive(postgres, topic)
     else:
         service = start()
         refusal = error(service.retry_all(topic))
@@ -94,8 +94,8 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
         assert refused.status == 1 and "under way already" in refused.stderr.splitlines()[-1], refused
         assert values(kafka, topic) == before, "while the dead one's lease lasts nobody else publishes"
         end_leases(postgres)
-        told = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
-        assert told["retried"] == LETTERS, told
+        reported = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
+        assert reported["retried"] == LETTERS, reported
         again = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
         assert again["retried"] == 0, "and that was all"
     after = values(kafka, topic)
@@ -103,7 +103,7 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     twice = {value for value, count in after.items() if count > 1}
     assert twice == {letters[letter] for letter in out_and_unrecorded}
     assert sum(after.values()) == LETTERS + len(out_and_unrecorded)
-    assert (told["taken_over"], told["failed"], told["in_doubt"]) == (len(begun), 0, 0)
+    assert (reported["taken_over"], reported["failed"], reported["in_doubt"]) == (len(begun), 0, 0)
     assert ids(postgres, "status <> 'RESOLVED'") == tried, "what it had tried it did not try again"
     assert count_letters(postgres, "status = 'RESOLVED' AND retry_count = 1 AND NOT in_doubt") == LETTERS - len(tried)
     noted = postgres.query("SELECT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun' AND detail = ?", NOTED)
@@ -116,12 +116,12 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
 
 
 def test_retry_all_stopped_half_way(start, programs, postgres, kafka):
-    """SIGTERM, not a crash: what is under way is recorded, and nothing is published twice."""
+    """SIGTERM, not a crash: what is in flight is recorded, and nothing is published twice."""
     topic = kafka.create_topic(fresh_name("orders"), 2)
     letters = add_letters(postgres, topic, MANY_LETTERS)
     service = start()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        with held_up_at(postgres, topic, MANY_LETTERS // 2):  # so that it cannot be over before it is told
+        with held_up_at(postgres, topic, MANY_LETTERS // 2):  # so that it cannot end before the stop
             asked = pool.submit(service.retry_all, topic)
             wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
             service.process.terminate()
@@ -135,8 +135,8 @@ def test_retry_all_stopped_half_way(start, programs, postgres, kafka):
     assert values(kafka, topic).total() == done, "what was published is recorded"
 
     end_leases(postgres)
-    told = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
-    assert (told["retried"], told["taken_over"], told["failed"], told["in_doubt"]) == (MANY_LETTERS, 0, 0, 0)
+    reported = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
+    assert (reported["retried"], reported["taken_over"], reported["failed"], reported["in_doubt"]) == (MANY_LETTERS, 0, 0, 0)
     assert values(kafka, topic) == collections.Counter(letters.values()), "each once"
 
 

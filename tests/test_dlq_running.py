@@ -1,4 +1,4 @@
-"""Dead letters in a running service: many at one message, a topic that is new, records that are large."""
+"""Dead letters in a running service: simultaneous retries, new topics, large records."""
 
 import concurrent.futures
 import datetime
@@ -44,7 +44,7 @@ def test_twenty_retries_of_one_message_publish_once(programs, postgres, kafka, t
 
 
 def test_a_new_topic_is_found(programs, postgres, kafka, tmp_path):
-    """How soon is a setting of the client, which the tests beside the code look at."""
+    """How soon depends on a client setting, which unit tests check."""
     prefix = fresh_name("new")
     records = Records(kafka)
     first = kafka.create_topic(f"{prefix}-1{SUFFIX}")
@@ -87,7 +87,7 @@ def test_large_records(programs, postgres, kafka, tmp_path):
 
 
 def test_retry_all_sends_the_oldest_first(programs, store, kafka, tmp_path):
-    """Over its pages too; in the order they were stored, whatever their ids are."""
+    """Across pages too, in the order in which they were stored, whatever their ids."""
     topic = kafka.create_topic(fresh_name("order"))
     numbers = list(range(250))
     random.Random(6).shuffle(numbers)
@@ -99,8 +99,8 @@ def test_retry_all_sends_the_oldest_first(programs, store, kafka, tmp_path):
     assert [int(message.value()) for message in kafka.read_topic(topic)] == sorted(numbers)
 
 
-def test_the_last_retry_that_fails_is_death(programs, store, kafka, tmp_path):
-    """The broker refuses it each time: certainly not published, and counted."""
+def test_the_last_failed_retry_makes_it_dead(programs, store, kafka, tmp_path):
+    """The broker refuses it each time, so it was certainly not published, and each try counts."""
     topic = kafka.create_topic(fresh_name("small"), settings={"max.message.bytes": "2000"})
     letter_id = add_letter(store, topic, payload='"' + random.Random(6).randbytes(4000).hex() + '"')
     service = DeadLetterService(programs, tmp_path, store, kafka, topic)
@@ -120,8 +120,8 @@ def test_the_last_retry_that_fails_is_death(programs, store, kafka, tmp_path):
     ({}, ["RESOLVED"]), ({"keep_resolved": "never", "keep_dead": "20d"}, ["DEAD"]),
     ({"keep_resolved": "50d", "keep_dead": "50d", "keep_pending": "20d"}, ["PENDING", "RETRYING"])],
     ids=["as delivered", "dead", "open"])
-def test_what_is_old_enough_is_deleted(programs, store, tmp_path, kept, gone):
-    """By its status and the age of its last change, one piece after the other."""
+def test_old_letters_are_deleted(programs, store, tmp_path, kept, gone):
+    """By status and age of the last change, in batches."""
     now = datetime.datetime.now(datetime.UTC)
     states = {}
     for status in ("PENDING", "RETRYING", "RESOLVED", "DEAD"):

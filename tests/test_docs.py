@@ -1,4 +1,4 @@
-"""What README and docs tell people to type works as it is written there."""
+"""The commands in README and docs work as written."""
 
 import re
 
@@ -78,7 +78,7 @@ def test_the_sql_for_operators_runs(postgres, page):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/api.md", "docs/configuration.md", "docs/orders.md",
                                   *[f"docs/sink-{sink}.md" for sink in ("console", "http", "kafka", "nats", "rabbitmq")]])
-def test_every_configuration_shown_is_right(programs, tmp_path, page):
+def test_every_configuration_shown_is_valid(programs, tmp_path, page):
     for config in blocks(page, "yaml"):
         for secret in re.findall(r"/run/secrets/([\w-]+)", config):
             (tmp_path / secret).write_text("secret")
@@ -87,12 +87,12 @@ def test_every_configuration_shown_is_right(programs, tmp_path, page):
 
 
 def anchors(text):
-    """What a heading is called in a link to it: its letters, digits, dashes and underscores, spaces as dashes."""
+    """A heading's anchor: its letters, digits, dashes and underscores, with spaces as dashes."""
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
             for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_has_a_target():
     pages = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]]
     assert len(pages) > 5
     for page in pages:
@@ -104,7 +104,7 @@ def test_every_link_leads_somewhere():
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_teaches_itself(programs, command):
-    told = programs.run(*command, "--help").ok().stdout
-    assert "deliverd" in told
-    assert "Examples:" in told or "Try it:" in told
+def test_every_command_has_help_with_examples(programs, command):
+    reported = programs.run(*command, "--help").ok().stdout
+    assert "deliverd" in reported
+    assert "Examples:" in reported or "Try it:" in reported

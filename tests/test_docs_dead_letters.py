@@ -1,4 +1,4 @@
-"""docs/dead-letters.md: what it tells people to type, and what it says comes of it."""
+"""docs/dead-letters.md: its commands work and print what it shows."""
 
 import json
 import re
@@ -18,7 +18,7 @@ FORMS = {"text": "", "int32_be": " (4 bytes, big endian)", "int64_be": " (8 byte
 
 
 def shown_exchanges():
-    """Those without Kafka, and those that begin with a record in a dead-letter topic."""
+    """Examples without Kafka, and examples that begin with a record in a dead-letter topic."""
     shown = exchanges(PAGE)
     (first,) = [number for number, exchange in enumerate(shown) if "kcat" in exchange.command and " -P " in exchange.command]
     return shown[:first], shown[first:]
@@ -55,13 +55,13 @@ def test_there_and_back_through_kafka(programs, empty_database, kafka, tmp_path)
 
 
 @pytest.mark.parametrize("number", [ALONE, WITH_KAFKA])
-def test_its_configurations_are_right(programs, tmp_path, number):
+def test_its_configurations_are_valid(programs, tmp_path, number):
     (tmp_path / "deliverd.yaml").write_text(blocks(PAGE, "yaml")[number])
     programs.run("config", "check").ok()
 
 
 def headers_of_the_program():
-    """(family, meaning) → the header's names with their forms, in the program's order."""
+    """(family, meaning) → the header names with their forms, in the program's order."""
     source = "".join((ROOT / "src/deadletter" / name).read_text() for name in ("failure_headers.h", "failure_headers.cc"))
     constants = dict(re.findall(r'string_view (k\w+)\s*=\s*"([^"]*)"', source))
     entries = re.findall(r'^    \{(k\w+), ("[^"]+"|k\w+), Meaning::(\w+)(?:, Form::(\w+))?\},$', source, re.MULTILINE)
@@ -73,10 +73,10 @@ def headers_of_the_program():
     return found
 
 
-def test_the_header_table_is_the_programs():
-    told, real = told_headers(), headers_of_the_program()
-    assert told == real
-    assert list(dict.fromkeys(family for family, _ in told)) == list(dict.fromkeys(family for family, _ in real))
+def test_the_header_table_matches_the_program():
+    reported, real = told_headers(), headers_of_the_program()
+    assert reported == real
+    assert list(dict.fromkeys(family for family, _ in reported)) == list(dict.fromkeys(family for family, _ in real))
 
 
 def told_transitions():
@@ -84,7 +84,7 @@ def told_transitions():
     return {(None if source == "–" else source.strip("`"), to, action) for source, to, action in rows}
 
 
-def test_the_states_are_drawn_as_they_are_told():
+def test_the_state_diagram_matches_the_text():
     (diagram,) = blocks(PAGE, "mermaid")
     drawn = {(None if source == "[*]" else source, to, action)
              for source, to, actions in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for action in actions.split(", ")}
@@ -92,15 +92,15 @@ def test_the_states_are_drawn_as_they_are_told():
     assert len(drawn) == 13
 
 
-def test_the_api_lists_the_actions_that_are_told():
+def test_the_api_lists_the_documented_actions():
     document = json.loads((ROOT / "src/api/openapi.json").read_text())
     lines = document["components"]["schemas"]["LetterAudit"]["properties"]["audit"]["items"]
-    told = {action for _, _, action in told_transitions()} - {"stored"}
-    assert set(lines["properties"]["action"]["enum"]) == told | {"deleted", "purged", "row_reused"}
+    reported = {action for _, _, action in told_transitions()} - {"stored"}
+    assert set(lines["properties"]["action"]["enum"]) == reported | {"deleted", "purged", "row_reused"}
 
 
-def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
-    """With a broker that is away, by hand, and without Kafka; the others need a broker."""
+def test_letters_change_state_as_documented(programs, store, tmp_path):
+    """With an unreachable broker, by hand, and without Kafka. The other transitions need a broker."""
     away = f"127.0.0.1:{free_port()}"
     base = start_with_tokens(programs, tmp_path, store.url, kafka={"brokers": [away]},
                              dead_letters={"replay_timeout_seconds": 1}).base
@@ -122,7 +122,7 @@ def test_what_letters_go_through_is_what_is_told(programs, store, tmp_path):
                     ("PENDING", "DEAD", "dead"), ("RETRYING", "DEAD", "dead"), ("DEAD", "PENDING", "revived")}, gone
 
 
-def test_what_is_refused_says_what_the_table_says(programs, store, tmp_path):
+def test_refusals_match_the_table(programs, store, tmp_path):
     text = text_of(PAGE)
     service = start_with_tokens(programs, tmp_path, store.url, kafka={"brokers": ["127.0.0.1:9"]})
     reporter = '[{"name": "input_record_topic", "value_base64": "b3JkZXJz"}]'
@@ -144,7 +144,7 @@ def test_what_is_refused_says_what_the_table_says(programs, store, tmp_path):
         assert (answer.status, words in answer.json()["error"]["message"]) == (409, True), answer.text
 
 
-def test_the_defaults_told_are_those_in_force(programs, tmp_path):
+def test_the_documented_defaults_are_in_force(programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text(blocks(PAGE, "yaml")[WITH_KAFKA])
     shown = programs.run("config", "show").ok().stdout
     values = {words[0]: words[1] for words in map(str.split, shown.splitlines()) if len(words) > 2}
@@ -158,17 +158,17 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
     assert values["kafka.max_value_bytes"] == str(8 << 20) and "`kafka.max_value_bytes` (8 MiB)" in text
 
 
-def test_every_command_told_is_there(programs):
+def test_every_documented_command_exists(programs):
     rows = re.findall(r"^\| `deliverd dlq ([a-z-]+)[^`]*` \| (.+) \|$", text_of(PAGE), re.MULTILINE)
     usage = programs.run("dlq", "--help").ok().stdout
     names = [name for name, _ in rows]
     assert sorted(names) == sorted(re.findall(r"^  ([a-z-]+) +[A-Z]", usage.partition("ubcommands:")[2], re.MULTILINE))
-    for name, told in rows:
-        options = set(re.findall(r"--[a-z-]+", told))
+    for name, reported in rows:
+        options = set(re.findall(r"--[a-z-]+", reported))
         assert options <= set(re.findall(r"--[a-z-]+", programs.run("dlq", name, "--help").ok().stdout)), name
 
 
-def test_every_metric_is_told_of():
+def test_every_metric_is_documented():
     guide = text_of("docs/operations.md")
     real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/daemon/dead_letter_service.cc").read_text()))
     assert real == set(re.findall(r"^\| `(dlq_[a-z_]+)", guide, re.MULTILINE))

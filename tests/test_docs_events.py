@@ -1,4 +1,4 @@
-"""docs/events.md: what it tells people to type, and what it says comes of it."""
+"""docs/events.md: its commands work and print what it shows."""
 
 import json
 import re
@@ -18,7 +18,7 @@ FIRST, LEGACY = 0, 1  # the page's configurations
 
 @pytest.fixture
 def page_config(tmp_path):
-    """One of the page's configurations, with the tests' servers in place of those shown."""
+    """One of the page's configurations, with the test servers in place of those shown."""
 
     def write_config(number, database_url, kafka=None):
         text = blocks(PAGE, "yaml")[number]
@@ -36,7 +36,7 @@ def page_config(tmp_path):
 
 
 def test_from_the_first_configuration_to_the_broker(empty_database, kafka, programs, page_config, tmp_path):
-    """migrate, a relay by either command, the SQL that is shown, and the message where the page says it goes."""
+    """migrate, a relay by either command, the SQL shown, and the message where the page says it arrives."""
     page_config(FIRST, empty_database.url, kafka)
     (tmp_path / "build").symlink_to(build_dir())
     typed = re.findall(r"`build/deliverd ([^`]+)`", text_of(PAGE))
@@ -76,13 +76,13 @@ def test_the_legacy_configuration_relays_debeziums_table(postgres, kafka, progra
 
 
 @pytest.mark.parametrize("number", [FIRST, LEGACY])
-def test_its_configurations_are_right(programs, tmp_path, number):
+def test_its_configurations_are_valid(programs, tmp_path, number):
     (tmp_path / "deliverd.yaml").write_text(blocks(PAGE, "yaml")[number])
     programs.run("config", "check").ok()
 
 
 def test_a_plain_insert_does_the_same(store):
-    """On both stores, with the columns that are shown."""
+    """On both stores, with the columns shown."""
     insert = re.search(r"`(INSERT INTO outbox [^`]+) VALUES \(…\)`", text_of(PAGE))[1]
     store.query(f"{insert} VALUES ('order-1', 'OrderPaid', '{{}}') RETURNING id")
     (found,) = store.query("SELECT id FROM outbox")
@@ -112,24 +112,24 @@ def test_the_shell_example_adds_an_event(sqlite, programs, tmp_path):
         [{"aggregate_id": "order-1", "event_type": "OrderPaid", "payload": '{"total": 42}'}]
 
 
-def test_the_commands_for_looking_and_cleaning(store, programs, tmp_path):
+def test_the_commands_for_listing_and_cleanup(store, programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text(json.dumps({"database": {"url": store.url}}))
     event = write(store)
     (shown,) = [block for block in blocks(PAGE, "") if block.startswith("deliverd outbox")]
     lines = [line.partition("#") for line in shown.splitlines()]
     assert len(lines) == 4
-    told = {}
+    reported = {}
     for command, _, comment in lines:
         words = command.replace("[", "").replace("]", "").replace("--aggregate ID", "--aggregate order-1")
-        told[words.split()[2]] = (programs.run(*words.replace("ID", str(event)).split()[1:]).ok().stdout, comment)
-    output, comment = told["stats"]
+        reported[words.split()[2]] = (programs.run(*words.replace("ID", str(event)).split()[1:]).ok().stdout, comment)
+    output, comment = reported["stats"]
     assert [line.split()[0] for line in output.splitlines()] == comment.strip().split(", ")
-    assert "order-1" in told["list"][0]
-    assert json.loads(told["show"][0])["id"] == event
-    assert told["cleanup"][0].strip() == "0"
+    assert "order-1" in reported["list"][0]
+    assert json.loads(reported["show"][0])["id"] == event
+    assert reported["cleanup"][0].strip() == "0"
 
 
-def test_the_defaults_told_are_those_in_force(programs, tmp_path):
+def test_the_documented_defaults_are_in_force(programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text(blocks(PAGE, "yaml")[FIRST])
     shown = programs.run("config", "show").ok().stdout
     values = {words[0]: words[1] for words in map(str.split, shown.splitlines()) if len(words) > 2}
@@ -145,7 +145,7 @@ def test_the_defaults_told_are_those_in_force(programs, tmp_path):
     assert values["lanes.events.retry.jitter"] == "0.2" and "±20 %" in text
 
 
-def test_the_states_are_those_told(store, programs, receiver, tmp_path):
+def test_the_states_match_the_page(store, programs, receiver, tmp_path):
     receiver.answer_with(lambda call: Answer({b"1": 200, b"2": 503}.get(call.raw_body, 400), {}))
     ids = [write(store, f"order-{number}", payload=str(number)) for number in (1, 2, 3)]
     start_relay(programs, events_config(tmp_path, store, {"type": "http", "url": receiver.url}))
@@ -158,8 +158,8 @@ def test_the_states_are_those_told(store, programs, receiver, tmp_path):
 
 
 @pytest.mark.parametrize("before, after", [(8, 64), (64, 8)], ids=["more", "fewer"])
-def test_changing_the_number_of_shards_as_told(store, programs, receiver, tmp_path, before, after):
-    """A rolling restart: who has the new number waits until the last one with the old number has ended."""
+def test_changing_the_number_of_shards_as_documented(store, programs, receiver, tmp_path, before, after):
+    """A rolling restart: a relay with the new number waits until the last one with the old number has ended."""
     always_ok(receiver)
     sink = {"type": "http", "url": receiver.url}
 

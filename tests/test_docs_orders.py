@@ -1,4 +1,4 @@
-"""docs/orders.md and docs/api.md: what they tell people to type, and what they say comes of it."""
+"""docs/orders.md and docs/api.md: their commands work and print what they show."""
 
 import json
 import re
@@ -17,7 +17,7 @@ METRIC_NAME = re.compile(r"\b(?:orders|outbox|lane|database|sink|dlq|deliverd)_[
 
 
 class Broker:
-    """Answers as the page shows: each key by the answer that carries it, any other by the refusal."""
+    """Answers as the page shows: a shown key gets its answer, any other key the refusal."""
 
     def __init__(self):
         self.request, *answers = [split_http(block) for block in blocks(ORDERS, "http")]
@@ -56,7 +56,7 @@ def test_every_example_of_the_orders_page(service, programs, receiver):
 
 
 def test_a_wrong_example_is_found():
-    """Otherwise the test above proves nothing."""
+    """Without this, the test above would prove nothing."""
     answer = 'HTTP/1.1 201 Created\r\nLocation: /here\r\n\r\n{"id":1,"qty":1.50,"at":"now"}'
     assert is_http_as_shown(answer, 'HTTP/1.1 201 Created\nLocation: /…\n\n{"id": 1, "qty": 1.50,\n "at": "…"}\n')
     for wrong in ('HTTP/1.1 200 OK\n\n{"id":1,"qty":1.50,"at":"…"}', 'HTTP/1.1 201 Created\n\n{"id":1,"qty":1.5,"at":"…"}',
@@ -70,7 +70,7 @@ def told_transitions():
     return {(None if source == "–" else source.strip("`"), to, reason) for source, to, reason in rows}
 
 
-def test_the_states_are_drawn_as_they_are_told():
+def test_the_state_diagram_matches_the_text():
     (diagram,) = blocks(ORDERS, "mermaid")
     drawn = {(None if source == "[*]" else source, to, reason)
              for source, to, reasons in re.findall(r"(\S+) --> (\w+): (.+)", diagram) for reason in reasons.split(", ")}
@@ -78,8 +78,8 @@ def test_the_states_are_drawn_as_they_are_told():
     assert len(drawn) == 8
 
 
-def test_what_orders_go_through_is_what_is_told(service, receiver, programs):
-    """Retry, requeue, refusal and success; the other transitions are those of a stop and of a crash."""
+def test_orders_change_state_as_documented(service, receiver, programs):
+    """Retry, requeue, refusal and success. The other transitions belong to a stop and a crash."""
     post = exchanges(ORDERS)[0].command
     receiver.answer_with(lambda call: Broker()(call) if call.attempt > 1 else Answer(503, {}))
     type_in(post, service.base, programs)
@@ -93,7 +93,7 @@ def test_what_orders_go_through_is_what_is_told(service, receiver, programs):
 
 
 def test_the_settings_table_names_real_variables(programs, tmp_path):
-    """Each variable moves the setting beside it, and the default is the one in force without it."""
+    """Each variable sets the setting beside it; without it the documented default is in force."""
     rows = re.findall(r"^\| `(OUTBOX_\w+)` \| `([\w.]+)` \| (\d+) \|", text_of(ORDERS), re.MULTILINE)
     assert len(rows) == 5
     (tmp_path / "deliverd.yaml").write_text(blocks(ORDERS, "yaml")[0])
@@ -112,15 +112,15 @@ def families(service):
     return set(re.findall(r"^# TYPE (\w+)", service.get("/metrics").text, re.MULTILINE))
 
 
-def test_metrics_are_told_of_and_exist(service, programs):
-    """The table of the operations guide has every family, and no page names one that is not there."""
+def test_documented_metrics_exist_and_all_are_documented(service, programs):
+    """The operations guide's table has every metric, and no page names one that does not exist."""
     check(exchanges(ORDERS)[0], service.base, programs)
     wait_for(lambda: service.total(r'^outbox_flush_total\{.*success') == 1, 20, "the order to be sent")
     wait_for(lambda: {"database_call_seconds", "lane_queue_depth"} <= families(service), 20, lambda: families(service))
     real = families(service)
     guide = text_of("docs/operations.md")
-    told = {name for row in re.findall(r"^\| `(\w+)\{?", guide, re.MULTILINE) for name in METRIC_NAME.findall(row)}
-    assert real <= told, "not in the table of docs/operations.md"
+    reported = {name for row in re.findall(r"^\| `(\w+)\{?", guide, re.MULTILINE) for name in METRIC_NAME.findall(row)}
+    assert real <= reported, "not in the table of docs/operations.md"
     for name in METRIC_NAME.findall("".join(blocks(ORDERS, "promql"))):
         assert name.removesuffix("_bucket") in real
 

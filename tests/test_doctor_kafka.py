@@ -1,4 +1,4 @@
-"""`doctor` with `kafka:` in the configuration: do the brokers answer, which topics match, may the group be read?"""
+"""`doctor` with `kafka:` configured: whether brokers answer, which topics match, whether the group can be read."""
 
 import json
 import uuid
@@ -39,14 +39,14 @@ def test_brokers_that_answer_and_the_topics_that_match(doctor, kafka):
     assert "dead-letter topics" not in doctor(section, dead_letters={"ingest": False})
 
 
-def test_brokers_that_are_away(doctor):
+def test_unreachable_brokers(doctor):
     away = f"127.0.0.1:{free_port()}"
     ok, message = doctor({"brokers": [away]})["kafka"]
     assert not ok and away in message and "kafka.brokers" in message
     assert "refused" in message.lower(), "what librdkafka says about it"
 
 
-def test_who_may_and_who_may_not(doctor, kafka):
+def test_permissions_are_checked(doctor, kafka):
     def with_password(password):
         return doctor({"brokers": [kafka.sasl_brokers], "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
                        "sasl_username": USER, "sasl_password": password})["kafka"]
@@ -57,7 +57,7 @@ def test_who_may_and_who_may_not(doctor, kafka):
     assert "hunter2" not in message
 
 
-def test_no_brokers_are_worth_a_warning(doctor):
+def test_missing_brokers_are_a_warning(doctor):
     ok, message = doctor({"consumer_group": "g"})["kafka"]
     assert ok and message.startswith("warning") and "kafka.brokers" in message
 

@@ -36,7 +36,7 @@ def shop(postgres):
 
 
 def run(programs, example, url, *args):
-    # PGSSLMODE: Go's driver asks for TLS unless told otherwise, and the tests' server has none.
+    # PGSSLMODE: Go's driver uses TLS by default, and the test server has none.
     environment = programs.environment({"DATABASE_URL": url, "PGSSLMODE": "disable"})
     return subprocess.run([*map(str, example), *args], cwd=programs.folder, env=environment, capture_output=True,
                           text=True, timeout=DEADLINE_SECONDS)
@@ -59,7 +59,7 @@ def orders(store):
 
 
 def events(store):
-    """Every column but those that differ each time."""
+    """Every column except those that differ each time."""
     return store.query("SELECT id, aggregate_id, event_type, payload, metadata, published, published_at, retry_count,"
                        " next_attempt_at, last_error, dead_at FROM outbox ORDER BY id")
 
@@ -113,7 +113,7 @@ def test_the_cpp_example_on_sqlite(sqlite, programs):
 
 @pytest.fixture
 def writer_url(shop):
-    """A role that may do what docs/events.md says a writer must be able to do, and nothing else of deliverd's."""
+    """A role with only the privileges that docs/events.md grants a writer."""
     role = f"writer_of_{shop.database}"
     for grant in (f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON shop_orders, shop_orders_id_seq TO {role}",
                   f"GRANT INSERT ON outbox TO {role}", f"GRANT USAGE ON SEQUENCE outbox_id_seq TO {role}",
@@ -124,7 +124,7 @@ def writer_url(shop):
     shop.query(f"DROP ROLE {role}")
 
 
-def test_a_writer_needs_no_more_than_the_documentation_says(shop, writer_url, programs):
+def test_a_writer_needs_only_the_documented_privileges(shop, writer_url, programs):
     example = COMMANDS["psycopg"](programs.folder)
     failed_run(programs, example, writer_url)
     assert good_run(programs, example, writer_url) == "order 2, event 2\n"

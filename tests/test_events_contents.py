@@ -1,5 +1,5 @@
-"""What consumers see is what docs/events.md says ("What arrives"), field by field, asked with tools that know nothing of
-deliverd: kcat, pika, nats-py, and a receiver that checks signatures with hmac."""
+"""Consumers see what docs/events.md says ("What arrives"), field by field, checked with tools independent of
+deliverd: kcat, pika, nats-py, and a receiver that verifies signatures with hmac."""
 
 import base64
 import calendar
@@ -62,7 +62,7 @@ PAYLOADS = {
 
 @pytest.fixture
 def stream(nats_server):
-    """The name of a stream of this test's own, which has every subject that begins with it."""
+    """The name of a stream for this test alone, with every subject that begins with it."""
     name = f"s{time.monotonic_ns()}"
     add_stream(nats_server.url(), name, f"{name}.>")
     yield name
@@ -71,7 +71,7 @@ def stream(nats_server):
 
 @pytest.fixture
 def relay_once(programs, store, tmp_path):
-    """Relays everything that is in the table to `sink` and ends."""
+    """Relays everything in the table to `sink` and ends."""
 
     def run(sink, **lane):
         relay = start_relay(programs, events_config(tmp_path, store, sink, lane=lane))
@@ -83,7 +83,7 @@ def relay_once(programs, store, tmp_path):
 
 
 def expected_metadata(store, event):
-    """The entries in the order in which the database has them, values as text; without what is deliverd's own name."""
+    """The metadata entries in database order, values as text, without names that deliverd reserves."""
     pairs = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|\{[^}]*\}|[^,}]+)', row(store, event)["metadata"])
     found = [(json.loads(f'"{name}"'), header_text(value)) for name, value in pairs]
     assert {name for name, _ in found} == set(METADATA)
@@ -95,7 +95,7 @@ def write_odd_one(store):
 
 
 def as_written(store, payload):
-    """PostgreSQL: as it prints jsonb, asked for by itself. SQLite: the very text."""
+    """PostgreSQL: as it prints jsonb. SQLite: the stored text."""
     if store.kind == "sqlite":
         return payload
     return store.query("SELECT CAST(? AS jsonb)::text AS text", payload)[0]["text"]
@@ -176,12 +176,12 @@ def test_rabbitmqs_default_exchange_and_the_payloads_bytes(store, rabbit, relay_
 # --- NATS ------------------------------------------------------------------------------------------------------------
 
 def nats_name(name):
-    """What may not stand in a header's name is a dash, byte by byte."""
+    """Each byte that a header name cannot contain becomes a dash."""
     return "".join(chr(byte) if 33 <= byte < 127 and byte != ord(":") else "-" for byte in name.encode())
 
 
 def header_value(value):
-    """A value with anything but visible ASCII and spaces within, or with a percent sign, is percent-encoded."""
+    """A value with anything but visible ASCII and inner spaces, or with a percent sign, is percent-encoded."""
     plain = all(32 <= ord(c) < 127 and c != "%" for c in value) and value == value.strip(" ")
     return value if plain else quote(value, safe="".join(chr(c) for c in range(33, 127) if chr(c) not in '"%'))
 
@@ -228,10 +228,10 @@ def test_http_has_its_key_headers_trace_and_bytes(store, receiver, relay_once):
 
 
 def test_http_metadata_forges_no_header_that_receivers_trust(store, receiver, relay_once):
-    """None of those on the page, nor one that begins so."""
+    """None of those that the page lists, nor one with such a prefix."""
     page = " ".join(text_of("docs/events.md").split())
-    told = re.search("would believe about the sender(.+?)Give it another name", page)[1]
-    trusted = re.findall(r"`X-([\w-]+)(…?)`", told)
+    reported = re.search("would believe about the sender(.+?)Give it another name", page)[1]
+    trusted = re.findall(r"`X-([\w-]+)(…?)`", reported)
     assert {("SSL-", "…"), ("Forwarded", "…"), ("User", ""), ("Consumer-", "…")} <= set(trusted)
     forged = [(name + ("Id" if more else "")).replace("-", "_") for name, more in trusted]
     write(store, metadata=json.dumps(dict.fromkeys([*forged, *map(str.lower, forged)], "forged") | {"author": "ann"}))
@@ -242,7 +242,7 @@ def test_http_metadata_forges_no_header_that_receivers_trust(store, receiver, re
 
 
 def test_http_bodies_are_the_payloads_bytes_and_signed(store, receiver, relay_once):
-    """The signature is checked as Standard Webhooks tells receivers to."""
+    """The signature is verified as Standard Webhooks prescribes."""
     secret = bytes(range(32))
     for payload in PAYLOADS.values():
         write(store, payload=payload)
@@ -260,7 +260,7 @@ def test_http_bodies_are_the_payloads_bytes_and_signed(store, receiver, relay_on
 
 
 # --- CloudEvents -----------------------------------------------------------------------------------------------------
-# The example of the CloudEvents specification, as far as an outbox row can carry it.
+# The CloudEvents specification's example, as far as an outbox row can carry it.
 
 ATTRIBUTES = {"specversion": "1.0", "id": "A234-1234-1234", "source": "/mycontext", "type": "com.example.someevent",
               "time": "2018-04-05T17:31:00.000Z", "subject": "123", "partitionkey": "123",

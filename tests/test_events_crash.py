@@ -1,5 +1,5 @@
-"""The promise of the event outbox while everything around it dies: nothing lost, each aggregate in order, and doubles
-only of what was under way."""
+"""The event outbox while everything around it dies: nothing is lost, each aggregate stays in order, and only events
+in flight are duplicated."""
 
 import signal
 import threading
@@ -64,8 +64,8 @@ def a_call(call):
 
 
 class Shaky:
-    """A receiver's script: takes most requests, refuses some, and drops the connection of others, before or after
-    taking them."""
+    """A receiver's script: accepts most requests, refuses some, and drops the connection of others, before or after
+    accepting them."""
 
     def __init__(self, rng):
         self._rng = rng
@@ -97,7 +97,7 @@ def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp
     receiver.answer_with(shaky)
     sink = {"type": "http", "url": receiver.url, "breaker_failures": 0}
     retry = {"base_seconds": 0.05, "cap_seconds": 1, "max": 100}
-    # What a relay sent before it was killed may lie in the receiver's sockets for a while.
+    # What a relay sent before it was killed may stay in the receiver's sockets for a while.
     relays = Relays(programs, events_config(tmp_path, postgres, sink, **FAST | {"parallelism": 30, "retry": retry}), 3,
                     seen_late_seconds=5)
     writers = Writers(postgres.url, rng, aggregates=100, events_each=30, ahead=500)
@@ -129,8 +129,8 @@ def test_postgresql_killed_while_events_go_to_kafka(kafka, restartable, programs
     assert dead_or_failed == 0, "a death of the database is no failed attempt"
 
 
-def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, tmp_path):
-    """It wakes with answers in hand, failures to be recorded, for events that others have published meanwhile."""
+def test_a_relay_that_lost_its_shards_changes_nothing(store, receiver, programs, tmp_path):
+    """It wakes up with failures to record for events that others have published meanwhile."""
     aggregates, wakes = 20, threading.Event()
 
     def script(call):
@@ -165,7 +165,7 @@ def test_a_relay_that_slept_too_long_changes_nothing(store, receiver, programs, 
     assert store.query("SELECT count(*) AS n FROM outbox_audit WHERE reason = 'outbox_flush_retry'") == [{"n": 0}]
 
 
-def test_relays_that_come_and_go_share_and_double_nothing(kafka, postgres, programs, tmp_path):
+def test_relays_that_come_and_go_share_without_duplicates(kafka, postgres, programs, tmp_path):
     rng = seeded()
     place = PLACES["kafka"](kafka)
     config = events_config(tmp_path, postgres, place.sink, lease_seconds=9)  # one that is lost would make doubles
@@ -228,7 +228,7 @@ def test_killed_at(store, receiver, programs, tmp_path, point, passage):
     assert victim.wait() == -signal.SIGKILL, victim.stderr
     received = set(receiver.times())
     unrecorded = {str(row["event_id"]) for row in store.query("SELECT event_id FROM outbox WHERE NOT published")}
-    # A settle that was sent is done by the server, also without the one who sent it.
+    # The server executes a settle that it received even if the sender has died.
     assert unrecorded or point == "store.during_settle", "it died with nothing left to do"
     if (point, passage) in (("lane.after_claim", 1), ("lane.before_send", 1)):
         assert not received, "nothing had been sent yet"

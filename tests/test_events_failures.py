@@ -1,4 +1,4 @@
-"""What becomes of an event that cannot be delivered, of those behind it, and of all others."""
+"""What happens to an undeliverable event, to those behind it, and to all others."""
 
 import time
 
@@ -46,7 +46,7 @@ def trail(store, event):
 
 
 def is_dead_with(store, event, *words):
-    """Dead, with the reason in the row and in the audit."""
+    """The event is dead, with the reason in the row and in the audit."""
     dead = wait_for_state(store, event, "dead")
     for word in words:
         assert word in dead["last_error"]
@@ -58,7 +58,7 @@ def is_dead_with(store, event, *words):
 # --- poison ----------------------------------------------------------------------------------------------------------
 
 def with_poison(store, poison_type="OrderPaid", poison_payload=LARGE):
-    """One aggregate with a poisonous event in the middle, and another one."""
+    """One aggregate with a poison event in the middle, and another aggregate."""
     return (write(store, "order-1", payload="1"), write(store, "order-1", poison_type, poison_payload),
             write(store, "order-1", payload="3"), write(store, "order-2", payload="4"))
 
@@ -89,7 +89,7 @@ def test_too_large_for_kafka(store, kafka, relay, on_dead):
 
 
 @pytest.mark.parametrize("on_dead", ["continue", "block"])
-def test_no_name_for_a_topic_of_kafka(store, kafka, relay, on_dead):
+def test_an_invalid_kafka_topic_name(store, kafka, relay, on_dead):
     kafka_topic = f"failures.{store.kind}.{on_dead}.order.paid"
     kafka.create_topic(kafka_topic)
     ids = with_poison(store, "Order paid €", "2")
@@ -123,7 +123,7 @@ def test_too_large_for_the_nats_server(store, relay):
                 if message.headers["aggregate_id"] == "order-1"] == [b"1", b"3"]
 
 
-def test_no_subject_of_nats(store, nats_server, stream, relay):
+def test_an_invalid_nats_subject(store, nats_server, stream, relay):
     ids = with_poison(store, "order..paid >", "2")
     relay({"type": "nats", "url": nats_server.url(), "topic": f"{stream}.{{event_type}}"})
     check_poison(store, ids, "continue", "BAD_TOPIC", "order..paid >")
@@ -148,7 +148,7 @@ def test_refused_over_http(store, receiver, relay, on_dead, status, code):
         [b"1", LARGE.encode(), b"3"]
 
 
-# --- nobody there to take it -----------------------------------------------------------------------------------------
+# --- missing destinations --------------------------------------------------------------------------------------------
 
 def test_an_unknown_topic_is_named_and_waited_for(store, kafka, relay):
     """auto.create.topics.enable is off."""
@@ -182,8 +182,8 @@ def test_an_unroutable_message_waits_for_its_queue(store, rabbit, relay):
         wait_for_state(store, event, "published")
 
 
-def test_a_stream_that_is_away_holds_up_no_other(store, relay, tmp_path):
-    """The server's memory is full, its disk is not. More aggregates wait for the one stream than may be at the sink."""
+def test_an_unavailable_stream_delays_no_other(store, relay, tmp_path):
+    """The server's memory is full, its disk is not. More aggregates wait for one stream than the sink may hold."""
     room = {"store_dir": str(tmp_path / "streams"), "max_memory_store": 50_000, "max_file_store": 1 << 30}
     with NatsServer({"jetstream": room}) as server:
         add_stream(server.url(), "MEMORY", "order.lost", storage="memory")
@@ -209,10 +209,10 @@ def test_a_stream_that_is_away_holds_up_no_other(store, relay, tmp_path):
 # --- retries ---------------------------------------------------------------------------------------------------------
 
 def test_a_failed_event_waits_and_so_do_those_behind_it(store, receiver, relay):
-    """Others pass meanwhile; then the aggregate goes on in its order."""
+    """Others pass meanwhile; then the aggregate continues in order."""
     ids = [write(store, "order-1", payload=str(number)) for number in (1, 2, 3)]
-    mended = []
-    receiver.answer_with(lambda call: Answer(503 if call.raw_body == b"2" and not mended else 200, {}))
+    fixed = []
+    receiver.answer_with(lambda call: Answer(503 if call.raw_body == b"2" and not fixed else 200, {}))
     relay({"type": "http", "url": receiver.url, "breaker_failures": 0}, retry={"base_seconds": 0.3, "max": 1000})
     wait_for_state(store, ids[1], "waiting")
     others = [write(store, f"other-{number}", payload=str(10 + number)) for number in range(20)]
@@ -224,7 +224,7 @@ def test_a_failed_event_waits_and_so_do_those_behind_it(store, receiver, relay):
     found = row(store, ids[1])
     assert "503" in found["last_error"] and found["retry_count"] >= 2
     assert {line["reason"] for line in trail(store, ids[1])} == {"outbox_flush_retry"}
-    mended.append(True)
+    fixed.append(True)
     wait_for_all_published(store)
     bodies = [call.raw_body for call in receiver.calls if call.headers["x-aggregate-id"] == "order-1"]
     assert bodies == [b"1", *[b"2"] * (len(bodies) - 3), b"3", b"4"]
@@ -253,10 +253,10 @@ def test_retry_after_is_obeyed(store, receiver, relay):
     assert second - first >= 1.9
 
 
-# --- brokers that are away -------------------------------------------------------------------------------------------
+# --- unreachable brokers ---------------------------------------------------------------------------------------------
 
 class Later:
-    """A broker whose address is known before it is there."""
+    """A broker whose address is known before it starts."""
 
     def __init__(self, server, sink, prepare):
         self.server, self.sink, self._prepare = server, sink, prepare
@@ -289,8 +289,8 @@ def nats_later():
 
 
 @pytest.mark.parametrize("make", [kafka_later, rabbitmq_later, nats_later], ids=["kafka", "rabbitmq", "nats"])
-def test_while_a_broker_is_away_nothing_is_counted(postgres, programs, tmp_path, make):
-    """From the start, and for longer than all attempts would take."""
+def test_while_a_broker_is_unreachable_no_attempt_is_counted(postgres, programs, tmp_path, make):
+    """The broker is down from the start, and for longer than all attempts would take."""
     later = make()
     try:
         ids = [write(postgres, f"order-{number % 2}", payload=str(number)) for number in range(6)]
@@ -314,7 +314,7 @@ def test_while_a_broker_is_away_nothing_is_counted(postgres, programs, tmp_path,
 
 
 def test_an_event_without_a_type_is_dead_where_the_topic_needs_one(kafka, postgres, programs, tmp_path):
-    """A table of others: null is no reason to stay behind silently, nor to hold up the rest of its aggregate."""
+    """In a mapped table: an event with a null type is neither skipped silently nor delays the rest of its aggregate."""
     postgres.query("CREATE TABLE legacy (id bigint PRIMARY KEY, aggregatetype text, aggregateid text, type text,"
                    " payload text)")
     postgres.query("INSERT INTO legacy VALUES (1, NULL, NULL, NULL, NULL), (2, NULL, NULL, 'InvoicePaid', NULL)")
@@ -329,7 +329,7 @@ def test_an_event_without_a_type_is_dead_where_the_topic_needs_one(kafka, postgr
     assert not message["payload"]
 
 
-def test_a_receiver_that_is_away_is_left_alone_after_some_failures(store, receiver, relay):
+def test_an_unreachable_receiver_is_left_alone_after_some_failures(store, receiver, relay):
     """HTTP has no connection to lose: failures count until the circuit breaker opens."""
     receiver.answer_with(lambda call: Answer(503, {}))
     ids = [write(store, f"order-{number}") for number in range(10)]

@@ -1,5 +1,5 @@
-"""Writers that take their time: an event's transaction commits long after its id was given out, and after it the same
-writer writes the next one. Where writers write an aggregate's events one after the other, they arrive so."""
+"""Slow writers: an event's transaction commits long after its id was assigned, and afterwards the same
+writer writes the next event. Events of an aggregate that were written one after the other arrive in that order."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from harness.waiting import wait_for
 
 
 class Crowd:
-    """Many small transactions for many other aggregates, so that the reading does not stand still."""
+    """Many small transactions for other aggregates, so that the relay keeps reading."""
 
     def __init__(self, url):
         self._url = url
@@ -31,7 +31,7 @@ class Crowd:
 
 
 def numbers(relay, prefix):
-    """What the console sink printed of the aggregates whose names begin so."""
+    """What the console sink printed for aggregates with this prefix."""
     found = {}
     for line in relay.stdout.splitlines():
         message = json.loads(line) if line.startswith('{"id"') else {"key": ""}
@@ -42,7 +42,7 @@ def numbers(relay, prefix):
 
 @pytest.mark.parametrize("seconds, rounds", [(0.3, 20), (1.5, 6)])
 def test_the_next_event_of_a_slow_writer_comes_after_the_first(postgres, programs, tmp_path, seconds, rounds):
-    """`seconds`: shorter and longer than a relay keeps looking back for a transaction."""
+    """`seconds` is shorter and longer than a relay watches an open transaction."""
     relay = start_relay(programs, events_config(tmp_path, postgres, {"type": "console"}), "relay")
     crowd = Crowd(postgres.url)
 

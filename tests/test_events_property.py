@@ -18,7 +18,7 @@ MOST_WRITERS = 3  # transactions open at once, PostgreSQL only
 
 
 class Expected:
-    """What was committed, an aggregate's events in their order."""
+    """What was committed, each aggregate's events in order."""
 
     def __init__(self):
         self.committed = {}
@@ -30,7 +30,7 @@ class Expected:
 
 
 class Transaction:
-    """One of the application: some events, some of them behind a savepoint that is rolled back."""
+    """A transaction of the application: some events, some of them after a savepoint that is rolled back."""
 
     def __init__(self, connection, add, rng, next_number, aggregates):
         self._connection = connection
@@ -89,8 +89,8 @@ def connect(store):
 
 
 def write_at_random(store, rng, programs):
-    """Each open transaction has aggregates of its own, as with writers that lock what they change: only then has a
-    table's order a meaning."""
+    """Each open transaction has its own aggregates, like writers that lock what they change. Only then is a
+    table's order meaningful."""
     expected, number = Expected(), iter(range(1, 1_000_000))
     writers = MOST_WRITERS if store.kind == "postgres" else 1
     add = add_to_postgres if store.kind == "postgres" else add_to_sqlite
@@ -153,7 +153,7 @@ def test_what_is_not_committed_yet_does_not_arrive(postgres, programs, receiver,
 
 
 def test_a_writers_events_stay_in_order_when_its_transaction_was_long(postgres, programs, receiver, tmp_path):
-    """The aggregate's writers come one after the other, as with a lock on its row. That others' events with higher ids
+    """The aggregate's writers follow one another, as with a lock on its row. That other events with higher ids
     were read meanwhile must not matter, nor that a look at the whole table is dear: here thousands of rows stand
     behind a dead one."""
     postgres.query("INSERT INTO outbox (aggregate_id, event_type, payload, dead_at) VALUES ('stuck', 'T', '0', now())")

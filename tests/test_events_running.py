@@ -1,4 +1,4 @@
-"""A lane of events at work: strict order, deleting, other tables, being woken, upkeep, the doctor, metrics."""
+"""A running lane of events: strict order, deletion, other tables, wake-ups, upkeep, doctor, metrics."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def http(receiver):
 
 @pytest.fixture
 def relay(programs, tmp_path, receiver):
-    """Starts a relay to the receiver, which takes everything."""
+    """Starts a relay to the receiver, which accepts everything."""
     always_ok(receiver)
 
     def start(store, sink=None, **lane):
@@ -51,7 +51,7 @@ def add(connection, aggregate, payload):
 
 
 def reads(postgres):
-    """How often an index of the table was read."""
+    """How often the table's indexes were scanned."""
     return postgres.query("SELECT sum(idx_scan) AS n FROM pg_stat_user_indexes WHERE relname = 'outbox'")[0]["n"]
 
 
@@ -62,7 +62,7 @@ def test_strict_order_holds_events_back_behind_an_older_transaction(postgres, re
     with psycopg.connect(postgres.url) as older:
         add(older, "a", "1")
         held = [write(postgres, "a", payload="2"), write(postgres, "b", payload="3")]
-        # A sign that the relay looked since then: it goes on looking while it is held back.
+        # Shows that the relay has polled since: it keeps polling while events are held back.
         looks = reads(postgres)
         wait_for(lambda: reads(postgres) > looks + 2, 30, "some looks")
         assert [state(postgres, event) for event in held] == ["open", "open"]
@@ -85,7 +85,7 @@ def test_strict_order_waits_for_the_lower_id_of_a_transaction_that_began_later(p
     assert bodies(receiver, "a") == ["1", "2"]
 
 
-def test_without_strict_order_they_pass(postgres, receiver, relay):
+def test_without_strict_order_events_are_not_held_back(postgres, receiver, relay):
     relay(postgres)
     with psycopg.connect(postgres.url) as older:
         add(older, "a", "1")
@@ -120,7 +120,7 @@ def test_debeziums_table_with_uuids(postgres, receiver, relay):
     assert "x-created-at" not in receiver.calls[0].headers
 
 
-def test_debeziums_table_with_numbers_is_in_order_and_its_failures_are_kept_aside(postgres, receiver, programs, tmp_path):
+def test_debeziums_table_with_numbers_is_in_order_and_failures_are_stored_aside(postgres, receiver, programs, tmp_path):
     postgres.query("CREATE SCHEMA shop")
     postgres.query(DEBEZIUM.replace("outboxevent", "shop.outboxevent").format("bigserial PRIMARY KEY"))
     for number in range(6):
@@ -148,7 +148,7 @@ def test_debeziums_topics(postgres, programs, tmp_path):
     assert (line["topic"], line["key"], line["message_id"]) == ("outbox.event.order", "o1", "1")
 
 
-def test_a_table_with_names_of_its_own(store, receiver, relay):
+def test_a_table_with_other_column_names(store, receiver, relay):
     number = "bigserial PRIMARY KEY" if store.kind == "postgres" else "integer PRIMARY KEY AUTOINCREMENT"
     store.query(f'CREATE TABLE "Shop Events" (no {number}, order_no varchar(40) NOT NULL, kind text NOT NULL,'
                 ' "body" text NOT NULL, done boolean NOT NULL DEFAULT false)')
@@ -164,7 +164,7 @@ def test_a_table_with_names_of_its_own(store, receiver, relay):
     assert [call.key for call in receiver.calls if call.headers["x-aggregate-id"] == "o1"] == ["2", "4"]
 
 
-# --- being woken -----------------------------------------------------------------------------------------------------
+# --- wake-ups --------------------------------------------------------------------------------------------------------
 
 def sleepers(postgres):
     return postgres.query("SELECT count(*) AS n FROM deliverd.relays WHERE asleep")[0]["n"]
@@ -178,8 +178,8 @@ def test_a_sleeping_relay_is_woken_by_a_writer(postgres, receiver, relay):
         wait_for(lambda: receiver.count() == number + 1, FAR_BELOW_A_MINUTE, "the event that woke it")
 
 
-def test_what_was_written_before_it_slept_is_found_when_it_is_committed(postgres, receiver, relay):
-    """Its trigger saw nobody asleep, so nobody is notified."""
+def test_an_event_inserted_before_the_relay_sleeps_is_sent_at_its_commit(postgres, receiver, relay):
+    """The insert's trigger saw no sleeping relay, so it notifies nobody."""
     with psycopg.connect(postgres.url) as writer:
         add(writer, "early", "1")
         relay(postgres, idle_poll_ms=60_000, busy_poll_ms=60_000)
@@ -189,13 +189,13 @@ def test_what_was_written_before_it_slept_is_found_when_it_is_committed(postgres
 
 
 def heard(listener):
-    """Notifications so far; what is committed has been sent when a query has been answered."""
+    """Notifications so far. Those of earlier commits arrive before the answer to a query."""
     listener.execute("SELECT 1")
     return list(listener.notifies(timeout=0.5))
 
 
-def test_who_notifies_and_who_does_not(postgres, relay):
-    """At most once a transaction; not with deliverd.notify off; not while nobody sleeps."""
+def test_which_transactions_notify(postgres, relay):
+    """At most once per transaction; not with deliverd.notify off; not while no relay sleeps."""
     with psycopg.connect(postgres.url, autocommit=True) as listener, \
             psycopg.connect(postgres.url, autocommit=True) as writer:
         listener.execute("LISTEN deliverd_outbox")
@@ -226,7 +226,7 @@ def serve(programs, tmp_path, receiver):
     return start
 
 
-def test_published_events_are_deleted_and_no_others(store, receiver, serve):
+def test_only_published_events_are_deleted(store, receiver, serve):
     receiver.answer_with(lambda call: Answer({b"1": 400, b"2": 503}.get(call.raw_body, 200), {}))
     ids = [write(store, f"order-{number}", payload=str(number)) for number in range(5)]
     serve(store, keep_published=1, retry={"base_seconds": 3600})
@@ -237,7 +237,7 @@ def test_published_events_are_deleted_and_no_others(store, receiver, serve):
     assert sorted(bodies(receiver)) == list("01234")
 
 
-def test_what_is_young_enough_is_kept(store, receiver, serve):
+def test_recent_events_are_kept(store, receiver, serve):
     always_ok(receiver)
     old, young = write(store, payload="1"), write(store, payload="2")
     serve(store, keep_published=3600)
@@ -273,7 +273,7 @@ def test_a_partition_whose_events_are_all_published_is_dropped(postgres, receive
 
 @pytest.fixture
 def doctor(programs, tmp_path):
-    """What is bad: check → message."""
+    """The failed checks: check → message."""
 
     def run(store, sink=None, **lane):
         config = events_config(tmp_path, store, sink or {"type": "console"}, lane=lane)
@@ -287,18 +287,18 @@ def doctor(programs, tmp_path):
     return run
 
 
-def test_the_doctor_finds_nothing_wrong_where_nothing_is(store, doctor):
+def test_the_doctor_reports_nothing_on_a_sound_lane(store, doctor):
     assert doctor(store) == {}
 
 
-def test_the_doctor_on_a_table_that_is_not_there_or_different(store, doctor):
+def test_the_doctor_on_a_missing_or_different_table(store, doctor):
     bad = doctor(store, table="elsewhere")
     assert list(bad) == ["table of events"] and "elsewhere" in bad["table of events"]
     bad = doctor(store, columns={"payload": "bodey"})
     assert list(bad) == ["table of events"] and "bodey" in bad["table of events"] and "columns" in bad["table of events"]
 
 
-def test_the_doctor_tells_what_to_grant_to_a_role_that_is_to_relay(postgres, doctor, receiver, relay):
+def test_the_doctor_prints_the_grants_a_relay_role_needs(postgres, doctor, receiver, relay):
     role = f"weak_of_{postgres.database}"
     postgres.query(f"CREATE ROLE {role} LOGIN")
     write(postgres)
@@ -306,11 +306,11 @@ def test_the_doctor_tells_what_to_grant_to_a_role_that_is_to_relay(postgres, doc
     try:
         postgres.url = owner_url.replace("postgres@", f"{role}@")
         bad = doctor(postgres)
-        told = " ".join(bad.values())
-        assert "grant" in told and "outbox" in bad["table of events"] and role in told
+        reported = " ".join(bad.values())
+        assert "grant" in reported and "outbox" in bad["table of events"] and role in reported
         postgres.url = owner_url
-        # What is told to be granted is enough.
-        for statement in re.findall(r"grant [^;]+", told):
+        # The printed grants are enough.
+        for statement in re.findall(r"grant [^;]+", reported):
             postgres.query(statement)
         postgres.url = owner_url.replace("postgres@", f"{role}@")
         assert doctor(postgres) == {}
@@ -326,7 +326,7 @@ def test_the_doctor_tells_what_to_grant_to_a_role_that_is_to_relay(postgres, doc
 
 
 @pytest.mark.parametrize("kind", ["http", "kafka", "rabbitmq", "nats"])
-def test_the_doctor_on_a_broker_that_is_not_there(sqlite, doctor, kind):
+def test_the_doctor_on_an_unreachable_broker(sqlite, doctor, kind):
     port = free_port()
     where = {"http": {"url": f"http://127.0.0.1:{port}/"}, "kafka": {"brokers": f"127.0.0.1:{port}"},
              "rabbitmq": {"url": f"amqp://guest:guest@127.0.0.1:{port}/"}, "nats": {"url": f"nats://127.0.0.1:{port}"}}
@@ -353,7 +353,7 @@ def test_worker_once(store, programs, receiver, tmp_path):
     assert once()[1:] == (0, 1)
 
 
-def test_the_metrics_of_a_lane_move_and_are_told_of(store, receiver, serve):
+def test_the_metrics_of_a_lane_move_and_are_documented(store, receiver, serve):
     receiver.answer_with(lambda call: Answer({b"1": 400, b"2": 503 if call.attempt == 1 else 200}.get(call.raw_body, 200),
                                              {}))
     for number in range(5):
@@ -372,15 +372,15 @@ def test_the_metrics_of_a_lane_move_and_are_told_of(store, receiver, serve):
     assert service.total(r'^sink_send_seconds_count{lane="events",outcome="delivered"}') == 4
     families = set(re.findall(r"^# TYPE (\w+)", service.get("/metrics").text, re.MULTILINE))
     guide = text_of("docs/operations.md")
-    told = set(re.findall(r"^\| `(\w+)\{?", guide, re.MULTILINE))
-    assert families <= told, "not in the table of docs/operations.md"
+    reported = set(re.findall(r"^\| `(\w+)\{?", guide, re.MULTILINE))
+    assert families <= reported, "not in the table of docs/operations.md"
     operations = set(re.findall(r'^database_call_seconds_count{.*operation="(\w+)"', service.get("/metrics").text,
                                 re.MULTILINE))
     (line,) = re.findall(r"^\| `database_call_seconds.*$", guide, re.MULTILINE)
     assert operations <= set(re.findall(r"`(\w+)`", line)), "operations that the guide does not name"
 
 
-def test_the_oldest_waiting_event_is_told(store, receiver, serve):
+def test_the_age_of_the_oldest_waiting_event_is_reported(store, receiver, serve):
     receiver.answer_with(lambda call: Answer(503, {}))
     write(store)
     service = serve(store, retry={"base_seconds": 3600})

@@ -61,7 +61,7 @@ def test_two_of_them_share_a_table(example, postgres):
     assert by_status(postgres) == {"sent": 500}
 
 
-def test_without_arguments_it_says_how_to_call_it(example):
+def test_without_arguments_it_prints_its_usage(example):
     run(example, status=2)
 
 
@@ -85,7 +85,7 @@ def test_an_order_is_posted_and_posted_again(poster, programs, tmp_path):
     assert json.loads(conflict.stderr)["error"]["code"] == "IDEMPOTENCY_CONFLICT"
 
 
-def test_in_doubt_the_same_bytes_go_out_again(poster, receiver, tmp_path):
+def test_an_unknown_outcome_is_repeated_with_the_same_bytes(poster, receiver, tmp_path):
     script = [Answer(503, {"error": {"code": "OUTCOME_UNKNOWN"}}), Answer(drop=True), Answer(201, {"id": 1})]
     receiver.answer_with(lambda call: script[call.number - 1])
     done = run(poster, f"http://127.0.0.1:{receiver.port}", order_file(tmp_path))
@@ -95,5 +95,5 @@ def test_in_doubt_the_same_bytes_go_out_again(poster, receiver, tmp_path):
     assert receiver.count() == 3
 
 
-def test_without_arguments_the_poster_says_how_to_call_it(poster):
+def test_without_arguments_the_poster_prints_its_usage(poster):
     run(poster, status=2)

@@ -1,4 +1,4 @@
-"""The harness itself: a test bench that lies is worse than none."""
+"""Tests of the harness itself."""
 
 import json
 import os
@@ -28,12 +28,12 @@ def post(receiver, key, body=b'{"outbox_id": 7}'):
         return answer.status, json.load(answer)
 
 
-def test_wait_for_answers_what_the_condition_did():
+def test_wait_for_returns_the_conditions_result():
     seen = iter([None, [], "here"])
     assert wait_for(lambda: next(seen), 5, "three looks") == "here"
 
 
-def test_wait_for_names_what_did_not_come():
+def test_wait_for_names_what_did_not_happen():
     with pytest.raises(AssertionError, match="the moon.*last seen: 0"):
         wait_for(lambda: 0, 0.05, "the moon")
 
@@ -99,7 +99,7 @@ def test_server_keeps_what_was_committed_across_an_immediate_restart(own_server)
     own_server.drop_database(name)
 
 
-def test_with_servers_passes_the_status_on_and_leaves_nothing():
+def test_with_servers_returns_the_status_and_leaves_nothing():
     script = ("import os, psycopg, sys; c = psycopg.connect(os.environ['DELIVERD_TEST_POSTGRES_URL']);"
               "print(c.execute('SHOW data_directory').fetchone()[0]); sys.exit(7)")
     done = subprocess.run([sys.executable, "-m", "harness.with_servers", "--only", "postgres", "--", sys.executable,
@@ -175,7 +175,7 @@ def test_a_killed_run_takes_its_rabbitmq_with_it():
 
 
 def _processes_with(folder):
-    """Those that live in `folder`."""
+    """The processes running in `folder`."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

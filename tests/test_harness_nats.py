@@ -1,4 +1,4 @@
-"""The NATS server of the tests: what it acknowledged survives its death, and it lets in only whom it should."""
+"""The tests' NATS server: what it acknowledged survives kill -9, and it admits only authorised clients."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ WAIT_SECONDS = 60
 
 
 async def _quiet(_error):
-    """Lost connections are what these tests are about."""
+    """These tests lose connections on purpose."""
 
 
 async def connected(server, work, **options):

@@ -1,4 +1,4 @@
-"""The Helm chart: what it renders is what Kubernetes and deliverd take, every value does something, bad ones are refused.
+"""The Helm chart: Kubernetes and deliverd accept what it renders, every value has an effect, bad values are refused.
 
 Nothing here is applied to a cluster: that Kubernetes' controllers, Vault's injector and a network plugin do what these
 manifests ask of them is not tested.
@@ -20,10 +20,10 @@ from harness.web import get
 
 DLQ_MANAGER = yaml.safe_load((ROOT / "deploy/helm/values-dlq-manager.yaml").read_text())
 TOKENS = {"tokens": [{"name": "ops", "role": "operator", "sha256": TOKEN_SHA256}]}
-SEED_CONFIG = yaml.safe_load((ROOT / "src/config/testing/dlq_manager.yaml").read_text())
+EXAMPLE_CONFIG = yaml.safe_load((ROOT / "src/config/testing/dlq_manager.yaml").read_text())
 
-# The values that the dead-letter manager's source document shows.
-SEED_VALUES = {
+# The example values that are shipped with the chart.
+EXAMPLE_VALUES = {
     "image": {"registry": "harbor.internal.example.com", "repository": "k1s0-system/dlq-manager", "tag": ""},
     "replicaCount": 2,
     "container": {"port": 8080, "grpcPort": None},
@@ -60,7 +60,7 @@ def dlq_manager():
 
 
 def checked(programs, tmp_path, rendered, name="r-deliverd"):
-    """`config check` on a rendered config.yaml, with files where the pod would have its secrets."""
+    """`config check` on a rendered config.yaml, with files in place of the pod's secrets."""
     text = rendered.config_text(name)
     for path in sorted(set(re.findall(r"(?:/vault|/run)/secrets/\S+", text))):
         file = tmp_path / path.strip("/").replace("/", "-")
@@ -115,26 +115,26 @@ def test_helm_lints_the_chart():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_seeds_values_are_shipped():
-    assert {name: value for name, value in DLQ_MANAGER.items() if name in SEED_VALUES} == SEED_VALUES
+def test_the_example_values_are_shipped():
+    assert {name: value for name, value in DLQ_MANAGER.items() if name in EXAMPLE_VALUES} == EXAMPLE_VALUES
 
 
-def test_the_seeds_configuration_comes_of_them(programs, tmp_path):
-    """But for TLS: what is shipped as a sample verifies whom it talks to."""
+def test_the_example_values_render_the_expected_configuration(programs, tmp_path):
+    """Except TLS: shipped samples verify the server."""
     rendered = render(dlq_manager())
     config = rendered.config()
     ca_file = {"ssl_ca_file": "/run/secrets/internal-ca/ca.crt"}
-    wanted = {**SEED_CONFIG, "auth": TOKENS, "server": {**SEED_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True},
-              "database": {**SEED_CONFIG["database"], "password_file": "/vault/secrets/db-password", "ssl_mode": "verify-full",
+    wanted = {**EXAMPLE_CONFIG, "auth": TOKENS, "server": {**EXAMPLE_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True},
+              "database": {**EXAMPLE_CONFIG["database"], "password_file": "/vault/secrets/db-password", "ssl_mode": "verify-full",
                            **ca_file},
-              "kafka": {**SEED_CONFIG["kafka"], "security_protocol": "SSL", **ca_file}}
+              "kafka": {**EXAMPLE_CONFIG["kafka"], "security_protocol": "SSL", **ca_file}}
     del wanted["database"]["password"]
     assert config == wanted
     checked(programs, tmp_path, rendered).ok()
 
 
-@pytest.mark.parametrize("path, value", list(leaves(SEED_VALUES)), ids=lambda part: part if isinstance(part, str) else "")
-def test_every_value_of_the_seed_does_something(path, value):
+@pytest.mark.parametrize("path, value", list(leaves(EXAMPLE_VALUES)), ids=lambda part: part if isinstance(part, str) else "")
+def test_every_example_value_has_an_effect(path, value):
     base = dlq_manager()
     if path == "replicaCount":
         base = with_value(base, "autoscaling.enabled", False)
@@ -154,7 +154,7 @@ def test_every_value_of_the_seed_does_something(path, value):
 
 
 @pytest.mark.parametrize("values", [LEAST, ALL_ON], ids=["least", "all on"])
-def test_deliverd_takes_the_configuration(programs, tmp_path, values):
+def test_deliverd_accepts_the_configuration(programs, tmp_path, values):
     rendered = render(values)
     checked(programs, tmp_path, rendered).ok()
     if "migration" in values:
@@ -162,7 +162,7 @@ def test_deliverd_takes_the_configuration(programs, tmp_path, values):
         assert rendered.config("r-deliverd-migrate")["database"] == {"host": "db", "name": "app", "user": "owner"}
 
 
-def test_any_setting_goes_through_config(programs, tmp_path):
+def test_any_setting_can_be_set_through_config(programs, tmp_path):
     values = with_value(LEAST, "config.lanes", {"events": {"outbox": "events", "sink": {
         "type": "http", "url": "https://hooks.example/in", "token_file": "/run/secrets/hooks/token"}}})
     values = with_value(values, "secrets", [{"name": "hooks", "mountPath": "/run/secrets/hooks"}])
@@ -176,13 +176,13 @@ def test_any_setting_goes_through_config(programs, tmp_path):
     checked(programs, tmp_path, rendered).ok()
 
 
-def test_without_kafka_there_is_no_word_of_it(programs, tmp_path):
+def test_without_kafka_nothing_mentions_it(programs, tmp_path):
     rendered = render(with_value(with_value(LEAST, "kafka.enabled", False), "config.kafka", {"consumer_group": "g"}))
     assert "kafka" not in rendered.config()
     checked(programs, tmp_path, rendered).ok()
 
 
-def test_ports_meet():
+def test_ports_match():
     rendered = render(with_value(with_value(LEAST, "container.port", 9001), "service.port", 81))
     (port,) = rendered.container()["ports"]
     (served,) = rendered.of("Service")["spec"]["ports"]
@@ -203,7 +203,7 @@ def test_nothing_runs_with_more_rights_than_it_needs(kind):
     assert not spec["enableServiceLinks"]
 
 
-def test_the_accounts_token_is_for_vault_only():
+def test_the_service_account_token_is_mounted_for_vault_only():
     assert render(LEAST).pod()["spec"]["automountServiceAccountToken"] is False
     assert render(ALL_ON).pod()["spec"]["automountServiceAccountToken"] is True
 
@@ -265,7 +265,7 @@ def test_a_changed_configuration_makes_new_pods():
     assert checksum(LEAST) != checksum(with_value(LEAST, "config.log", {"level": "debug"}))
 
 
-def test_labels_choose_the_servers_pods_and_not_the_migrations():
+def test_labels_select_the_servers_pods_and_not_the_migrations():
     rendered = render(ALL_ON)
     chosen = rendered.of("Deployment")["spec"]["selector"]["matchLabels"]
     assert chosen == rendered.of("Service")["spec"]["selector"]
@@ -318,16 +318,16 @@ def test_the_migrations_pod_may_call_the_database_and_vault_only():
 
 
 def test_kafkas_password_comes_from_vault_too(programs, tmp_path):
-    """The second of the two secrets that the seed's document names."""
+    """The second of the two secrets."""
     sasl = {"path": "secret/data/k1s0/system/kafka/sasl", "key": "password", "mountPath": "/vault/secrets/kafka-sasl"}
-    values = with_value(dlq_manager(), "vault.secrets", [*SEED_VALUES["vault"]["secrets"], sasl])
+    values = with_value(dlq_manager(), "vault.secrets", [*EXAMPLE_VALUES["vault"]["secrets"], sasl])
     for name, value in (("security_protocol", "SASL_SSL"), ("sasl_mechanism", "SCRAM-SHA-512"), ("sasl_username", "dlq"),
                         ("sasl_password_file", sasl["mountPath"])):
         values = with_value(values, f"config.kafka.{name}", value)
     rendered = render(values)
     annotations = rendered.pod()["metadata"]["annotations"]
     assert annotations["vault.hashicorp.com/agent-inject-secret-kafka-sasl"] == sasl["path"]
-    assert annotations["vault.hashicorp.com/agent-inject-secret-db-password"] == SEED_VALUES["vault"]["secrets"][0]["path"]
+    assert annotations["vault.hashicorp.com/agent-inject-secret-db-password"] == EXAMPLE_VALUES["vault"]["secrets"][0]["path"]
     assert rendered.config()["kafka"]["sasl_password_file"] == sasl["mountPath"]
     checked(programs, tmp_path, rendered).ok()
 
@@ -348,7 +348,7 @@ def test_vaults_annotations():
     assert '{{ index .Data "pass word" }}' in first_engine
 
 
-def test_the_migration_is_a_hook_that_brings_what_it_needs():
+def test_the_migration_is_a_self_contained_hook():
     rendered = render(ALL_ON)
     job = rendered.of("Job")
     pod = job["spec"]["template"]
@@ -404,7 +404,7 @@ def test_bad_values_are_refused_with_the_reason(path, value, said):
     assert said in refusal(with_value(LEAST, path, value))
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     said = refusal({})
     for name in ("kafka.brokers:", "config.auth:", "config.database:"):
         assert name in said

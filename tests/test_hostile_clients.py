@@ -1,4 +1,4 @@
-"""Clients that are silent, slow or many: the server goes on serving the others."""
+"""Clients that are silent, slow or many: the server keeps serving the others."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 60
 
 @pytest.fixture
 def many_descriptors():
-    """Lets this process (not the program under test) hold all the connections."""
+    """Raises this process's limit so that it can hold all the connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = IDLE_CONNECTIONS + SPARE_DESCRIPTORS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -47,7 +47,7 @@ class Served:
                  lambda: f"serve to be ready: {self.process.stderr[-3000:]}")
 
     def status(self, path="/healthz"):
-        """Of a request on a new connection; 0 when there was no answer."""
+        """The status of a request on a new connection; 0 if there was no answer."""
         return get(f"http://127.0.0.1:{self.port}{path}").status
 
     def connect(self):
@@ -70,7 +70,7 @@ def start(programs, sqlite, tmp_path):
 
 
 @pytest.mark.parametrize("beginning", [b"", HALF_A_HEADER], ids=["silent", "half a header"])
-def test_five_thousand_connections_without_a_request_keep_nobody_out(start, many_descriptors, beginning):
+def test_five_thousand_idle_connections_block_nobody(start, many_descriptors, beginning):
     served = start(header_timeout_seconds=3600, idle_timeout_seconds=3600)  # no place becomes free by waiting
     before = served.open_descriptors()
     with contextlib.ExitStack() as idle:
@@ -86,7 +86,7 @@ def test_five_thousand_connections_without_a_request_keep_nobody_out(start, many
     assert served.status() == 200
 
 
-def test_a_connection_in_use_stays_when_silent_ones_come(start):
+def test_a_connection_in_use_survives_many_silent_ones(start):
     served = start(max_connections=16)
     with contextlib.ExitStack() as idle, contextlib.closing(
             http.client.HTTPConnection("127.0.0.1", served.port, timeout=DEADLINE_SECONDS)) as used:
@@ -122,7 +122,7 @@ def test_one_byte_a_second_is_cut_off_while_others_are_served(start):
             client.socket.close()
 
 
-def test_the_limit_of_open_files_is_raised_or_complained_about(start):
+def test_the_limit_of_open_files_is_raised_or_reported(start):
     served = start(max_connections=3000)
     wait_for(lambda: served.soft_limit() >= 3000, DEADLINE_SECONDS, "a limit with room for all connections")
     assert "open files" not in served.process.stderr
@@ -131,5 +131,5 @@ def test_the_limit_of_open_files_is_raised_or_complained_about(start):
     tight = start(max_connections=3000, open_files="700:700")
     tight.process.wait_for_stderr("open files")
     line = next(line for line in tight.process.stderr.splitlines() if "open files" in line)
-    told = json.loads(line)
-    assert (told["max_connections"], told["allowed"]) == (3000, 700)
+    reported = json.loads(line)
+    assert (reported["max_connections"], reported["allowed"]) == (3000, 700)

@@ -1,4 +1,4 @@
-"""Callers with tokens of an OpenID provider: what they may do, and how the provider's keys come and go."""
+"""Callers with tokens of an OpenID provider: their roles, and rotation of the provider's keys."""
 
 import base64
 import hashlib
@@ -51,7 +51,7 @@ def unsigned(header, claims):
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
-def test_roles_of_the_provider_are_roles_here(start, algorithm):
+def test_roles_of_the_provider_apply(start, algorithm):
     key = Key("first", algorithm)
     with Provider(key) as provider:
         service = start(jwks_url=provider.url)
@@ -69,7 +69,7 @@ def test_roles_of_the_provider_are_roles_here(start, algorithm):
         assert audit[0]["actor"] == "jwt:alice"
 
 
-def test_what_others_made_is_refused_and_logged(start, tmp_path):
+def test_foreign_tokens_are_refused_and_logged(start, tmp_path):
     key, stranger = Key("first", "RS256"), Key("first", "RS256")
     path = tmp_path / "keys.json"
     path.write_text(key_set(key))
@@ -139,7 +139,7 @@ def test_a_new_key_of_the_provider_is_fetched_when_a_token_names_it(start):
         assert may_look(service, after), "the keys that are known stay in use"
 
 
-def test_serve_starts_while_the_provider_is_away(start, programs, tmp_path):
+def test_serve_starts_while_the_provider_is_unreachable(start, programs, tmp_path):
     port = free_port()
     key = Key("first")
     url = f"http://127.0.0.1:{port}/keys"

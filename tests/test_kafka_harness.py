@@ -1,4 +1,4 @@
-"""The Kafka broker of the harness: what the other tests take for granted about it."""
+"""The harness's Kafka broker: what other tests rely on."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from harness.kafka import PASSWORD, USER, KafkaServer, available_or_skip
 
 
 def produce(server, topic, *values, brokers=None, **settings):
-    """Sends the values and answers the errors of those that did not arrive."""
+    """Sends the values and returns the errors of those that did not arrive."""
     errors = []
     producer = Producer({"bootstrap.servers": brokers or server.brokers, "message.timeout.ms": 4000, "log_level": 0}
                         | {name.replace("_", "."): value for name, value in settings.items()})
@@ -23,7 +23,7 @@ def values_in(server, topic):
     return [message.value() for message in server.read_topic(topic)]
 
 
-def test_makes_no_topics_by_itself_and_reads_what_is_in_one(kafka):
+def test_creates_no_topics_by_itself_and_reads_one(kafka):
     kafka.create_topic("harness.two", partitions=2)
     assert produce(kafka, "harness.two", b"1", b"2") == []
     assert values_in(kafka, "harness.two") == [b"1", b"2"]
@@ -32,7 +32,7 @@ def test_makes_no_topics_by_itself_and_reads_what_is_in_one(kafka):
     assert "harness.unknown" not in kafka.topics()
 
 
-def test_every_door_opens_with_the_right_key_only(kafka):
+def test_every_listener_accepts_only_the_right_credentials(kafka):
     kafka.create_topic("harness.doors")
     sasl = {"brokers": kafka.sasl_brokers, "security_protocol": "sasl_plaintext", "sasl_mechanism": "PLAIN",
             "sasl_username": USER}
@@ -56,7 +56,7 @@ def test_kcat_reads_it(kafka):
     assert json.loads(out)["payload"] == "hello"
 
 
-def test_settings_death_pause_and_return():
+def test_settings_kill_pause_and_restart():
     available_or_skip()
     with KafkaServer({"auto.create.topics.enable": "true", "message.max.bytes": "2000"}) as server:
         assert produce(server, "made.by.itself", b"before") == []

@@ -58,7 +58,7 @@ def test_enqueue_reads_standard_input_and_files(store, lease, tmp_path):
     assert row(store, from_file)["payload_md"] == "from a file"
 
 
-def test_claim_prints_a_json_object_a_row_in_due_order(store, lease):
+def test_claim_prints_one_json_object_per_row_in_due_order(store, lease):
     ids = fill(store, 5)
     rows = lease("claim", "--worker", "me", "--limit", "3", "--lease-seconds", "60").ok().json_lines()
     assert [found["outbox_id"] for found in rows] == ids[:3]

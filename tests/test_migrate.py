@@ -1,4 +1,4 @@
-"""`migrate`: fresh, again, dry, two at once, and what it refuses."""
+"""`migrate`: fresh, repeated, dry run, two at once, and what it refuses."""
 
 import threading
 
@@ -101,7 +101,7 @@ def test_postgres_without_a_schema_names_the_command(programs, empty_database, r
         assert "deliverd migrate" in programs.run(*command, "--config", config).error_line(1)
 
 
-def test_auto_migrate_does_it_when_asked(programs, empty_database, receiver, tmp_path):
+def test_auto_migrate_migrates_if_enabled(programs, empty_database, receiver, tmp_path):
     config = write_config(tmp_path, empty_database, receiver, database={"auto_migrate": True})
     programs.run("worker", "--lane", "memories", "--once", "--config", config).ok()
     assert fill(empty_database, 1) == [1]

@@ -1,4 +1,4 @@
-"""Every answer of the running service is one that /openapi.json describes."""
+"""Every answer of the running service conforms to /openapi.json."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ LARGE_BODY_BYTES = 2_000_000
 
 
 class Api:
-    """Asks as a person with a token, and holds each answer against the document."""
+    """Sends requests with a token and validates each answer against the OpenAPI document."""
 
     def __init__(self, service):
         self.service = service
@@ -52,7 +52,7 @@ def api(programs, store, tmp_path):
 
 
 def announce(base, length):
-    """The answer to a POST that only says how long its body would be."""
+    """The answer to a POST that only announces the length of its body."""
     connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=60)
     try:
         connection.putrequest("POST", ORDERS)
@@ -70,8 +70,8 @@ def test_the_document_is_openapi(api):
     validate(api.document.document)
 
 
-def test_the_document_bites(api):
-    """A wrong answer is found: otherwise the other tests here prove nothing."""
+def test_a_wrong_answer_is_found(api):
+    """Without this, the other tests here would prove nothing."""
     page = api.post(an_order(), "order-0001")
     for change in ({"id": "1"}, {"status": "lost"}, {"request_digest": "ab"}, {"extra": 1}, {"created_at": "yesterday"}):
         with pytest.raises(ValidationError):
@@ -108,7 +108,7 @@ def test_orders(api):
     assert left == {421, 500, 503}, "421 is without tokens, 503 in a test of its own, and a 500 would be a bug"
 
 
-def test_looking_at_an_order(api):
+def test_reading_an_order(api):
     body = b'{"idempotency_key":"order-0001","symbol":"AAPL","intent":"SELL","qty":12345678901234567890.10,"meta":{"a":[]}}'
     api.post(body, "order-0001")
     page = api.look("order-0001", who="vera")
@@ -145,7 +145,7 @@ def test_the_service_itself(api):
 
 
 def test_without_its_database(programs, postgres, proxy, tmp_path):
-    """Out of reach: a 503 that says whether the order may be stored, and 201 once it is back."""
+    """Database unreachable: a 503 that says whether the order may be stored, and 201 once it is back."""
     api = Api(start_with_tokens(programs, tmp_path, postgres.server.url(postgres.database, port=proxy.port)))
     assert api.post(an_order(), "order-0001").status == 201
     proxy.refuse(True)

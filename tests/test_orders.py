@@ -1,4 +1,4 @@
-"""Orders in over HTTP, as those who post them see it: once per key, whoever posts and however often."""
+"""Orders posted over HTTP are stored once per key, whoever posts and however often."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ FIXED = ("id", "idempotency_key", "request_digest", "created_at")  # of the acce
 
 @pytest.fixture
 def start(programs, store, broker, tmp_path):
-    """Starts a service; `sending=False`: one that only takes orders."""
+    """Starts a service; with `sending=False` it only accepts orders."""
 
     def go(sending=True, **more):
         return OrderService(programs, tmp_path, store, broker if sending else None, **more)
@@ -69,7 +69,7 @@ def test_ten_posts_of_one_key_are_one_order_sent_once(start, store, broker):
     assert store.query("SELECT count(*) AS n FROM idempo_ledger") == [{"n": 2}]
 
 
-def test_the_same_key_with_another_content_is_a_conflict_that_changes_nothing(start, store):
+def test_the_same_key_with_different_content_is_a_conflict_that_changes_nothing(start, store):
     client = start(sending=False).client()
     order = an_order("order-0001", limit_price=None)
     assert client.post(order).status == 201
@@ -83,7 +83,7 @@ def test_the_same_key_with_another_content_is_a_conflict_that_changes_nothing(st
     assert everything(store) == before
 
 
-def test_the_header_must_be_there_and_repeat_the_bodys_key(start, store):
+def test_the_header_must_be_present_and_repeat_the_bodys_key(start, store):
     client = start(sending=False).client()
     order = an_order("order-0001")
     assert error_code(client.post(order, key="")) == (400, "IDEMPOTENCY_KEY_REQUIRED")
@@ -105,7 +105,7 @@ def test_a_wrong_order_is_refused_without_the_database(programs, postgres, proxy
 
 
 def post_at_once(service, orders):
-    """Posts each on a connection and a thread of its own, all at the same moment."""
+    """Posts each body on its own connection and thread, all at the same moment."""
     ready = threading.Barrier(len(orders))
 
     def post(order):
@@ -148,7 +148,7 @@ def test_of_two_contents_at_once_one_is_the_order_and_the_other_a_conflict(start
 NUMBERS = {"qty": "145.001", "limit_price": "12345678901234567890.10", "big": "9007199254740993", "tiny": "0.10"}
 
 
-def test_numbers_survive_as_they_were_written(start, store, broker):
+def test_numbers_stay_as_written(start, store, broker):
     client = start().client()
     body = ('{{"idempotency_key":"order-0001", "symbol":"ACME.X","intent":"SELL","qty":{qty},\n'
             ' "limit_price":{limit_price},"trace_id":"t-1","meta":{{"big":{big},"tiny":{tiny}}}}}'.format(**NUMBERS))
@@ -163,7 +163,7 @@ def test_numbers_survive_as_they_were_written(start, store, broker):
     assert all(re.search(rf'"{name}": ?{re.escape(number)}[,}}]', shown) for name, number in NUMBERS.items()), shown
 
 
-def test_a_trace_id_is_made_where_there_is_none(start, broker):
+def test_a_missing_trace_id_is_generated(start, broker):
     client = start().client()
     client.post(an_order("order-0001", trace_id="mine"))
     client.post(an_order("order-0002"))
@@ -173,7 +173,7 @@ def test_a_trace_id_is_made_where_there_is_none(start, broker):
         assert call.body["trace_id"] == call.headers["x-trace-id"] == shown[call.key]
 
 
-def test_looking_at_an_order(start, broker):
+def test_reading_an_order(start, broker):
     client = start().client()
     broker.first_answers(Answer(503))
     client.post(an_order("order-0001"))
@@ -189,7 +189,7 @@ def test_looking_at_an_order(start, broker):
     assert error_code(client.look("order-0002")) == (404, "ORDER_NOT_FOUND")
 
 
-def test_who_may_post(start, store):
+def test_roles_that_may_post(start, store):
     service = start(auth=auth_section())
     order = an_order("order-0001")
     assert error_code(service.client().post(order)) == (401, "UNAUTHORIZED")
@@ -205,7 +205,7 @@ def test_who_may_post(start, store):
 
 
 def test_a_kept_connection_serves_many_orders(start, store):
-    """One TCP connection, two hundred orders: nothing of one answer is left for the next."""
+    """One TCP connection, two hundred orders: no answer leaves anything behind for the next."""
     client = start().client()
     for number in range(200):
         page = client.post(an_order(f"order-{number:04}"))

@@ -1,4 +1,4 @@
-"""Orders out to the broker: what each of its answers means, and that an order is the same one at every attempt."""
+"""Orders sent to the broker: what each answer means, and that every attempt sends the same order."""
 
 import datetime
 import email.utils
@@ -62,7 +62,7 @@ def test_a_refused_order_is_dead_at_once(start, broker, status, body, error):
     Answer(409, {"code": "already_processed", "idempotency_key": "order-0002"}),
     Answer(302, {}, {"Location": "/elsewhere"}),
 ], ids=["without a key", "another key", "not JSON", "empty", "another key's 409", "redirect"])
-def test_an_answer_that_does_not_speak_of_this_order_is_unknown_and_retried(start, broker, answer):
+def test_an_answer_without_this_orders_key_is_unknown_and_retried(start, broker, answer):
     client = start().client()
     broker.first_answers(answer)
     client.post(an_order(KEY))
@@ -72,7 +72,7 @@ def test_an_answer_that_does_not_speak_of_this_order_is_unknown_and_retried(star
     broker.check_every_attempt_was_the_same()
 
 
-def test_a_broker_that_takes_the_order_and_drops_the_connection(start, broker):
+def test_a_broker_that_accepts_the_order_and_drops_the_connection(start, broker):
     client = start().client()
     broker.first_answers(broker.take_and_drop)
     client.post(an_order(KEY))
@@ -87,7 +87,7 @@ def test_a_broker_that_takes_the_order_and_drops_the_connection(start, broker):
     assert (repeated["status"], repeated["result_digest"]) == ("sent", "sha256:from-conflict")
 
 
-def test_a_broker_that_takes_the_order_and_does_not_answer(start, broker):
+def test_a_broker_that_accepts_the_order_and_does_not_answer(start, broker):
     answered_in_time = threading.Event()
 
     def take_and_hold(call):
@@ -171,7 +171,7 @@ def test_retry_after_as_a_date(start, broker):
     assert len(came_at) == 2 and came_at[1] >= until
 
 
-def test_the_bearer_token_comes_from_a_file_and_follows_it(start, broker, tmp_path):
+def test_the_bearer_token_is_reread_from_its_file(start, broker, tmp_path):
     secret = tmp_path / "broker-token"
     secret.write_text("first-secret\n")
     service = start(lane={"sink": {"type": "http", "url": broker.url, "token_file": str(secret)}})

@@ -1,4 +1,4 @@
-"""Orders while everything dies: all that were accepted reach the broker, each under its one key, and no others do."""
+"""Orders while everything dies: exactly the accepted orders reach the broker, each under its one key."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from harness.orders import OrderService, Posters, an_order, check_trail, order_r
 from harness.receiver import Answer
 from harness.waiting import wait_for
 
-# What a killed process held is stuck until this is over.
+# Orders of a killed process are stuck this long.
 LANE = {"stuck_threshold_min": 0.02, "batch_size": 10}
 DONE_DEADLINE_SECONDS = 40
 POINTS = ["store.during_accept", "lane.after_claim", "lane.before_send", "lane.after_send", "lane.before_settle",
@@ -24,7 +24,7 @@ def wait_until_sent(store, posters):
 
 
 def check_everything_arrived_once(store, broker, posters):
-    """The clients', the database's and the broker's view of which orders there are is the same."""
+    """Clients, database and broker agree on which orders exist."""
     accepted = posters.accepted()
     assert broker.keys() == accepted
     assert set(broker.times()) == accepted
@@ -49,7 +49,7 @@ def start(programs, broker, tmp_path):
 
 @pytest.fixture
 def backlog(programs, store, tmp_path):
-    """Orders that wait when the lane begins: it works on several at once, and dies in the midst of them."""
+    """Orders that wait when the lane starts: it sends several at once, and dies while it does."""
     service = OrderService(programs, tmp_path, store)
     early = Posters([service.port], orders_each=15, prefix="early")
     early.finish(at_once=False)
@@ -75,7 +75,7 @@ def test_killed_while_clients_post(start, store, backlog, broker, point):
 
 
 def test_killed_again_and_again_from_outside(start, store, broker):
-    """At moments nobody chose."""
+    """Killed at random moments."""
     service = start(store)
     posters = Posters([service.port])
     for enough in (40, 80, 120):
@@ -89,7 +89,7 @@ def test_killed_again_and_again_from_outside(start, store, broker):
 
 
 def test_stopped_while_clients_post(start, store, broker):
-    """SIGTERM: nothing stays with the process that ends, so that the next one begins at once."""
+    """SIGTERM: the process gives everything back, so the next one can start at once."""
     service = start(store, lane=LANE | {"stuck_threshold_min": 10})
     posters = Posters([service.port])
     for enough in (50, 100):
@@ -105,7 +105,7 @@ def test_stopped_while_clients_post(start, store, broker):
 
 
 def down(posters):
-    """How many posts were answered that the database is away."""
+    """How many posts were answered with "database unavailable"."""
     return sum(posters.count(*answer) for answer in OUTAGE)
 
 
@@ -132,7 +132,7 @@ def test_postgresql_restarted_while_clients_post(start, restartable, broker, how
 
 
 def test_connections_to_postgresql_cut_while_clients_post(start, postgres, proxy, broker):
-    """In the middle of a commit, too: then nobody knows, and posting again tells."""
+    """Also in the middle of a commit: then the outcome is unknown, and posting again resolves it."""
     service = start(None, database={"url": postgres.server.url(postgres.database, port=proxy.port)})
     posters = Posters([service.port])
     for enough in range(40, 400, 40):
@@ -166,7 +166,7 @@ def test_two_processes_and_one_is_killed(start, store, broker):
 
 
 def test_a_worker_that_lost_its_order_cannot_settle_it(start, store, broker):
-    """The first one slept too long: the second has the order now, and what the first one heard counts for nothing."""
+    """The first worker slept too long and lost the order to the second. Its answer no longer counts."""
     first_may_hear, second_may_hear = threading.Event(), threading.Event()
 
     def process_later(call):

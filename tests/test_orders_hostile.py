@@ -1,4 +1,4 @@
-"""Bodies that are wrong, cut off, endless or slow: a clear answer or a closed connection; others are served."""
+"""Bodies that are wrong, cut off, endless or slow: a clear answer or a closed connection. Others are served."""
 
 import json
 import socket
@@ -99,14 +99,14 @@ def everything_until_closed(connection):
 
 
 def check_unharmed(service, store):
-    """Nothing was stored, it lives, and an order that is right is taken."""
+    """Nothing was stored, the service runs, and a valid order is accepted."""
     assert everything(store) == ([], [], [])
     assert service.process.alive()
     assert service.client().post(an_order(KEY)).status == 201
     assert order_statuses(store) == {"queued": 1}
 
 
-def test_bodies_that_are_no_order(service, store):
+def test_bodies_that_are_not_orders(service, store):
     client, others = service.client(), service.client()
     for name, (content, expected) in REFUSED.items():
         page = client.post(content, key=KEY)
@@ -119,8 +119,8 @@ def test_bodies_that_are_no_order(service, store):
     check_unharmed(service, store)
 
 
-def test_bodies_that_are_strange_and_right(service, store):
-    """JSON is UTF-8 whatever its charset says, and a long text in meta is the caller's business."""
+def test_unusual_but_valid_bodies(service, store):
+    """JSON is UTF-8 whatever the charset says, and meta may hold a long text."""
     client = service.client()
     long_text = "x" * 500_000
     strange = [(an_order("order-0003"), {"Content-Type": "application/json; charset=latin-1"}),
@@ -149,7 +149,7 @@ def test_a_body_cut_off_midway(service, store):
 
 
 def test_a_client_that_leaves_before_its_answer_has_its_order_stored_all_the_same(service, store):
-    """It does not know, posts again, and is told."""
+    """The client does not know, posts again, and gets the answer."""
     with connect(service) as connection:
         connection.sendall(raw_request(body()))
     wait_for(lambda: order_statuses(store) == {"queued": 1}, DEADLINE_SECONDS, "the order")
@@ -181,7 +181,7 @@ def test_two_megabytes(service, store):
 
 
 def test_lengths_that_contradict_each_other(service, store):
-    """What a proxy and the server could read differently is refused, and nothing behind it is taken for a request."""
+    """A request that a proxy could read differently is refused, and what follows is not read as a request."""
     whole = body()
     smuggled = raw_request(whole)
     for extra in (b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: -1\r\n"):

@@ -1,4 +1,4 @@
-"""The order outbox in operation: settings, rescue of stuck orders, upkeep, the command line."""
+"""The order outbox in operation: settings, stuck orders, upkeep, the command line."""
 
 import json
 import threading
@@ -35,7 +35,7 @@ def shown_settings(programs, config, env=None):
     return {found["setting"]: (found["value"], found["origin"]) for found in shown}
 
 
-def test_the_environment_wins_over_the_lane(programs, sqlite, broker, tmp_path):
+def test_the_environment_overrides_the_lane(programs, sqlite, broker, tmp_path):
     config = write_orders_config(tmp_path, sqlite, broker, lane={"batch_size": 5, "idle_sleep_ms": 50})
     variables = {"OUTBOX_BATCH_SIZE": ("batch_size", "7"), "OUTBOX_PARALLELISM": ("parallelism", "3"),
                  "OUTBOX_RETRY_MAX": ("retry.max", "2"), "OUTBOX_IDLE_SLEEP_MS": ("idle_sleep_ms", "30"),
@@ -61,7 +61,7 @@ def test_retry_max_from_the_environment_is_obeyed(start, broker):
 
 
 def held_back(broker, gate):
-    """A script that takes orders and answers once the gate is open."""
+    """A script that accepts orders and answers once the gate is open."""
 
     def script(call):
         answer = broker.process(call)
@@ -121,7 +121,7 @@ def test_an_order_whose_worker_was_killed_is_sent_by_the_next(start, broker):
 
 
 def test_an_order_that_takes_long_is_not_stuck(start, store, broker):
-    """Its worker lives and says so, well beyond the threshold; nobody else may send it."""
+    """Its worker renews it well beyond the threshold; nobody else may send it."""
     gate = threading.Event()
     broker.first_answers(lambda call: Answer(201, {"idempotency_key": KEY}, hold=gate))
     lane = {"stuck_threshold_min": 0.06, "sink": {"type": "http", "url": broker.url, "timeout_ms": 120000}}
@@ -153,7 +153,7 @@ def expire(store, key):
     store.query("UPDATE idempo_ledger SET expires_at = ? WHERE idempotency_key = ?", LONG_AGO, key)
 
 
-def test_expired_ledger_rows_go_and_the_order_still_answers(start, store, broker):
+def test_expired_ledger_rows_are_purged_and_the_order_can_still_be_read(start, store, broker):
     client = start(**QUICK_UPKEEP).client()
     for key in (KEY, "order-0002"):
         client.post(an_order(key))
@@ -188,7 +188,7 @@ def leases(store):
 
 
 def database_now(store):
-    """In the form that times have in the leases' table."""
+    """In the time format of the leases table."""
     if store.kind == "postgres":
         return store.query("SELECT clock_timestamp() AS now")[0]["now"]
     return store.query("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS now")[0]["now"]

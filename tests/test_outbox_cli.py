@@ -71,13 +71,13 @@ def test_add_reads_files_and_standard_input(outbox, add, tmp_path):
     ("--aggregate", "a", "--type", "T", "--payload", "{}", "--metadata", "[]"),
     ("--aggregate", "a", "--type", "T", "--payload", "@nowhere.json"),
 ], ids=["no aggregate", "long aggregate", "no JSON", "no object", "no file"])
-def test_what_is_wrong_is_refused_in_one_line(store, outbox, add, wrong):
+def test_wrong_input_is_refused_in_one_line(store, outbox, add, wrong):
     add()
     outbox("add", *wrong).error_line(2)
     assert store.query("SELECT count(*) AS n FROM outbox")[0]["n"] == 1
 
 
-def test_list_is_what_is_unpublished_or_all_of_an_aggregate(store, outbox, add):
+def test_list_shows_unpublished_events_or_all_of_an_aggregate(store, outbox, add):
     ids = [add("order-1"), add("order-2"), add("order-1"), add("order-2")]
     outbox("mark", "--id", ids[0]).ok()
     kill(store, ids[1])
@@ -151,6 +151,6 @@ def test_every_change_is_audited_with_the_user(store, outbox, add):
     assert {(line["outbox"], line["outbox_id"], line["actor"]) for line in trail} == {("events", event_id, f"cli:{user}")}
 
 
-def test_looking_makes_no_database(programs, tmp_path):
+def test_reading_creates_no_database(programs, tmp_path):
     programs.run("outbox", "stats").error_line(1)
     assert not (tmp_path / "deliverd.db").exists()

@@ -1,4 +1,4 @@
-"""The lease protocol spoken by psql alone: no deliverd process is running in these tests."""
+"""The lease protocol used from psql alone: no deliverd process runs in these tests."""
 
 import queue
 import re
@@ -15,7 +15,7 @@ ANSWER_DEADLINE_SECONDS = 120
 
 
 class Psql:
-    """An interactive psql session; say() answers the lines a statement printed."""
+    """An interactive psql session; say() returns the lines that a statement printed."""
 
     def __init__(self, url):
         self._process = subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url],
@@ -59,7 +59,7 @@ def claim(worker, limit):
     return f"SELECT outbox_id FROM deliverd.claim_outbox('{worker}', {limit}, 60);"
 
 
-def test_a_claim_in_an_open_transaction_is_not_waited_for_and_not_shared(postgres, sessions):
+def test_rows_claimed_in_an_open_transaction_are_skipped(postgres, sessions):
     ids = fill(postgres, 10)
     first, second = sessions
     first.say("BEGIN;")
@@ -85,7 +85,7 @@ def test_two_sessions_empty_a_table_together_and_no_row_goes_to_both(postgres):
     got = {}
 
     def loop(worker):
-        # The lock is the starting gate. Enough claims for one session to take everything, so that two must.
+        # The lock is the starting gate. Each session makes enough claims to take everything, so both must share.
         script = "\\o /dev/null\nSELECT pg_advisory_lock_shared(1);\n\\o\n" + claim(worker, 10) * 200
         done = subprocess.run(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", postgres.url], input=script,
                               capture_output=True, text=True, timeout=240, check=True)
@@ -133,7 +133,7 @@ def test_only_the_owner_settles(postgres, sessions):
         == [f"{ids[0]}|m-1"]
 
 
-def test_a_lease_that_ran_out_goes_to_the_next_one(postgres, sessions):
+def test_an_expired_lease_goes_to_the_next_worker(postgres, sessions):
     ids = fill(postgres, 2)
     first, second = sessions
     first.say(claim("a", 2))
@@ -143,7 +143,7 @@ def test_a_lease_that_ran_out_goes_to_the_next_one(postgres, sessions):
 
     assert wait_for(retaken, 10, "the lease of 0.2 s to run out") == [str(ids[0])]
     assert first.say(f"SELECT deliverd.ack_sent({ids[0]}, 'a');") == ["f"]
-    # Nobody took the second one: its work was done, so it still settles.
+    # Nobody took over the second row and its work was done, so it still settles.
     assert first.say(f"SELECT deliverd.ack_sent({ids[1]}, 'a');") == ["t"]
 
 
@@ -167,7 +167,7 @@ def test_bad_arguments_are_errors_and_change_nothing(postgres, call):
 
 
 def test_the_examples_of_the_documentation_run(postgres):
-    """The ```sql blocks of docs/lease-protocol.md, in one session: the grants, then the rest as the role that got them."""
+    """The ```sql blocks of docs/lease-protocol.md in one session: the grants, then the rest as the granted role."""
     text = (ROOT / "docs" / "lease-protocol.md").read_text(encoding="utf-8")
     role = f"worker_of_{postgres.database}"
     grants, *examples = re.findall(r"^```sql\n(.*?)^```", text.replace(" to worker;", f" to {role};"),

@@ -1,4 +1,4 @@
-"""schemathesis reads /openapi.json, makes up requests good and bad, and finds nothing to complain about."""
+"""schemathesis generates good and bad requests from /openapi.json and finds no violation."""
 
 import os
 import subprocess

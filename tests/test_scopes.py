@@ -1,4 +1,4 @@
-"""Tokens limited to topics: what their holders see of others' dead letters, and can do to them. And the audit of reads."""
+"""Tokens limited to topics: what their holders can see and do. And the audit of reads."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ def limited_token(name, role, topics):
 
 
 class Api:
-    """Asks as a person with a token, and holds each answer against the document."""
+    """Sends requests with a token and validates each answer against the OpenAPI document."""
 
     def __init__(self, service):
         self.service = service
@@ -60,7 +60,7 @@ def api(programs, store, tmp_path):
 
 @pytest.fixture
 def foreign(store):
-    """Dead letters that olga has no business with, one of each kind."""
+    """Dead letters outside olga's scope, one of each kind."""
     return [add_letter(store, "payments", payload='{"card": "4111"}'),
             add_letter(store, "payments", source_topic="payments.dlq.v1", source_partition=0, source_offset=1),
             add_letter(store, "my-orders", source_topic="Orders.dlq.v1", source_partition=0, source_offset=1),
@@ -69,14 +69,14 @@ def foreign(store):
 
 
 def shape(page, letter_id):
-    """All that the caller can see of an answer, but for what differs each time."""
+    """Everything visible in an answer, except what differs each time."""
     headers = {name: value for name, value in page.headers.items() if name not in ("X-Request-Id", "Date")}
     text = page.text.replace(letter_id, "ID").replace(page.headers["X-Request-Id"], "REQUEST")
     return page.status, headers, text
 
 
-def test_who_is_limited_learns_nothing_of_another_topics_letter(api, store, foreign):
-    """Every route with an id that the service describes, by every kind of letter."""
+def test_a_limited_token_learns_nothing_about_another_topics_letter(api, store, foreign):
+    """Every described route with an id, for every kind of letter."""
     before = [letter(store, letter_id) for letter_id in foreign]
     routes = [route for route in api.routes() if "{id}" in route[1]]
     assert len(routes) >= 7
@@ -106,7 +106,7 @@ def test_a_topic_out_of_scope_is_refused_whether_it_exists_or_not(api, store, fo
 
 
 def test_every_other_route_is_refused(api, foreign):
-    """Also to a token whose pattern is `*`: orders and metrics are of no topic, and a purge is of all."""
+    """Also for a token with the pattern `*`: orders and metrics have no topic, and a purge covers all topics."""
     for who in ("olga", "omar"):
         for method, path in api.routes():
             if "{id}" in path or "{topic}" in path or (method, path) == ("GET", DLQ):
@@ -130,7 +130,7 @@ def test_the_overview_names_no_other_topic(api, store, foreign):
     assert set(topics("olga")) < set(topics("omar")) == set(topics("ada"))
 
 
-def test_in_its_scope_a_token_may_do_what_its_role_may(api, store, foreign):
+def test_inside_its_scope_a_token_has_its_roles_rights(api, store, foreign):
     one, all_ = DLQ + "/messages/{id}", DLQ + "/{topic}/retry-all"
     from_kafka = add_letter(store, "orders", source_topic="x.dlq.v1", source_partition=0, source_offset=1)
     of_lane = add_letter(store, "orders.lane", source="lane:orders.lane")
@@ -153,8 +153,8 @@ def test_in_its_scope_a_token_may_do_what_its_role_may(api, store, foreign):
     assert api.status("ada", "GET", one + "/audit", own) == 200
 
 
-def test_a_letter_is_not_sent_where_its_sender_may_not(programs, sqlite, kafka, tmp_path):
-    """A header names the original topic: whoever writes to orders.dlq.v1 could have anything sent to payments."""
+def test_a_letter_is_not_sent_outside_the_callers_scope(programs, sqlite, kafka, tmp_path):
+    """A header names the original topic, so a producer of orders.dlq.v1 could otherwise write to payments."""
     own, payments = (kafka.create_topic(fresh_name(word)) for word in ("orders.v1", "payments"))
     api = Api(start(programs, tmp_path, sqlite, kafka={"brokers": [kafka.brokers]}, dead_letters={"ingest": False}))
     planted, good = (add_letter(sqlite, topic, payload=f'"for {topic}"', record_value=f'"for {topic}"'.encode(),
@@ -163,8 +163,8 @@ def test_a_letter_is_not_sent_where_its_sender_may_not(programs, sqlite, kafka, 
     retry = DLQ + "/messages/{id}/retry"
     answer = api.ask("olga", "POST", retry, planted)
     assert answer.status == 409 and "may not use its original topic" in answer.json()["error"]["message"]
-    told = api.ask("olga", "POST", DLQ + "/{topic}/retry-all", "orders.dlq.v1").json()
-    assert (told["retried"], told["not_tried"]) == (1, 1)
+    reported = api.ask("olga", "POST", DLQ + "/{topic}/retry-all", "orders.dlq.v1").json()
+    assert (reported["retried"], reported["not_tried"]) == (1, 1)
     assert (letter(sqlite, planted)["status"], letter(sqlite, planted)["retry_count"]) == ("PENDING", 0)
     assert letter(sqlite, good)["status"] == "RESOLVED"
     assert api.status("ada", "POST", retry, planted) == 200
@@ -200,7 +200,7 @@ def audit_lines(service):
     return [line for line in lines if line["event"] == "audit"]
 
 
-def test_reads_are_audited_in_the_log_if_asked_for(programs, store, tmp_path):
+def test_reads_are_audited_in_the_log_if_enabled(programs, store, tmp_path):
     letter_id = add_letter(store, "orders", payload='{"card": "4111"}')
     service = start(programs, tmp_path, store, {"audit_reads": True})
     path = f"{DLQ}/messages/{letter_id}"

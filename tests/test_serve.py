@@ -1,4 +1,4 @@
-"""`serve` as its users see it: health, metrics, who may look, and how it ends."""
+"""`serve` as users see it: health, metrics, access, and how it ends."""
 
 import hashlib
 import re
@@ -67,7 +67,7 @@ def test_sigterm_drains(start, store, receiver):
     service = start(lane={"batch_size": 10, "parallelism": 2})
     wait_for(lambda: receiver.count() == 2, 20, "two sends")
     service.process.terminate()
-    # New connections are refused or answered 503 once it is on its way out.
+    # New connections are refused or answered with 503 once it is stopping.
     wait_for(lambda: service.get("/readyz").status != 200, 20, "serve to notice the signal")
     assert service.process.alive(), "it waits for what is in flight"
     gate.set()
@@ -143,7 +143,7 @@ def test_an_open_address_with_auth_or_a_guard_is_served(start):
     start(server={"host": "0.0.0.0"}, auth={"mode": "none"})
 
 
-def test_metrics_need_a_token_where_there_are_tokens(start):
+def test_metrics_need_a_token_if_tokens_are_configured(start):
     hashed = hashlib.sha256(TOKEN.encode()).hexdigest()
     auth = {"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]}
     service = start(auth=auth)
@@ -157,8 +157,8 @@ def test_metrics_need_a_token_where_there_are_tokens(start):
     assert opened.get("/metrics").status == 200
 
 
-def test_retries_happen_by_themselves(start, store, receiver):
-    """5xx, 5xx, then 200: sent after two waits, without anybody's help."""
+def test_retries_are_automatic(start, store, receiver):
+    """5xx, 5xx, then 200: sent after two waits, without intervention."""
     fill(store, 1)
     receiver.answer_with(answers(500, 503))
     start(lane={"retry": {"base_seconds": 0.5, "factor": 1, "cap_seconds": 1, "jitter": 0, "max": 5}})

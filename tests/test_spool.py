@@ -1,4 +1,4 @@
-"""`deliverd spool` as its users see it: on a file, with a receiver that answers, fails and redirects."""
+"""`deliverd spool` as users see it: on a file, with a receiver that answers, fails and redirects."""
 
 import contextlib
 import json
@@ -17,8 +17,8 @@ from harness.spool import SpoolFile
 from harness.waiting import wait_for
 from harness.web import get
 
-# The seed's own writeToDLQ and calcDelay, but for the shell it appends with.
-SEED_JAVASCRIPT = """
+# A typical writeToDLQ of an application in JavaScript, with its calcDelay.
+WRITER_JAVASCRIPT = """
 const fs = require('fs');
 const [path, endpoint] = process.argv.slice(2);
 function calcDelay(attempt) {
@@ -96,11 +96,11 @@ def test_private_addresses_and_redirects_are_refused(spool, receiver):
     assert [call.path for call in receiver.calls] == ["/hooks"]
 
 
-def test_what_the_seeds_javascript_writes_is_read_without_loss(spool, receiver, tmp_path):
+def test_entries_written_by_javascript_are_read_without_loss(spool, receiver, tmp_path):
     node = shutil.which("node")
     assert node, "node is among the packages of the tests"
-    (tmp_path / "seed.js").write_text(SEED_JAVASCRIPT)
-    subprocess.run([node, tmp_path / "seed.js", spool.path, spool.endpoint], check=True)
+    (tmp_path / "writer.js").write_text(WRITER_JAVASCRIPT)
+    subprocess.run([node, tmp_path / "writer.js", spool.path, spool.endpoint], check=True)
     written = spool.path.read_text().splitlines()
     assert len(written) == 3
     listed = spool.run("list", "--json").ok()
@@ -112,7 +112,7 @@ def test_what_the_seeds_javascript_writes_is_read_without_loss(spool, receiver, 
     assert list(changed) == [*json.loads(written[1]), "resolvedAt"], "the seed's order"
 
 
-def test_a_time_that_is_no_date_is_listed_as_it_stands(spool):
+def test_an_invalid_time_is_listed_as_written(spool):
     job = spool.add("{}")
     spool.path.write_text(json.dumps(spool.entries[0] | {"nextRetry": 1_770_000_000_000_000}) + "\n")
     (line,) = [line for line in spool.run("list").ok().stdout.splitlines() if job in line]
@@ -120,7 +120,7 @@ def test_a_time_that_is_no_date_is_listed_as_it_stands(spool):
     assert job not in spool.run("list", "--due").ok().stdout
 
 
-def test_lines_that_are_no_entries_are_told_of_and_moved(spool):
+def test_invalid_lines_are_reported_and_moved(spool):
     spool.add("{}")
     with open(spool.path, "a", encoding="utf-8") as file:
         file.write("no entry\n{torn")
@@ -133,7 +133,7 @@ def test_lines_that_are_no_entries_are_told_of_and_moved(spool):
     assert [(record["line"], record["text"]) for record in moved] == [(2, "no entry"), (3, "{torn")]
 
 
-def test_resolve_tells_of_the_lines_it_moves(spool):
+def test_resolve_reports_the_lines_it_moves(spool):
     job = spool.add("{}")
     with open(spool.path, "a", encoding="utf-8") as file:
         file.write("no entry\n")
@@ -170,7 +170,7 @@ def test_errors_are_one_line_and_leave_the_file_alone(spool, tmp_path):
 
 
 def unprivileged():
-    """Words before a command that take from root the right to write where it may not."""
+    """A command prefix that drops root's right to write anywhere."""
     return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 
@@ -195,7 +195,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_the_file_stays(spool, t
     assert path.read_text() == before and [file.name for file in folder.iterdir()] == ["hooks.jsonl"]
 
 
-def test_a_person_who_watches_sees_how_far_a_retry_is(spool, receiver, programs):
+def test_a_retry_shows_its_progress_on_a_terminal(spool, receiver, programs):
     receiver.answer_with(lambda call: Answer(200 if call.number != 2 else 503, {}))
     for _ in range(3):
         spool.add("{}")
@@ -224,7 +224,7 @@ def test_every_example_of_the_spool_page(programs, receiver, tmp_path):
         assert is_as_shown(said, exchange.shown), said
 
 
-def test_what_is_shown_cannot_steer_a_terminal(spool, programs):
+def test_output_cannot_control_a_terminal(spool, programs):
     red = "\u009b31mred\u001b[31m\u0085\u007f\u202e"
     job = spool.add(json.dumps(red, ensure_ascii=False), "--error", red, "--code", "\u009d")
     shown = spool.run("list").ok().stdout
@@ -241,7 +241,7 @@ def test_what_is_shown_cannot_steer_a_terminal(spool, programs):
 
 @pytest.fixture
 def planted(spool, tmp_path):
-    """A folder with a spool that belong to somebody who is up to no good, and a file that only root may read."""
+    """A folder and spool of a malicious user, and a file that only root may read."""
     only_as_root()
     (tmp_path / "root").mkdir(mode=0o700)
     secret = tmp_path / "root" / "hooks.jsonl"
@@ -265,8 +265,8 @@ def test_roots_cleanup_follows_no_link_beside_a_spool(programs, planted, ending)
     link = theirs / f"hooks.jsonl{ending}"
     link.symlink_to(secret)
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
-    told = programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").error_line(1)
-    assert f"{link} is a symbolic link" in told
+    reported = programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").error_line(1)
+    assert f"{link} is a symbolic link" in reported
     link.unlink()
     programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").ok()
     assert (theirs / "hooks.jsonl").stat().st_uid == NOBODY, "it stays its owner's"
@@ -277,18 +277,18 @@ def test_roots_cleanup_follows_no_folder_of_another_user(programs, planted):
     (theirs / "spool").symlink_to(secret.parent)
     os.chown(theirs / "spool", NOBODY, NOBODY, follow_symlinks=False)
     for command in (["cleanup"], ["add", "--endpoint", "http://127.0.0.1/", "--data", "{}"], ["list"]):
-        told = programs.run("spool", *command, "--file", theirs / "spool" / "hooks.jsonl").error_line(1)
-        assert f"{theirs / 'spool'} is a symbolic link that belongs to user {NOBODY}" in told
+        reported = programs.run("spool", *command, "--file", theirs / "spool" / "hooks.jsonl").error_line(1)
+        assert f"{theirs / 'spool'} is a symbolic link that belongs to user {NOBODY}" in reported
 
 
-def test_a_token_that_is_not_there_concerns_serve_alone(programs, tmp_path):
+def test_a_missing_token_file_matters_only_to_serve(programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text("spools:\n  hooks: { path: hooks.jsonl, token_env: NOT_THERE }\n")
     said = programs.run("serve").stderr
     assert "spools.hooks.token_env: there is no environment variable NOT_THERE" in said
     programs.run("migrate").ok()
 
 
-def test_the_token_goes_only_to_the_hosts_that_are_named_for_it(spool, receiver):
+def test_the_token_is_sent_only_to_its_hosts(spool, receiver):
     receiver.answer_with(lambda call: Answer(401, {}))
     secret = {"DELIVERD_SPOOL_TOKEN": "s3cret"}
     spool.add("1")
@@ -361,7 +361,7 @@ def test_serve_retries_and_cleans_up_on_a_schedule(spool, receiver, programs, tm
     assert receiver.count() == 1
 
 
-def test_serve_tells_once_of_a_file_it_cannot_change_and_goes_on_when_it_can(spool, receiver, programs, tmp_path):
+def test_serve_reports_an_unwritable_file_once_and_recovers(spool, receiver, programs, tmp_path):
     port = free_port()
     receiver.answer_with(lambda call: Answer(200, {}))
     other = SpoolFile(programs, receiver, tmp_path / "other.jsonl")
@@ -372,19 +372,19 @@ def test_serve_tells_once_of_a_file_it_cannot_change_and_goes_on_when_it_can(spo
     (tmp_path / "deliverd.yaml").write_text(f"server: {{ port: {port} }}\nspools:\n  hooks: {{ path: hooks.jsonl, {how} }}\n"
                                             f"  other: {{ path: other.jsonl, {how} }}\n")
     serve = programs.start("serve")
-    told = "spool: a run failed"
-    serve.wait_for_stderr(told)
+    reported = "spool: a run failed"
+    serve.wait_for_stderr(reported)
     for round_of_the_other in range(1, 6):
         other.append(spool.exhausted(f"job-{round_of_the_other}", **due))
         wait_for(lambda: receiver.count() == round_of_the_other, 20, lambda: serve.stderr)
-    (line,) = [json.loads(line) for line in serve.stderr.splitlines() if told in line]
+    (line,) = [json.loads(line) for line in serve.stderr.splitlines() if reported in line]
     assert (line["level"], line["spool"], line["code"]) == ("error", "hooks", "spool_linked")
     assert "hard link" in line["error"]
     (tmp_path / "link").unlink()
     wait_for(lambda: spool.states() == {"late": "resolved"}, 20, lambda: serve.stderr)
 
     def retried():
-        """The line comes after the file says so."""
+        """The log line follows the change of the file."""
         lines = [json.loads(line) for line in serve.stderr.splitlines() if "spool: retried" in line]
         return [line for line in lines if line["spool"] == "hooks"]
 
@@ -392,4 +392,4 @@ def test_serve_tells_once_of_a_file_it_cannot_change_and_goes_on_when_it_can(spo
     assert {"total": 1, "resolved": 1, "failed": 0, "exhausted": 0, "rejected": 0}.items() <= retried()[0].items()
     serve.terminate()
     assert serve.wait() == 0
-    assert serve.stderr.count(told) == 1
+    assert serve.stderr.count(reported) == 1

@@ -27,7 +27,7 @@ def imported(programs, spool, store):
 
 
 def fill(spool):
-    """Some of every state; answers those that are to be moved."""
+    """Adds some entries of every state; returns those that the import should move."""
     states = ["pending", "exhausted", "retrying", "resolved"]
     entries = [spool.exhausted(f"job-{number}", state=states[number % 4]) for number in range(ENTRIES)]
     spool.append(*entries)
@@ -46,7 +46,7 @@ def letters(store):
     return store.query(f"SELECT * FROM {table(store)}")
 
 
-def test_numbers_that_postgresql_writes_out_are_no_payload(imported, spool, store, programs):
+def test_numbers_that_jsonb_would_rewrite_are_refused_as_payload(imported, spool, store, programs):
     numbers = "[" + ",".join(["1e131000"] * 9000) + "]"
     line = json.dumps(spool.exhausted("job-1", "NUMBERS")).replace('"NUMBERS"', numbers)
     spool.path.write_text(line + "\n", encoding="utf-8")
@@ -77,12 +77,12 @@ def test_to_the_dead_letters(imported, spool, store, programs, receiver, tmp_pat
     assert all(json.loads(bytes(row["record_value"])) == moved[bytes(row["record_key"]).decode()] for row in stored)
     assert json.loads(imported("dead-letters", "--name", "hooks").ok().stdout)["imported"] == 0
 
-    # What is in no file any more can be put back into any spool of that name.
+    # An entry that is no longer in a file can be put back into any spool of that name.
     receiver.answer_with(lambda call: Answer(200, {}))
     config = write_config(tmp_path, None, database={"url": store.url},
                           spools={"hooks": {"path": str(tmp_path / "other.jsonl")}})
-    told = json.loads(programs.run("dlq", "retry-all", "hooks", "--config", config, "--json").ok().stdout)
-    assert told["retried"] == len(moved)
+    reported = json.loads(programs.run("dlq", "retry-all", "hooks", "--config", config, "--json").ok().stdout)
+    assert reported["retried"] == len(moved)
     other = SpoolFile(programs, receiver, tmp_path / "other.jsonl")
     assert other.states() == dict.fromkeys(moved, "pending")
     assert other.retry()[0]["resolved"] == len(moved)
@@ -118,7 +118,7 @@ def test_killed_before_the_file_is_changed_and_repeated(imported, programs, spoo
     stored = events if to == "events" else letters
     assert len(stored(store)) == (500, len(moved))[passage - 1]
     assert spool.path.read_text() == before
-    receiver_was_tried = spool.run("retry", "--json")  # others go on with the file meanwhile: nothing is due
+    receiver_was_tried = spool.run("retry", "--json")  # others may use the file meanwhile: nothing is due
     assert receiver_was_tried.status == 0
     assert json.loads(imported(to).ok().stdout)["imported"] == len(moved)
     assert len(stored(store)) == len(moved), "nothing twice"
@@ -127,8 +127,8 @@ def test_killed_before_the_file_is_changed_and_repeated(imported, programs, spoo
     assert store.query(f"SELECT count(*) AS n FROM {remembered}") == [{"n": 0}], "the keys are not needed any more"
 
 
-def test_what_the_database_cannot_hold_stays(programs, spool, postgres):
-    """PostgreSQL's jsonb has no half surrogates, which JavaScript writes."""
+def test_entries_the_database_cannot_store_stay(programs, spool, postgres):
+    """JavaScript writes lone surrogates, which PostgreSQL's jsonb refuses."""
     spool.append(spool.exhausted("a"))
     with open(spool.path, "a", encoding="utf-8") as file:
         file.write(json.dumps(spool.exhausted("odd", "HALF")).replace("HALF", "\\ud800") + "\n")

@@ -1,4 +1,4 @@
-"""What a spool gave up on, among the dead letters, and its way back: with `deliverd serve` on both databases."""
+"""Exhausted spool entries become dead letters and can be put back, with `deliverd serve` on both databases."""
 
 import base64
 import concurrent.futures
@@ -21,7 +21,7 @@ QUICK_LEASE = {"replay_timeout_seconds": 1, "retry_lease_seconds": 3.1}
 
 
 class SpoolHost:
-    """`serve` with one spool, and what it says of its dead letters."""
+    """`serve` with one spool, and access to its dead letters."""
 
     def __init__(self, programs, folder, store, spool, url=None, failpoints=None, until_ready=True, **settings):
         port = free_port()
@@ -50,14 +50,14 @@ class SpoolHost:
                  lambda: f"{states}, not {self.spool.states()}\n{self.process.stderr[-2000:]}")
 
     def wait_for_marks(self, count):
-        """The file says of so many entries which letters they are."""
+        """Waits until the file names the letters of that many entries."""
         wait_for(lambda: sum("deadLetter" in entry for entry in self.spool.entries) == count, DEADLINE_SECONDS,
                  lambda: self.spool.entries)
 
     def retry(self, letter_id):
         page = self.ask("POST", f"/messages/{letter_id}/retry")
-        told = page.json()
-        return page.status, told["message"] if page.status == 200 else told["error"]["message"]
+        reported = page.json()
+        return page.status, reported["message"] if page.status == 200 else reported["error"]["message"]
 
     def stop(self):
         self.process.terminate()
@@ -183,8 +183,8 @@ def test_retry_all_and_the_command_line(serve, spool, store, receiver, programs,
     without = write_config(tmp_path / "elsewhere", None, database={"url": store.url})
     elsewhere = programs.run("dlq", "retry-all", "hooks", "--config", without, "--json").ok()
     assert json.loads(elsewhere.stdout)["retried"] == 0, "this process has no spool hooks"
-    told = json.loads(programs.run("dlq", "retry-all", "hooks", "--config", host.config, "--json").ok().stdout)
-    assert (told["retried"], told["failed"], told["in_doubt"]) == (249, 0, 0)
+    reported = json.loads(programs.run("dlq", "retry-all", "hooks", "--config", host.config, "--json").ok().stdout)
+    assert (reported["retried"], reported["failed"], reported["in_doubt"]) == (249, 0, 0)
     assert set(spool.states().values()) == {"pending"}
     host = serve()
     host.wait_for_states(dict.fromkeys(jobs, "resolved"))
@@ -192,7 +192,7 @@ def test_retry_all_and_the_command_line(serve, spool, store, receiver, programs,
     assert store.query(f"SELECT DISTINCT status FROM {table(store)}") == [{"status": "RESOLVED"}]
 
 
-def test_what_the_entry_forbids_is_a_conflict_and_changes_nothing(serve, spool, store, programs, tmp_path):
+def test_a_retry_the_entry_forbids_is_a_conflict_and_changes_nothing(serve, spool, store, programs, tmp_path):
     spool.append(*(spool.exhausted(job) for job in ("resolved", "pending", "elsewhere")))
     host = serve()
     letters = {letter["payload"]["job"]: letter["id"] for letter in host.wait_for_letters(3)}
@@ -250,7 +250,7 @@ def test_killed_between_the_letter_and_its_mark(serve, spool, store, passage):
         == {str(row["id"]) for row in store.query(f"SELECT id FROM {table(store)}")}
 
 
-def test_a_letter_can_be_retried_before_the_file_says_that_there_is_one(serve, spool, store, receiver, programs):
+def test_a_letter_can_be_retried_before_the_file_names_it(serve, spool, store, receiver, programs):
     spool.append(spool.exhausted("a"))
     victim = serve(failpoints="spool.after_store=crash@1", until_ready=False)
     assert victim.process.wait() == -signal.SIGKILL
@@ -272,7 +272,7 @@ def test_killed_between_the_entry_and_the_end_of_the_retry(serve, spool, store, 
     is_delivered(receiver)
     host = serve()
     host.wait_for_states({"a": "resolved"})
-    answer = wait_for(lambda: (told := host.retry(letter["id"]))[0] == 200 and told, DEADLINE_SECONDS,
+    answer = wait_for(lambda: (reported := host.retry(letter["id"]))[0] == 200 and reported, DEADLINE_SECONDS,
                       lambda: host.retry(letter["id"]))
     assert answer[0] == 200
     assert [one["status"] for one in host.letters()] == ["RESOLVED"]
@@ -283,7 +283,7 @@ def test_killed_between_the_entry_and_the_end_of_the_retry(serve, spool, store, 
     assert spool.states() == {"a": "resolved"}
 
 
-def test_while_the_database_is_away_the_spool_goes_on(programs, tmp_path, postgres, proxy, receiver):
+def test_the_spool_continues_while_the_database_is_down(programs, tmp_path, postgres, proxy, receiver):
     spool = SpoolFile(programs, receiver, tmp_path / "hooks.jsonl")
     receiver.answer_with(lambda call: Answer(503 if call.key.startswith("bad") else 200, {}))
     host = SpoolHost(programs, tmp_path, postgres, spool, cleanup_seconds=0.1,
@@ -298,7 +298,7 @@ def test_while_the_database_is_away_the_spool_goes_on(programs, tmp_path, postgr
     spool.append(spool.exhausted("good-2", attemptsMade=1, **due))
     wait_for(lambda: spool.states().get("good-2") == "resolved", DEADLINE_SECONDS, lambda: spool.states())
     assert "long-ago" in spool.states(), "a cleanup waits for its letter"
-    assert host.process.stderr.count("exhausted entries are not among") <= 3, "it is not told every time"
+    assert host.process.stderr.count("exhausted entries are not among") <= 3, "it is not reported every time"
     proxy.refuse(False)
     assert {letter["payload"]["job"] for letter in host.wait_for_letters(2)} == {"bad", "long-ago"}
     wait_for(lambda: "long-ago" not in spool.states(), DEADLINE_SECONDS, lambda: spool.states())

@@ -1,4 +1,4 @@
-"""A spool of two million entries, 1 GB: every command in little memory. bench/spool.py also retries all of them."""
+"""A spool of two million entries, 1 GB: every command needs little memory. bench/spool.py also retries all of them."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ DEADLINE_SECONDS = 600
 
 
 def write(path):
-    """Most are pending and due later; a thousand are due, and five hundred were resolved long ago."""
+    """Most entries are pending and due later; a thousand are due, and five hundred were resolved long ago."""
     line = ('{"jobId":"hook-1770000000000-%08d","data":{"hook":{"n":%d,"text":"' + "x" * 300 + '"},'
             '"endpoint":"http://127.0.0.1:9/hooks"},"attemptsMade":1,"maxAttempts":5,"timestamp":1770000000000,'
             '"nextRetry":%d,"error":{"message":"503","code":"503"},"state":"%s"}\n')
@@ -27,7 +27,7 @@ def write(path):
             file.write(line % (number, number, 1 if due else LATER, state))
 
 
-# A process's peak begins with that of the process it was forked from, and this one's is large.
+# A process's peak starts with the peak of its parent, and this process's is large.
 MEASURE = """
 import os, sys
 child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
@@ -41,7 +41,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.fixture
 def run(tmp_path, programs):
     def measure(command, *words):
-        """What it printed, or where that is much its bytes; its memory is held against the limit."""
+        """Checks the command's memory against the limit; returns its output, or its size if that is large."""
         peak = tmp_path / "peak"
         with open(tmp_path / "out", "wb") as out:
             status = subprocess.run([sys.executable, "-S", "-c", MEASURE, peak, program("deliverd"), "spool", command,

@@ -1,4 +1,4 @@
-"""The API over TLS: which clients get in, certificates that change while it serves, clients that do not speak it."""
+"""The API over TLS: which clients are accepted, certificate rotation while serving, clients without TLS."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from harness.web import Dripping, get
 
 TOKEN = "a long and secret token"
 AUTH = {"tokens": [{"name": "ops", "role": "viewer", "sha256": hashlib.sha256(TOKEN.encode()).hexdigest()}]}
-# A record's header that announces 512 bytes of a ClientHello.
+# The header of a TLS record that announces a ClientHello of 512 bytes.
 BEGUN_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01"
 DEADLINE_SECONDS = 30
 
@@ -65,7 +65,7 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_SECONDS)
 
     def name(self):
-        """In the certificate that a new connection gets."""
+        """The common name of the certificate that a new connection gets."""
         with self.context.wrap_socket(self.connect(), server_hostname="127.0.0.1") as client:
             return dict(part for part, in client.getpeercert()["subject"])["commonName"]
 
@@ -97,7 +97,7 @@ def test_an_old_version_is_refused(start):
     assert status != 0 and "alert protocol version" in said, said
 
 
-def test_mutual_tls_lets_in_whom_the_authority_knows(start, tmp_path, authority):
+def test_mutual_tls_accepts_clients_of_the_authority(start, tmp_path, authority):
     clients, strangers = Authority(tmp_path / "clients"), Authority(tmp_path / "strangers")
     known = clients.issue("known")
     served = start(server={"tls": {"client_ca_file": str(clients.ca_file)}}, certificate=known)
@@ -109,7 +109,7 @@ def test_mutual_tls_lets_in_whom_the_authority_knows(start, tmp_path, authority)
 
 
 class Caller(threading.Thread):
-    """Asks on one connection, and each time on a new one, until it is stopped."""
+    """Sends requests on one connection, and each time on a new one too, until stopped."""
 
     def __init__(self, served):
         super().__init__(daemon=True)
@@ -181,7 +181,7 @@ def test_slow_handshakes_are_cut_off_while_others_are_served(start):
         assert set(served_meanwhile) == {200}
 
 
-def test_clients_that_vanish_do_no_harm(start):
+def test_vanishing_clients_do_no_harm(start):
     served = start()
     for _ in range(20):
         client = served.context.wrap_socket(served.connect(), server_hostname="127.0.0.1")
@@ -193,7 +193,7 @@ def test_clients_that_vanish_do_no_harm(start):
     assert served.process.wait() == 0
 
 
-def test_plain_http_is_told_so_and_is_nobodys_own_page(start):
+def test_plain_http_gets_an_explanation_and_counts_as_foreign(start):
     served = start()
     page = get(f"http://127.0.0.1:{served.port}/healthz")
     assert (page.status, page.json()["error"]["code"]) == (400, "BAD_REQUEST")

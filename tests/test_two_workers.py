@@ -30,8 +30,8 @@ def test_two_processes_deliver_ten_thousand_rows_once_each(store, receiver, prog
 
 @pytest.fixture
 def slow(store, receiver, programs, tmp_path):
-    """Starts a worker whose sends are held back until `let_go` is set. --once: it claims a single time, so
-    whatever moves locked_at later is a renewal."""
+    """Starts a worker whose sends wait until `let_go` is set. With --once it claims a single time, so
+    only a renewal can change locked_at later."""
     let_go = threading.Event()
     receiver.answer_with(lambda call: Answer(hold=let_go))
     config = write_config(tmp_path, store, receiver, lane={"lease_seconds": 4, "parallelism": 1})

@@ -1,4 +1,4 @@
-"""`worker --once`: one batch, and every way an attempt can end, on both stores."""
+"""`worker --once`: one batch, and every outcome of an attempt, on both stores."""
 
 import email.utils
 import threading
@@ -15,7 +15,7 @@ CLOCK_SLACK_SECONDS = 20  # between the settle and the look at it; far below the
 
 @pytest.fixture
 def once(programs, store, receiver, tmp_path):
-    """Runs one batch; answers what the program said."""
+    """Runs one batch; returns the program's output."""
 
     def run(*flags, lane=None):
         config = write_config(tmp_path, store, receiver, lane=lane)
@@ -194,7 +194,7 @@ def test_equal_content_in_one_batch_is_sent_once(store, receiver, once):
 
 
 def test_equal_content_whose_first_send_failed_is_not_taken_for_sent(store, receiver, once):
-    """The second of two equal rows may be sent in the first one's place, but never settled as a duplicate of it."""
+    """The second of two equal rows may be sent instead of the first, but never settled as its duplicate."""
     first = fill(store, 1)[0]
     second = fill(store, 1)[0]
     receiver.answer_with(lambda call: Answer(500 if call.key == key(first) else 200))
@@ -226,7 +226,7 @@ def test_some_fail_and_the_others_arrive(store, receiver, once):
             store.query("SELECT outbox_id FROM outbox_memory WHERE retry_count = 1")} == bad
 
 
-def test_a_receiver_that_is_not_there_costs_a_retry(store, receiver, once):
+def test_an_unreachable_receiver_costs_a_retry(store, receiver, once):
     (outbox_id,) = fill(store, 1)
     receiver.close()
     assert once().status == 1
@@ -253,7 +253,7 @@ def test_a_row_stolen_meanwhile_is_left_alone_and_audited_once(store, receiver, 
 
 
 def test_sqlite_and_postgres_take_a_row_beyond_the_enqueue_limit(store, receiver, once):
-    """The limit guards the door; what an INSERT put there by itself is still delivered."""
+    """The limit applies to enqueue; rows from a plain INSERT are still delivered."""
     big = "x" * (10 * 1024 * 1024)
     store.insert_many([("notes", big, "0" * 64)])
     once().ok()

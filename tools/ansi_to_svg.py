@@ -13,7 +13,7 @@ CHAR_WIDTH, LINE_HEIGHT, MARGIN = 8.4, 19, 16
 
 
 def spans(line, style):
-    """(text, style) runs of one line; `style` holds over to the next."""
+    """(text, style) runs of one line; `style` carries over to the next line."""
     for part in re.split(r"(\x1b\[[0-9;]*m)", line):
         if not part.startswith("\x1b["):
             if part:

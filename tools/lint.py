@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "tl/expected.hpp": {"*"},
     "pqxx/": set(),
 }
-# What a room's tests may see besides.
+# What a room's tests may also see.
 THIRD_PARTY_OF_TESTS = {"openssl/": {"sink/http"}, "pqxx/": {"store/postgres/events"}}
 TEST_ONLY = ("gtest/", "gmock/", "rapidcheck")
 POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|malloc|fcntl|signal|poll|netdb|termios|pthread|pwd|errno"
@@ -52,8 +52,8 @@ MACHINE_PATHS = re.compile(r"(?<![\w./$}~-])/(wo" r"rk|ro" r"ot|ho" r"me)(?=/|\b
 SLEEPS = re.compile(r"\b(sleep" r"_for|sleep" r"_until|usleep|nanosleep|sleep)\s*\(")
 SWITCHED_OFF = re.compile(r"\bDISABLED" r"_\w|\bGTEST_SK" r"IP\b|\bpytest\.(sk" r"ip|importorsk" r"ip|xf" r"ail)\b"
                           r"|\bmark\.(sk" r"ip|sk" r"ipif|xf" r"ail)\b|\bunittest\.sk" r"ip|@sk" r"ip\w*\(")
-# Where a test may be left out, by name and with the reason: a Kafka broker whose jars could not be had, a runtime that
-# no Debian package of ours brings, files of several users without root.
+# Where a test may be skipped, by name and with the reason: a Kafka broker whose jars are unavailable, a runtime that
+# none of our Debian packages installs, files of several users without root.
 MAY_LEAVE_OUT = {"tests/harness/kafka.py", "src/sink/kafka/testing/broker.h", "tests/harness/runtimes.py",
                  "tests/harness/root.py", "src/spool/testing/root.h"}
 
@@ -97,13 +97,13 @@ class Repository:
         return self.text(name).splitlines()
 
     def room_of(self, path):
-        """The room a path below src/ lies in, its folder testing/ included; None when it lies in none."""
+        """The room that contains a path below src/, its folder testing/ included; None if there is none."""
         folder = path.rpartition("/")[0].removesuffix("/testing")
         return folder if folder in self.rooms else None
 
 
 def is_test(name):
-    """Tests, what they share, and the suites that every implementation of a port must pass."""
+    """Tests, what they share, and the conformance suites of the ports."""
     return name.endswith("_test.cc") or name.startswith(("tests/", "src/store/conformance/")) or "/testing/" in name
 
 
@@ -183,7 +183,7 @@ def includes_of(repository, name):
 
 
 def third_party_problem(name, room, header):
-    """Why `header` may not be included by file `name` in `room`; None when it may."""
+    """The reason why `name` in `room` may not include `header`; None if it may."""
     if header.startswith(TEST_ONLY):
         return None if is_test(name) else f"<{header}> belongs in tests"
     for prefix, rooms in THIRD_PARTY.items():
@@ -253,13 +253,13 @@ def check_statements(repository):
 
 
 def unit_of(name):
-    """What a header and its source are together: the path without its ending."""
+    """The common path of a header and its source: without the file ending."""
     return name.rpartition(".")[0]
 
 
 def check_own_header_first(repository):
-    """The header that a source belongs to comes first, so that compiling the source shows what the header lacks. Headers
-    without a source are compiled by themselves (tools/CMakeLists.txt)."""
+    """A source includes its own header first, so that compiling the source shows what the header lacks. Headers
+    without a source are compiled alone (tools/CMakeLists.txt)."""
     for name in repository.files:
         if not name.startswith("src/") or not name.endswith(".cc"):
             continue
@@ -271,7 +271,7 @@ def check_own_header_first(repository):
 
 
 def check_unit_cycles(repository):
-    """The inner part of a room never includes the outer one, not by a detour either."""
+    """The inner part of a room never includes the outer one, directly or indirectly."""
     names = [name for name in repository.files if name.startswith("src/") and name.endswith((".cc", ".h")) and not is_test(name)]
     units = {unit_of(name) for name in names}
     uses = {unit: {} for unit in units}

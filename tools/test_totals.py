@@ -28,7 +28,7 @@ class Test:
 
 
 def said_by(case):
-    """The last lines of what a failed test printed: pytest's are in the failure, ctest's in system-out."""
+    """The last lines that a failed test printed: pytest's are in the failure, ctest's in system-out."""
     texts = [child.text or "" for child in case if child.tag in ("failure", "error")]
     text = next((text for text in texts if text.strip()), None) or case.findtext("system-out") or ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -51,7 +51,7 @@ def tests_in(path):
 
 
 def passed_again(path):
-    """The names of the tests that failed in the file and then passed."""
+    """The names of the tests that failed and then passed."""
     try:
         again = tests_in(path.with_name(f"{path.stem}-again.xml"))
     except (OSError, xml.ParseError):
@@ -61,7 +61,7 @@ def passed_again(path):
 
 
 def show_failed(path, tests):
-    """One test may be in a file twice: pytest's teardown is a test case of its own."""
+    """A test may occur twice in a file: pytest reports teardown as a separate test case."""
     again = passed_again(path)
     for test in tests:
         if test.outcome == "failed":

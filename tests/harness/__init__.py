@@ -1,1 +1,1 @@
-"""What the whole-system tests stand on: real servers, real processes, and waiting without sleeping."""
+"""What the whole-system tests share: real servers, real processes, and waiting without sleeping."""

@@ -1,4 +1,4 @@
-"""Relays and their broker killed, stopped and started while events are written: when, and which, a seed says."""
+"""Kills, stops and starts relays and their broker while events are written. A random seed chooses when and which."""
 
 import time
 
@@ -9,7 +9,7 @@ LONGEST_ABSENCE_SECONDS = 3  # of a killed relay; longer than a lease, so that o
 
 
 class Chaos:
-    """Blows fall at points of progress, so that their number does not depend on how fast the machine is.
+    """Faults happen at points of progress, so that their number does not depend on the machine's speed.
 
     `server` has kill9() and start(), or is None; where it is the store's own, nothing is started while it is away, and
     a relay that ended because it could not begin is started again. The relays are Relays, with leases of
@@ -63,7 +63,7 @@ class Chaos:
                 back()
 
     def _someone(self):
-        """A relay that is there; None while all are away."""
+        """A running relay; None while none runs."""
         there = [slot for slot in range(len(self._relays.slots)) if slot not in self._later]
         return self._rng.choice(there) if there else None
 

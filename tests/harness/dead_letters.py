@@ -1,4 +1,4 @@
-"""Dead letters as rows, on either store; and the headers that tell of a failure, as the documentation has them."""
+"""Dead letters as rows, on either store, and the documented failure headers."""
 
 import re
 import uuid
@@ -14,7 +14,7 @@ def table(store):
 
 def add_letter(store, original_topic="orders.events.v1", error_message="processing failed", payload='{"order_id": "123"}',
                **columns):
-    """A row with the seed's columns, and what a test wants beside them. Answers its id."""
+    """Adds a row with the basic columns and those that a test gives. Returns its id."""
     row = {"id": str(uuid.uuid4()), "original_topic": original_topic, "error_message": error_message,
            "payload": payload} | columns
     store.query(f"INSERT INTO {table(store)} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))}) RETURNING id",
@@ -27,6 +27,6 @@ def letter(store, letter_id):
 
 
 def told_headers():
-    """(family, meaning) → the header's names, each in backquotes and with its form, in the order of the table."""
+    """(family, meaning) → the header names, each in backquotes and with its form, in the table's order."""
     rows = re.findall(r"^\| `([\w-]+)` \| ([a-z ]+) \| (`.+) \|$", text_of(PAGE), re.MULTILINE)
     return {(family, meaning): re.findall(r"`[^`]+`(?: \([^)]+\))?", names) for family, meaning, names in rows}

@@ -1,4 +1,4 @@
-"""The dead-letter manager between a real Kafka and a database: its configuration, what goes in, what comes out."""
+"""The dead-letter manager between a real Kafka and a database: configuration, input, output."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,8 @@ DLQ = "/api/v1/dlq"
 SUFFIX = ".dlq.v1"
 REPLAYS = "deliverd-replays"
 FLUSH_SECONDS = 240
-# What a broker does not confirm in time is in doubt, so a slow one needs some; the lease: more than three timeouts.
+# What the broker does not confirm in time is in doubt, so a slow broker needs time. The lease must exceed three of
+# these timeouts.
 QUICK_RETRIES = {"replay_timeout_seconds": 5, "retry_lease_seconds": 15.1}
 LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # no test lasts so long: see end_leases()
 RETRY_ALL_SECONDS = 300
@@ -28,12 +29,12 @@ HOLD_KEY = 42  # of an advisory lock in the test's own database
 
 
 def fresh_name(word):
-    """No other test has topics that begin so."""
+    """A topic prefix that no other test uses."""
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
 class Records:
-    """What was produced: (topic, partition, offset) → (key, value, headers), as the broker acknowledged it."""
+    """Produced records, as the broker acknowledged them: (topic, partition, offset) → (key, value, headers)."""
 
     def __init__(self, kafka):
         self._producer = Producer({"bootstrap.servers": kafka.brokers, "message.max.bytes": 10_000_000,
@@ -41,7 +42,7 @@ class Records:
         self.sent = {}
 
     def produce(self, topic, records):
-        """Returns once the broker has all of them."""
+        """Returns once the broker has stored all of them."""
         wanted = len(self.sent)
         for key, value, headers in records:
             wanted += 1
@@ -59,7 +60,7 @@ class Records:
 
 
 def digest(records):
-    """Of everything in (topic, partition, offset) → (key, value, headers), whatever the order."""
+    """A digest of (topic, partition, offset) → (key, value, headers), independent of the order."""
     whole = hashlib.sha256()
     for place in sorted(records):
         key, value, headers = records[place]
@@ -73,7 +74,7 @@ def _headers(stored):
 
 
 def stored_records(store, prefix):
-    """The letters in PostgreSQL read from topics that begin so, as in Records.sent. A place is there once."""
+    """The letters in PostgreSQL from topics with this prefix, as in Records.sent. Each place occurs once."""
     with psycopg.connect(store.url) as connection:
         rows = connection.execute(
             "SELECT source_topic, source_partition, source_offset, record_key, record_value, record_headers"
@@ -88,7 +89,7 @@ def count_letters(store, where="true", *parameters):
 
 
 class DeadLetterService(Service):
-    """`serve` that reads the topics PREFIX*.dlq.v1 and sends back; open to all."""
+    """`serve` without auth that reads the topics PREFIX*.dlq.v1 and sends back."""
 
     def __init__(self, programs, folder, store, kafka, prefix, *, kafka_settings=None, dead_letters=None, **how):
         port = free_port()
@@ -130,7 +131,7 @@ def letters_by_offset(store, topic):
 
 
 def add_letters(store, topic, count):
-    """Letters of a topic in PostgreSQL that can be sent back to it; the value is the number. Answers id → value."""
+    """Adds letters to PostgreSQL that can be sent back to the topic; the value is the number. Returns id → value."""
     rows = store.query(
         "INSERT INTO dlq.dlq_messages (original_topic, record_key, record_value, payload, record_headers)"
         " SELECT ?, convert_to('k-' || n, 'UTF8'), convert_to(n::text, 'UTF8'), to_jsonb(n), ?::jsonb"
@@ -141,8 +142,8 @@ def add_letters(store, topic, count):
 
 @contextlib.contextmanager
 def held_up_at(store, topic, number):
-    """In PostgreSQL: inside, a retry-all of the topic cannot get past its letter of that number, however fast it is. Not
-    for longer than the product waits for a lock."""
+    """In PostgreSQL: while inside, no retry-all of the topic gets past the letter with that number, however fast it is. Keep
+    it shorter than the product waits for a lock."""
     (letter,) = store.query("SELECT id FROM dlq.dlq_messages WHERE original_topic = ? ORDER BY created_at, id"
                             " LIMIT 1 OFFSET ?", topic, number)
     with psycopg.connect(store.url) as holder:
@@ -156,7 +157,7 @@ def held_up_at(store, topic, number):
 
 
 def end_leases(store):
-    """In PostgreSQL, as if the time had passed: of letters whose retry is under way, and of retries of whole topics."""
+    """Expires leases in PostgreSQL, as if time had passed: of letters being retried, and of retries of whole topics."""
     past = "now() - interval '1 second'"
     store.query(f"UPDATE dlq.dlq_messages SET retry_expires_at = {past} WHERE retry_owner IS NOT NULL RETURNING id")
     store.query(f"UPDATE deliverd.redrives SET expires_at = {past} WHERE NOT finished RETURNING topic")
@@ -164,6 +165,6 @@ def end_leases(store):
 
 def error(page):
     """Status, code and message of a refusal."""
-    told = page.json()["error"]
-    assert told["request_id"], page.text
-    return page.status, told["code"], told["message"]
+    reported = page.json()["error"]
+    assert reported["request_id"], page.text
+    return page.status, reported["code"], reported["message"]

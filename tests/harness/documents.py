@@ -1,4 +1,4 @@
-"""README and docs as data: their fenced blocks, the commands in them, and whether an answer is the one shown."""
+"""README and docs as data: fenced blocks, the commands in them, and comparison with real output."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ def text_of(path):
 
 
 def with_hashes(config):
-    """A configuration that is shown, with a hash in place of each sample."""
+    """A shown configuration, with a real hash in place of each sample."""
     return config.replace(SAMPLE_HASH, "ab" * 32)
 
 
@@ -32,15 +32,15 @@ def blocks(path, language):
 
 @dataclass
 class Exchange:
-    """A command of a `console` block and what is shown to come of it."""
+    """A command of a `console` block and its shown output."""
 
     command: str
     shown: str
 
 
 def exchanges(path):
-    """The commands of all `console` blocks, in order. A command begins with "$ " and goes on over further lines while a
-    quote of it is open."""
+    """The commands of all `console` blocks, in order. A command begins with "$ " and continues over further lines while a
+    quote is open."""
     found = []
     for block in blocks(path, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -53,7 +53,7 @@ def exchanges(path):
 
 
 def without_json_space(text):
-    """The text without the space between JSON's tokens: strings and numbers stay as they are written."""
+    """The text without space between JSON tokens; strings and numbers stay as written."""
     return "".join(part if part.startswith('"') else re.sub(r"\s+", "", part)
                    for part in re.split(r'("(?:[^"\\]|\\.)*")', text))
 
@@ -63,21 +63,21 @@ def is_as_shown(text, shown):
 
 
 def is_body_as_shown(body, shown):
-    """JSON is compared without regard to space, anything else by its words."""
+    """Compares JSON without regard to space, anything else by its words."""
     if shown.lstrip().startswith("{"):
         return is_as_shown(without_json_space(body), without_json_space(shown))
     return is_as_shown(" ".join(body.split()), " ".join(shown.split()))
 
 
 def split_http(text):
-    """First line, headers and body of a message as curl -i prints it and the docs show it."""
+    """First line, headers and body of a message, as curl -i prints it and the docs show it."""
     head, _, body = text.replace("\r\n", "\n").partition("\n\n")
     first, *headers = head.splitlines()
     return first, headers, body
 
 
 def is_http_as_shown(answer, shown):
-    """The docs may leave headers out, but not invent any."""
+    """The docs may omit headers, but not invent any."""
     first, headers, body = split_http(answer)
     shown_first, shown_headers, shown_body = split_http(shown)
     return (is_as_shown(first, shown_first) and is_body_as_shown(body, shown_body)
@@ -85,7 +85,7 @@ def is_http_as_shown(answer, shown):
 
 
 def type_in(command, base, programs):
-    """What the command prints, typed in the test's folder, with the service at `base` in place of the usual one."""
+    """The output of the command, run in the test's folder, with the service at `base` in place of the default one."""
     typed = command.replace("http://127.0.0.1:8080", base)
     done = subprocess.run(["bash", "-c", typed], cwd=programs.folder, env=programs.environment(), capture_output=True,
                           text=True, timeout=COMMAND_DEADLINE_SECONDS)
@@ -94,8 +94,8 @@ def type_in(command, base, programs):
 
 
 def check(exchange, base, programs):
-    """Types the command until what is shown comes of it: an order needs a moment to be sent, and the commands shown may
-    all be repeated (but a 201 never comes again)."""
+    """Repeats the command until it prints what is shown: sending an order takes a moment, and the shown commands may
+    all be repeated (but a 201 is never repeated)."""
     said = []
 
     def matches():

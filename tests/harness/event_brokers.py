@@ -1,4 +1,4 @@
-"""Kafka, RabbitMQ and NATS behind one face: a place for events that survives its server's death, and what is in it."""
+"""Kafka, RabbitMQ and NATS behind one interface: a durable place for events, and its contents."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ class KafkaTopic:
 
 
 class RabbitQueue:
-    """A durable queue; read once, at the end."""
+    """A durable queue; it is read once, at the end."""
 
     drops_repeats = False
 
@@ -77,7 +77,7 @@ class RabbitQueue:
 
 
 class NatsStream:
-    """A stream in files that drops what it has seen before."""
+    """A stream in files that drops repeated message ids."""
 
     drops_repeats = True
 

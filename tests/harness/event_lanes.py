@@ -1,4 +1,4 @@
-"""Lanes of events: their configuration, what an application writes, and what consumers of each broker see."""
+"""Lanes of events: configuration, what applications write, and what consumers of each broker see."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ ANSWER_SECONDS = 60
 
 
 def events_config(folder, store, sink, *, lane=None, lane_name="events", name="deliverd.yaml", **sections):
-    """A configuration with one lane of events. (JSON is YAML.) Answers its path."""
+    """Writes a configuration with one lane of events. (JSON is YAML.) Returns its path."""
     document = {"database": {"url": store.url},
                 "lanes": {lane_name: {"outbox": "events", "sink": sink} | (lane or {})}} | sections
     path = folder / name
@@ -35,7 +35,7 @@ def start_relay(programs, config, lane_name="events"):
 
 
 def write(store, aggregate="order-1", event_type="OrderPaid", payload="{}", metadata="{}"):
-    """A plain INSERT, committed; answers the id."""
+    """A plain INSERT, committed. Returns the id."""
     return store.query("INSERT INTO outbox (aggregate_id, event_type, payload, metadata) VALUES (?, ?, ?, ?)"
                        " RETURNING id", aggregate, event_type, payload, metadata)[0]["id"]
 
@@ -85,7 +85,7 @@ def created_text(store, event):
 
 
 def header_text(value):
-    """What becomes of a metadata entry whose text in JSON is `value`."""
+    """The header value for a metadata entry whose JSON text is `value`."""
     return json.loads(value) if value.startswith('"') else value
 
 
@@ -119,7 +119,7 @@ def rabbit_channel(url):
 
 
 def take_from_queue(channel, queue):
-    """(method, properties, body) of the next message, waited for."""
+    """Waits for the next message; returns (method, properties, body)."""
     def next_one():
         method, properties, body = channel.basic_get(queue, auto_ack=True)
         return (method, properties, body) if method else None
@@ -128,7 +128,7 @@ def take_from_queue(channel, queue):
 
 
 def with_jetstream(url, work):
-    """The answer of `await work(jetstream, client)`."""
+    """Returns the result of `await work(jetstream, client)`."""
     async def connected():
         client = await nats.connect(url, allow_reconnect=False, connect_timeout=ANSWER_SECONDS)
         try:

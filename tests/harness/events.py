@@ -1,4 +1,4 @@
-"""Events written, relayed and looked at: what the tests of the event outbox share.
+"""What the tests of the event outbox share: writing, relaying and checking events.
 
 An event here is the number `n` of its aggregate, 1, 2, 3 …, in its payload: whoever receives it can tell the order.
 """
@@ -26,7 +26,7 @@ SEED_VARIABLE = "DELIVERD_CHAOS_SEED"
 
 
 def seeded():
-    """A generator whose seed is printed, and given by the environment to see a run's choices again."""
+    """A random generator whose seed is printed. The environment can set it, to repeat a run's choices."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**9))
     print(f"{SEED_VARIABLE}={seed}")
     return random.Random(seed)
@@ -38,7 +38,7 @@ def aggregate_name(number):
 
 @dataclass(frozen=True)
 class Arrival:
-    """A message as a consumer saw it; a list of them is in the order of their arrival, within an aggregate at least."""
+    """A message as a consumer saw it. Lists are in order of arrival, at least within an aggregate."""
 
     aggregate: str
     n: int
@@ -48,7 +48,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something that may double what was not recorded: from `start` to `end` by the wall clock."""
+    """A fault that may duplicate unrecorded events, from `start` to `end` by the wall clock."""
 
     what: str
     start: float
@@ -59,7 +59,7 @@ class Disturbance:
 
 
 class Writers:
-    """Connections that write events in transactions, some of them rolled back; each has aggregates of its own.
+    """Connections that write events in transactions, some of them rolled back. Each has its own aggregates.
 
     `ahead`: they stop while more than so many written events were not reported as published (`published`).
     """
@@ -89,7 +89,7 @@ class Writers:
         return not any(thread.is_alive() for thread in self._threads)
 
     def stop(self):
-        """They end after their present transaction; `expected` is then what was written."""
+        """Ends the writers after their current transaction; then `expected` is what was written."""
         self._stop.set()
         for thread in self._threads:
             thread.join(RECONNECT_SECONDS)
@@ -144,7 +144,7 @@ class Writers:
 
     @staticmethod
     def _is_there(connection, row):
-        """Nobody knows how a commit without an answer ended, except the table."""
+        """Only the table shows how a commit without an answer ended."""
         found = connection.execute("SELECT 1 FROM outbox WHERE aggregate_id = %s AND (payload->>'n')::int = %s",
                                    row).fetchone()
         connection.commit()
@@ -152,7 +152,7 @@ class Writers:
 
 
 def write_events(store, aggregates, events_each, first=1):
-    """`events_each` events of each aggregate in turns, in one transaction; on either store."""
+    """Writes `events_each` events for each aggregate in turn, in one transaction, on either store."""
     rows = [(aggregate_name(number), TYPE, json.dumps({"n": n, "kept": True}))
             for n in range(first, first + events_each) for number in range(aggregates)]
     sql = "INSERT INTO outbox (aggregate_id, event_type, payload) VALUES (?, ?, ?)"
@@ -178,7 +178,7 @@ def start_relay(programs, config, worker_id, **how):
 
 
 class Relays:
-    """Processes that run the lane, each in a slot; one that was killed is followed by another with a new name.
+    """Processes that run the lane, each in a slot. A killed one is followed by another with a new name.
 
     `seen_late_seconds`: how much later than it was sent a message may be seen, where Arrival.at is when it was seen.
     """
@@ -211,12 +211,12 @@ class Relays:
         self.disturbances.append(Disturbance(f"relay {slot} paused", paused_at, time.time()))
 
     def refused(self):
-        """The slots of those that ended at once, because there was no database."""
+        """The slots of processes that ended at once because the database was down."""
         return [slot for slot, relay in enumerate(self.slots)
                 if relay.status() == 1 and "worker started" not in relay.stderr]
 
     def check(self, away=()):
-        """None ended by itself."""
+        """Asserts that none ended by itself."""
         for slot, relay in enumerate(self.slots):
             assert slot in away or relay.alive(), f"it ended with {relay.status()}: {relay.stderr[-2000:]}"
 
@@ -228,7 +228,7 @@ class Relays:
         assert ended == [0] * len(self.slots), ended
 
     def lost_leases(self, lease_seconds):
-        """Where a relay says that shards were taken from it: nothing else may go on to make doubles."""
+        """The relays that report lost shards. Nothing else may keep causing duplicates."""
         found = []
         for relay in self.started:
             for line in relay.stderr.splitlines():
@@ -237,7 +237,7 @@ class Relays:
                 said = json.loads(line)
                 if said["lost"] > 0:
                     at = moment(said)
-                    # A relay that stands still says so long after it was late.
+                    # A stalled relay reports it long after it was late.
                     found.append(Disturbance(f"{relay.label} lost {said['lost']} shards", at - 10 * lease_seconds, at))
         return found
 
@@ -261,11 +261,11 @@ def wait_until_published(store, deadline_seconds):
              LONG_PAUSE_SECONDS)
 
 
-# --- what arrived ---------------------------------------------------------------------------------------------------
+# --- arrivals -------------------------------------------------------------------------------------------------------
 
 
 def check_table(store, expected):
-    """The table has the events that were expected, every one published and none dead. Answers its rows."""
+    """Asserts that the table has exactly the expected events, all published, none dead. Returns its rows."""
     n = "(payload->>'n')" if store.kind == "postgres" else "json_extract(payload, '$.n')"
     rows = store.query(f"SELECT aggregate_id, CAST({n} AS int) AS n, event_id, published, dead_at, published_at"
                        " FROM outbox ORDER BY id")
@@ -277,8 +277,8 @@ def check_table(store, expected):
     return rows
 
 
-def _told(store, arrivals, aggregate):
-    """What is known of an aggregate, for the one who has to find out."""
+def _known(store, arrivals, aggregate):
+    """Everything known about an aggregate, for the failure message."""
     came = "".join(f"\n{arrival}" for arrival in arrivals if arrival.aggregate == aggregate)
     rows = store.query("SELECT id, payload, published_at, retry_count, last_error FROM outbox WHERE aggregate_id = ?"
                        " ORDER BY id", aggregate)
@@ -288,7 +288,7 @@ def _told(store, arrivals, aggregate):
 
 
 def check_arrivals(store, arrivals, expected):
-    """Complete, in order, and once each for a consumer that keeps message ids. Answers the doubles: pairs of first and
+    """Asserts: complete, in order, and once each for a consumer that stores message ids. Returns duplicates: pairs of first and
     repeated Arrival."""
     rows = check_table(store, expected)
     first, doubles, order = {}, [], collections.defaultdict(list)
@@ -299,7 +299,7 @@ def check_arrivals(store, arrivals, expected):
             first[arrival.message_id] = arrival
             order[arrival.aggregate].append(arrival.n)
     wrong = [name for name, numbers in order.items() if numbers != sorted(numbers)]
-    assert not wrong, f"{len(wrong)} aggregates are out of order, such as {_told(store, arrivals, wrong[0])}"
+    assert not wrong, f"{len(wrong)} aggregates are out of order, such as {_known(store, arrivals, wrong[0])}"
     missing = {(row["aggregate_id"], row["n"]) for row in rows if str(row["event_id"]) not in first}
     assert not missing, f"{len(missing)} events are lost, such as {sorted(missing)[:5]}"
     assert order == {name: list(range(1, count + 1)) for name, count in expected.items() if count}
@@ -309,7 +309,7 @@ def check_arrivals(store, arrivals, expected):
 
 
 def check_doubles(store, doubles, disturbances):
-    """A double is there only for what had arrived, and was not recorded yet, when something was killed or away."""
+    """Asserts that only events that had arrived but were not recorded at a fault were duplicated."""
     recorded = {str(row["event_id"]): row["published_at"].timestamp()
                 for row in store.query("SELECT event_id, published_at FROM outbox")}
     for first, again in doubles:

@@ -15,7 +15,7 @@ HELM_DEADLINE_SECONDS = 240
 KUBERNETES = "1.27.0"  # the oldest that the chart is for
 TOKEN_SHA256 = "ab" * 32
 
-# The least that a release needs.
+# The minimum a release needs.
 LEAST = {
     "kafka": {"brokers": ["kafka-0:9092"]},
     "config": {"auth": {"tokens": [{"name": "ops", "role": "operator", "sha256": TOKEN_SHA256}]},
@@ -81,14 +81,14 @@ def render(values):
 
 
 def refusal(values):
-    """What Helm says to values that it must not render."""
+    """Helm's message for values that it must refuse."""
     done = _template(values)
     assert done.returncode != 0, f"rendered all the same:\n{done.stdout}"
     return done.stderr
 
 
 def decode(text):
-    """The kinds of the manifests, after each was decoded strictly as its Kubernetes type."""
+    """The kinds of the manifests, each decoded strictly as its Kubernetes type."""
     done = helm("decode", stdin=text)
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.split())

@@ -1,4 +1,4 @@
-"""A Kafka broker of the tests' own: one KRaft node, temporary folder, free ports, ready in a few seconds.
+"""A Kafka broker for the tests: one KRaft node, temporary folder, free ports, ready in a few seconds.
 
 Five doors: PLAINTEXT (`brokers`), SASL without TLS (`sasl_brokers`), TLS (`ssl_brokers`, its authority in `ca_file`),
 both (`sasl_ssl_brokers`) and the controller's own. SASL is PLAIN, with USER and PASSWORD: a librdkafka before 2.6.1, as
@@ -36,8 +36,8 @@ USER, PASSWORD = "deliverd", "kafka-secret"  # of the doors with SASL
 CLUSTER_ID = "ZGVsaXZlcmQtdGVzdC0wMQ"
 JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
-# Small, because it shares the machine; the sessions are short so that a broker killed and started again is not taken
-# for its own double for long.
+# Small, because it shares the machine. Sessions are short so that a killed and restarted broker is not mistaken
+# for its own duplicate for long.
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -65,7 +65,7 @@ SETTINGS = {
 
 
 class KafkaUnavailable(RuntimeError):
-    """The jars are not there and could not be fetched."""
+    """The jars are missing and could not be fetched."""
 
 
 def jars_folder():
@@ -82,7 +82,7 @@ def check_available():
 
 
 def available_or_skip():
-    """For fixtures: a test that needs a broker is skipped, with the reason, where none can be had."""
+    """For fixtures: skips a test that needs a broker, with the reason, if no broker is available."""
     try:
         check_available()
     except KafkaUnavailable as reason:
@@ -112,7 +112,7 @@ class KafkaServer(PausableServer):
             self._format()
 
     def set_password(self, password):
-        """USER's at the doors with SASL, from the next start on."""
+        """Sets USER's password for the SASL listeners, from the next start."""
         login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{password}";'
         doors = {f"listener.name.{door}.plain.sasl.jaas.config": login for door in ("sasl", "saslssl")}
         with open(self._properties, "w", encoding="utf-8") as file:
@@ -144,7 +144,7 @@ class KafkaServer(PausableServer):
         return self.folder / "server.properties"
 
     def _make_certificate(self):
-        """A certificate for 127.0.0.1 that vouches for itself; answers the file with it and its key."""
+        """Makes a self-signed certificate for 127.0.0.1; returns the file with it and its key."""
         key, both = self.folder / "key.pem", self.folder / "keystore.pem"
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-keyout", key, "-out", self.ca_file, "-days", "2", "-subj", "/CN=127.0.0.1",
@@ -175,7 +175,7 @@ class KafkaServer(PausableServer):
                            logger=None)
 
     def create_topic(self, name, partitions=1, settings=None):
-        """Returns once the broker takes messages for it."""
+        """Returns once the broker accepts messages for it."""
         admin = self._admin()
         made = admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])
         made[name].result(ANSWER_SECONDS)
@@ -191,7 +191,7 @@ class KafkaServer(PausableServer):
         return set(self._admin().list_topics(timeout=ANSWER_SECONDS).topics)
 
     def read_topic(self, name):
-        """Everything in the topic now, partition by partition in order: confluent_kafka.Message values."""
+        """Everything in the topic now, partition by partition, in order, as confluent_kafka.Message values."""
         consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "harness", "enable.auto.commit": False,
                              "enable.partition.eof": False, "log_level": 0})
         with contextlib.closing(consumer):
@@ -225,7 +225,7 @@ class KafkaServer(PausableServer):
 
 @contextlib.contextmanager
 def kafka_or_reason():
-    """For with_servers: a running server, or something that exports why there is none."""
+    """For with_servers: a running server, or an object that exports the reason why there is none."""
     try:
         server = KafkaServer()
     except KafkaUnavailable as reason:

@@ -1,4 +1,4 @@
-"""A NATS server with JetStream of the tests' own: temporary folder, free port."""
+"""A NATS server with JetStream for the tests: temporary folder, free port."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from harness.server_process import PausableServer
 CONNECT_SECONDS = 2
 SERVER_CANDIDATES = ("/usr/sbin/nats-server", "/usr/bin/nats-server")
 
-# What a killed server has acknowledged is with the kernel: this version writes each message before its acknowledgement
+# What a killed server acknowledged is in the kernel: this version writes each message before it acknowledges it,
 # and has no setting that also waits for the disk.
 SETTINGS = {
     "server_name": "deliverd-test",
@@ -28,7 +28,7 @@ def server_program():
 
 
 def make_certificate(folder):
-    """A certificate for 127.0.0.1 and localhost that signs itself; answers the paths of certificate and key."""
+    """Makes a self-signed certificate for 127.0.0.1 and localhost; returns the paths of certificate and key."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
@@ -51,7 +51,7 @@ class NatsServer(PausableServer):
         self._user, self._password = user, password
         with self._setting_up():
             self._settings = SETTINGS | self._options(tls, jetstream) | (settings or {})
-            # NATS reads JSON as its own format.
+            # NATS's configuration format includes JSON.
             (self.folder / "server.conf").write_text(json.dumps(self._settings, indent=1), encoding="utf-8")
 
     def _options(self, tls, jetstream):
@@ -70,7 +70,7 @@ class NatsServer(PausableServer):
         return self._spawn("setpriv", "--pdeathsig", "KILL", server_program(), "-c", self.folder / "server.conf")
 
     def _is_ready(self):
-        """It greets whoever connects, and listens once its streams are read."""
+        """It greets every connection, and listens only after loading its streams."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), CONNECT_SECONDS) as connection:
                 return connection.recv(4) == b"INFO"
@@ -78,7 +78,7 @@ class NatsServer(PausableServer):
             return False
 
     def url(self, port=None):
-        """With user and password where the server wants them; `port` is that of a proxy before it."""
+        """With user and password if the server requires them; `port` may be that of a proxy."""
         account = "" if self._user is None else f"{self._user}:{self._password}@"
         scheme = "nats" if self.ca_file is None else "tls"
         return f"{scheme}://{account}127.0.0.1:{port or self.port}"

@@ -1,4 +1,4 @@
-"""Holds real answers against the OpenAPI document the service itself serves."""
+"""Validates real answers against the OpenAPI document that the service serves."""
 
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
@@ -24,7 +24,7 @@ class Document:
         return {int(status) for status in self.operation(method, path)["responses"]}
 
     def _resolve(self, place):
-        """The thing at a place (a list of steps), through a $ref; and the place where it really stands."""
+        """The value at a path (a list of steps), with $ref resolved, and its real path."""
         value = self.document
         for step in place:
             value = value[step]
@@ -33,7 +33,7 @@ class Document:
         return value, place
 
     def check(self, method, path, page):
-        """`page` is an answer the document allows for this operation: status, headers, media type and body."""
+        """Asserts that the document allows `page` for this operation: status, headers, media type and body."""
         operation = self.operation(method, path)
         what = f"{method} {path} {page.status}: {page.text[:300]}"
         assert str(page.status) in operation["responses"], f"an undocumented status: {what}"
@@ -53,7 +53,7 @@ class Document:
         return page
 
     def check_error(self, page, status, code):
-        """An answer outside all operations: it has the body of every error."""
+        """Asserts that an answer outside all operations has the common error body."""
         assert (page.status, page.json()["error"]["code"]) == (status, code), page.text
         self.validator({"$ref": ROOT + "#/components/schemas/Error"}).validate(page.json())
         assert page.json()["error"]["request_id"] == page.headers["X-Request-Id"]

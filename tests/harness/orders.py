@@ -1,4 +1,4 @@
-"""Orders: a service that takes them, clients that post them over a kept connection, and a broker that gets them."""
+"""Orders: a service that accepts them, clients that post them over a kept connection, and a broker that receives them."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from harness.web import TIMEOUT_SECONDS, Page
 
 ORDERS = "/api/v1/orders"
 ANSWERED_DEADLINE_SECONDS = 60
-# Waits are short, so that a test with retries ends soon; how long they really are is tested with a simulated clock.
+# Waits are short so that a test with retries ends soon. Real waits are tested with a simulated clock.
 QUICK_LANE = {"idle_sleep_ms": 20, "retry": {"base_seconds": 0.05, "factor": 1, "jitter": 0}}
 
 
@@ -29,7 +29,7 @@ def error_code(page):
 # ---- the broker ----
 
 class Broker(Receiver):
-    """Takes an order once: gives its key back, and answers 409 to a key it has. A script may say otherwise."""
+    """Accepts an order once: returns its key, and answers 409 to a known key. A script can override this."""
 
     def __init__(self):
         super().__init__()
@@ -46,16 +46,16 @@ class Broker(Receiver):
         return Answer(201, self.result(call.key))
 
     def take_order(self, call):
-        """Remembers the order; False when it was there."""
+        """Stores the order; False if it was known."""
         with self._lock:
             return self._taken.setdefault(call.key, call.number) == call.number
 
     def result(self, key):
-        """What it answered to an order it took."""
+        """The answer for an accepted order."""
         return {"idempotency_key": key, "broker_order_id": f"b-{self._taken[key]}"}
 
     def first_answers(self, *scripted):
-        """These, in turn, for the first attempts of each key (an Answer, or a function of the call); then process()."""
+        """Uses these in turn for the first attempts of each key (an Answer, or a function of the call); then process()."""
 
         def script(call):
             if call.attempt > len(scripted):
@@ -70,7 +70,7 @@ class Broker(Receiver):
         return Answer(drop=True)
 
     def keys(self):
-        """Of the orders it took."""
+        """The keys of the orders it accepted."""
         with self._lock:
             return set(self._taken)
 
@@ -78,7 +78,7 @@ class Broker(Receiver):
         return [call for call in self.calls if call.key == key]
 
     def check_every_attempt_was_the_same(self):
-        """One key in header and body, and one body, however often an order came."""
+        """Asserts the same key in header and body, and the same body, at every attempt of an order."""
         bodies = {}
         for call in self.calls:
             assert call.body["idempotency_key"] == call.key
@@ -88,7 +88,7 @@ class Broker(Receiver):
 # ---- the service ----
 
 class OrderService(Service):
-    """`serve` with the lane `orders` to a broker; without one it only takes orders."""
+    """`serve` with the lane `orders` to a broker; without a broker it only accepts orders."""
 
     def __init__(self, programs, folder, store, broker=None, *, lane=None, port=None, name="deliverd.yaml", env=None,
                  failpoints=None, until_ready=True, server=None, **sections):
@@ -111,7 +111,7 @@ def write_orders_config(folder, store, broker=None, *, lane=None, name="deliverd
 # ---- clients ----
 
 class Client:
-    """One kept connection at a time, to the next port when the last one failed. For one thread."""
+    """One kept connection at a time; after a failure it goes to the next port. For one thread."""
 
     def __init__(self, ports, token=None):
         self._ports = list(ports)
@@ -120,7 +120,7 @@ class Client:
         self.connections = 0  # so many were opened
 
     def ask(self, method, path, body=None, headers=None):
-        """The answer; status 0 when there was none, whatever became of the request."""
+        """The answer; status 0 if there was none, whatever happened to the request."""
         try:
             if self._connection is None:
                 self.connect()
@@ -135,7 +135,7 @@ class Client:
         return page
 
     def post(self, order, key=None, headers=None):
-        """`key` is the header's; without it the order's own. "" leaves the header out."""
+        """`key` is the header's, by default the order's own. "" omits the header."""
         body = order if isinstance(order, bytes) else json.dumps(order).encode()
         key = json.loads(body)["idempotency_key"] if key is None else key
         return self.ask("POST", ORDERS, body, ({"Idempotency-Key": key} if key else {}) | (headers or {}))
@@ -144,7 +144,7 @@ class Client:
         return self.ask("GET", f"{ORDERS}/{key}")
 
     def wait_for_status(self, key, status, deadline_seconds=20):
-        """The order, once it has come to this."""
+        """Waits until the order has this status; returns it."""
 
         def found():
             order = self.look(key).json()
@@ -165,10 +165,10 @@ class Client:
 
 
 class Posters:
-    """Clients on threads of their own, each posting one order after the other, every one until it is answered."""
+    """Clients on their own threads. Each posts one order after another, each until it is answered."""
 
     def __init__(self, ports, count=4, orders_each=None, prefix="poster"):
-        """Without `orders_each` they go on until finish()."""
+        """Without `orders_each` they continue until finish()."""
         self._lock = threading.Lock()
         self._enough = threading.Event()
         self._failures = []
@@ -188,7 +188,7 @@ class Posters:
                 number += 1
                 key = f"{name}-{number:05}"
                 wait_for(lambda: self._answered(client, key), ANSWERED_DEADLINE_SECONDS, f"an answer to {key}")
-        except BaseException as failure:  # told by finish(): pytest does not look into threads
+        except BaseException as failure:  # reported by finish(): pytest does not look into threads
             self._failures.append(failure)
         finally:
             client.close()
@@ -209,7 +209,7 @@ class Posters:
             return set(self.ids)
 
     def add(self, others):
-        """Takes over what those, who are done, have seen."""
+        """Adds the results of `others`, which have finished."""
         self.answers += others.answers
         self.created += others.created
         self.ids |= others.ids
@@ -224,7 +224,7 @@ class Posters:
         self._tell()
 
     def finish(self, at_once=True):
-        """Ends them, each after its order is answered; `at_once=False` lets them post all they were to post."""
+        """Ends each client after its current order is answered; with `at_once=False`, after all its orders."""
         if at_once:
             self._enough.set()
         for thread in self._threads:
@@ -249,7 +249,7 @@ def order_statuses(store):
 
 
 def everything(store):
-    """All that is stored about orders."""
+    """Everything stored about orders."""
     ledger = store.query("SELECT * FROM idempo_ledger ORDER BY idempotency_key")
     return order_rows(store), ledger, store.query("SELECT * FROM outbox_audit ORDER BY audit_id")
 
@@ -263,12 +263,12 @@ def trails(store):
 
 
 def check_trail(lines, end="sent"):
-    """Accepted once, every transition from where the last one led, and the end."""
+    """Asserts: accepted once, an unbroken chain of transitions, and the given end."""
     moves = [line for line in lines if line["status_to"] is not None]
-    told = [(line["reason"], line["status_from"], line["status_to"]) for line in moves]
-    assert [line["reason"] for line in lines].count("order_accepted") == 1, told
-    assert told[0] == ("order_accepted", None, "queued"), told
+    reported = [(line["reason"], line["status_from"], line["status_to"]) for line in moves]
+    assert [line["reason"] for line in lines].count("order_accepted") == 1, reported
+    assert reported[0] == ("order_accepted", None, "queued"), reported
     for before, after in zip(moves, moves[1:]):
-        assert after["status_from"] == before["status_to"], told
-    assert moves[-1]["status_to"] == end, told
-    assert [line["status_to"] for line in moves].count(end) == 1, told
+        assert after["status_from"] == before["status_to"], reported
+    assert moves[-1]["status_to"] == end, reported
+    assert [line["status_to"] for line in moves].count(end) == 1, reported

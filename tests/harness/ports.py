@@ -19,7 +19,7 @@ _claims = []  # keeps the sockets open
 
 
 def _claim_blocks():
-    """Claims a block whenever the last one is used up. The process id says where to start, so that few are taken."""
+    """Claims a block whenever the last one is used up. Starts at an offset from the process id to avoid collisions."""
     blocks = (END_PORT - FIRST_PORT) // BLOCK_PORTS
     for number in range(blocks):
         block = (os.getpid() + number) % blocks
@@ -47,7 +47,7 @@ def _is_free(port):
 
 
 def free_port():
-    """A port on which nothing listens. A process gets each port once, so a server that is down keeps its port."""
+    """A port on which nothing listens. A process gets each port once, so a stopped server keeps its port."""
     with _lock:
         for port in _ports:
             if _is_free(port):

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: temporary folder, free port."""
+"""A PostgreSQL server for the tests: temporary folder, free port."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from harness.waiting import wait_for
 
 BIN_CANDIDATES = ("/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/17/bin")
 
-# Durable, because the tests kill it and look at what is left; small, because it shares the machine.
+# Durable, because tests kill it and check what is left. Small, because it shares the machine.
 SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -29,9 +29,9 @@ SETTINGS = {
     "log_min_messages": "warning",
 }
 
-# For a server that no test stops: nobody can see whether it waited for the disk, and waiting is half of its tests' time.
+# For a server that no test stops: nobody can see whether it waited for the disk, and waiting took half of its tests' time.
 NEVER_STOPPED = {"fsync": "off", "full_page_writes": "off", "jit": "off", "max_wal_size": "256MB"}
-# Where its files are, given the room: a database is made in 20 ms there, in 120 ms on a disk.
+# Where its files are if there is room: creating a database takes 20 ms there, 120 ms on a disk.
 IN_MEMORY = Path("/dev/shm")
 MEMORY_WANTED_BYTES = 4 << 30
 
@@ -47,7 +47,7 @@ def bin_dir():
 
 
 def _as_server_user(death_signal):
-    """A prefix that runs a program as an ordinary user and takes it down when this process dies."""
+    """A command prefix that runs a program as an ordinary user and ends it when this process dies."""
     prefix = ["setpriv", "--pdeathsig", death_signal]
     if os.geteuid() == 0:  # PostgreSQL refuses root
         prefix += ["--reuid", "postgres", "--regid", "postgres", "--init-groups"]
@@ -55,7 +55,7 @@ def _as_server_user(death_signal):
 
 
 def _runs(pid):
-    """Whether a process is there that has not ended, reaped or not."""
+    """Whether the process still runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -63,7 +63,7 @@ def _runs(pid):
 
 
 class PostgresServer(ServerProcess):
-    """stop() is the fast shutdown; with SIGQUIT the immediate one, a crash that recovers at the next start."""
+    """stop() is the fast shutdown; with SIGQUIT the immediate one, a crash with recovery at the next start."""
 
     name = "PostgreSQL"
     stop_signal = signal.SIGINT
@@ -104,7 +104,7 @@ class PostgresServer(ServerProcess):
             return False
 
     def kill9(self):
-        """As when the machine's power goes: the postmaster and every backend at once, nothing written any more."""
+        """Like a power failure: kills the postmaster and every backend at once, so nothing more is written."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in [self._process.pid, *map(int, children)]:
             try:
@@ -127,7 +127,7 @@ class PostgresServer(ServerProcess):
         return f"postgres://postgres@127.0.0.1:{port or self.port}/{database}"
 
     def create_database(self, template=None):
-        """A fresh database; answers its name."""
+        """Creates a database; returns its name."""
         self._databases += 1
         name = f"t{self._databases}_{os.getpid()}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
@@ -139,7 +139,7 @@ class PostgresServer(ServerProcess):
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def query(self, database, sql, *parameters):
-        """Rows as dictionaries, on a connection of its own, committed."""
+        """Rows as dictionaries, from a new connection, committed."""
         with psycopg.connect(self.url(database), autocommit=True, row_factory=dict_row) as connection:
             cursor = connection.execute(sql, parameters or None)
             return cursor.fetchall() if cursor.description else []

@@ -13,7 +13,7 @@ RUN_DEADLINE_SECONDS = 240
 END_DEADLINE_SECONDS = 120
 ROOT = Path(__file__).resolve().parents[2]
 
-# Nothing of the caller's own set-up may reach the program under test.
+# The caller's own environment must not affect the program under test.
 KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "ASAN_OPTIONS", "UBSAN_OPTIONS",
                     "TSAN_OPTIONS")
 
@@ -31,7 +31,7 @@ def program(name):
 
 @dataclass
 class Finished:
-    """A program that ran to its end."""
+    """A program that has ended."""
 
     status: int
     stdout: str
@@ -45,7 +45,7 @@ class Finished:
         return self
 
     def error_line(self, status):
-        """The one line on standard error of a command that refused with `status`."""
+        """The single line on standard error of a command that failed with `status`."""
         assert self.status == status, f"exit status {self.status}, not {status}\n{self.stdout}\n{self.stderr}"
         lines = [line for line in self.stderr.splitlines() if line.strip()]
         assert len(lines) == 1, f"one line wanted on standard error, got:\n{self.stderr}"
@@ -53,7 +53,7 @@ class Finished:
 
 
 class Running:
-    """A process that is still going, with its output in files."""
+    """A running process, with its output in files."""
 
     def __init__(self, command, folder, label, environment):
         self.label = label
@@ -76,7 +76,7 @@ class Running:
         return self._err_path.read_text(errors="replace")
 
     def status(self):
-        """None while it runs; a signal's number negated when one ended it."""
+        """None while it runs; the negated number of the signal that ended it."""
         return self._process.poll()
 
     def alive(self):
@@ -90,8 +90,8 @@ class Running:
         self._process.wait(END_DEADLINE_SECONDS)
 
     def stop_outside_a_transaction(self, store):
-        """SIGSTOP for the whole process, its renewals included. One stopped while it holds SQLite's write lock would
-        keep everybody out for as long as it sleeps, which no lease can help."""
+        """SIGSTOP for the whole process, renewals included. A process stopped while it holds SQLite's write lock would
+        block everybody while it sleeps, and no lease can prevent that."""
 
         def stopped():
             self.send(signal.SIGSTOP)
@@ -122,13 +122,13 @@ class Running:
         raise AssertionError(f"{self.label} ended with {self.status()} before it said {text!r}:\n{self.stderr[-4000:]}")
 
     def end(self):
-        """Kills it if need be. For teardown."""
+        """Kills it if it still runs. For teardown."""
         if self.alive():
             self.kill9()
 
 
 class Programs:
-    """Starts programs in one test's folder and ends them all with it."""
+    """Starts programs in a test's folder and ends them with the test."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -6,7 +6,7 @@ import threading
 
 
 class Proxy:
-    """Forwards 127.0.0.1:port to `target_port`. cut() resets what is open; refuse(True) resets what comes."""
+    """Forwards 127.0.0.1:port to `target_port`. cut() resets open connections; refuse(True) resets new ones."""
 
     def __init__(self, target_port):
         self._target_port = target_port
@@ -60,7 +60,7 @@ class Proxy:
             return len(self._pairs)
 
     def cut(self):
-        """Resets every open connection; answers how many there were."""
+        """Resets every open connection; returns their number."""
         with self._lock:
             pairs = list(self._pairs)
         for pair in pairs:

@@ -1,4 +1,4 @@
-"""A RabbitMQ server of the tests' own: temporary folder, free ports, no plugins, an epmd of its own.
+"""A RabbitMQ server for the tests: temporary folder, free ports, no plugins, its own epmd.
 
     python -m harness.rabbitmq [--tls]
 
@@ -29,7 +29,7 @@ USER, PASSWORD = "guest", "guest"
 READER, READER_PASSWORD = "reader", "reads-only"  # may read everything, write and configure nothing
 MAX_MESSAGE_BYTES = 512 * 1024  # small, so that a message too large for the server is cheap
 
-# Small, because it shares the machine. The server is not told to leave memory to others: tests make alarms themselves.
+# Small, because it shares the machine. No memory watermark: tests raise alarms themselves.
 SETTINGS = {
     "log.console": "true",
     "log.console.level": "warning",
@@ -49,7 +49,7 @@ def _server_home():
 
 
 def _as_server_user():
-    """A prefix that runs a program as an ordinary user and takes it down when this process dies."""
+    """A command prefix that runs a program as an ordinary user and ends it when this process dies."""
     prefix = ["setpriv", "--pdeathsig", "KILL"]
     if os.geteuid() == 0:
         prefix += ["--reuid", SERVER_USER, "--regid", SERVER_USER, "--init-groups"]
@@ -169,7 +169,7 @@ class RabbitServer(PausableServer):
         return self.url(vhost, self.tls_port).replace("amqp:", "amqps:", 1)
 
     def call(self, expression):
-        """What an Erlang expression gives inside the server: rabbitmqctl without its seconds of starting."""
+        """Evaluates an Erlang expression inside the server: rabbitmqctl without its start-up time."""
         command = ["erl_call", "-sname", self._node, "-c", self._cookie, "-e"]
         answer = subprocess.run(command, input=expression + ".\n", env=self._environment(), capture_output=True,
                                 text=True, timeout=CALL_DEADLINE_SECONDS, check=False)
@@ -178,7 +178,7 @@ class RabbitServer(PausableServer):
         return answer.stdout[len("{ok, "):-1]
 
     def create_vhost(self):
-        """A fresh virtual host in which both users have their permissions; answers its name."""
+        """Creates a virtual host in which both users have permissions; returns its name."""
         self._vhosts += 1
         name = f"t{self._vhosts}_{os.getpid()}"
         self.call(f'ok = rabbit_vhost:add(<<"{name}">>, <<"test">>), '
@@ -192,11 +192,11 @@ class RabbitServer(PausableServer):
         self.call(f'rabbit_vhost:delete(<<"{name}">>, <<"test">>)')
 
     def keep_definitions(self):
-        """Queues that it said are there outlive a kill9() from now on; by itself it writes them down a moment later."""
+        """From now on declared queues survive a kill9(). By itself the server writes them a moment later."""
         self.call("dumped = mnesia:dump_log()")
 
     def set_memory_alarm(self, on):
-        """While it is on, the server takes no publishes: connection.blocked."""
+        """While it is on, the server accepts no publishes (connection.blocked)."""
         self.call("rabbit_alarm:{}_alarm({})".format(
             "set" if on else "clear", "{{resource_limit, memory, node()}, []}" if on
             else "{resource_limit, memory, node()}"))

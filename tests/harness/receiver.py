@@ -1,4 +1,4 @@
-"""An HTTP receiver inside the test: remembers what it got and answers as it was told.
+"""An HTTP receiver inside the test: records requests and answers by a script.
 
 Written on sockets, because the tests need what http.server hides: a connection dropped in the middle of
 an exchange, an answer held back, and a few thousand requests a second.
@@ -84,7 +84,7 @@ class Receiver:
             return len(self._calls)
 
     def times(self):
-        """How often each key came."""
+        """How often each key arrived."""
         with self._lock:
             return collections.Counter(self._attempts)
 
@@ -98,7 +98,7 @@ class Receiver:
         return call, self._script(call)
 
     def wait_until_read(self, deadline_seconds):
-        """For when the clients are gone: until all that they sent has been taken."""
+        """Waits until everything that gone clients sent has been read."""
         with socket.create_connection(("127.0.0.1", self.port), deadline_seconds) as last:
             last.shutdown(socket.SHUT_WR)
             last.recv(1)  # its end: those that connected before have been accepted
@@ -136,7 +136,7 @@ class _Server(socketserver.ThreadingTCPServer):
             self._open -= 1
 
     def handle_error(self, request, client_address):
-        """A client that was killed is part of the tests."""
+        """Killed clients are part of the tests."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -165,7 +165,7 @@ class _Handler(socketserver.StreamRequestHandler):
         if answer.hold is not None:
             answer.hold.wait(HOLD_LIMIT_SECONDS)
         if answer.drop:
-            # An RST, as from a process that died.
+            # An RST, as when a process dies.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         self.wfile.write(_encode(call, answer))

@@ -8,6 +8,6 @@ NOBODY = 65534
 
 
 def only_as_root():
-    """Leaves the test out, and says so, where nobody can make files of other users."""
+    """Skips the test, with the reason, if this process cannot create files of other users."""
     if os.geteuid() != 0:
         pytest.skip("only root can make files of other users")

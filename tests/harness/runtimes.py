@@ -1,4 +1,4 @@
-"""Programs that no package of ours brings: where what they need is on the machine, ./dev prepares them."""
+"""Programs that our packages do not install. ./dev prepares them if the machine has what they need."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ GO_EXAMPLE = ROOT / "build" / "go" / "events"
 
 
 def _prepared(path, *needed):
-    """The path, made by ./dev test. The test is left out, by name, where it cannot be made."""
+    """The path, created by ./dev test. If it could not be created, the test is skipped by name."""
     if not path.exists():
         for name in needed:
             if shutil.which(name) is None:
@@ -22,7 +22,7 @@ def _prepared(path, *needed):
 
 
 def node_program(source, folder):
-    """The command that runs a module of ours, copied to where it finds its packages."""
+    """The command that runs one of our modules, copied to where it finds its packages."""
     modules = _prepared(NODE_MODULES, "node", "npm")
     os.symlink(modules, folder / "node_modules")
     return ["node", shutil.copy(source, folder)]

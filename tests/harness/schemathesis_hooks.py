@@ -17,7 +17,7 @@ def is_key(value):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Two keys that are each fine become one; a wrong or missing one stays as it was made."""
+    """Two valid keys become the same; a wrong or missing one stays as generated."""
     for name, value in list((case.headers or {}).items()):
         if not isinstance(value, (str, bytes)):  # the stateful phase makes numbers, which no header can be
             case.headers[name] = str(value)
@@ -25,5 +25,5 @@ def before_call(context, case, kwargs):
         return
     key = case.body.get("idempotency_key")
     if is_key(key) and is_key(case.headers.get(HEADER)):
-        # In ASCII, because schemathesis measures a header as Latin-1 and the API as UTF-8.
+        # In ASCII, because schemathesis measures headers as Latin-1 and the API as UTF-8.
         case.body["idempotency_key"] = case.headers[HEADER] = key.encode("ascii", "replace").decode()

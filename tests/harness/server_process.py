@@ -1,4 +1,4 @@
-"""A server of the tests' own as a process: its folder, its log, and the ways in which it can end."""
+"""A test server as a process: its folder, its log, and how it can end."""
 
 import contextlib
 import shutil
@@ -13,7 +13,7 @@ STOP_DEADLINE_SECONDS = 60
 
 
 class ServerProcess:
-    """start() … stop(); between them kill9() and restart() as often as a test likes.
+    """start() … stop(); in between kill9() and restart() any number of times.
 
     A kind of server has a `name` for people, `_launch()`, which starts it and answers its process, and `_is_ready()`.
     """
@@ -28,7 +28,7 @@ class ServerProcess:
 
     @contextlib.contextmanager
     def _setting_up(self):
-        """What fails within leaves no folder behind."""
+        """If the block fails, the folder is removed."""
         try:
             yield
         except BaseException:
@@ -47,7 +47,7 @@ class ServerProcess:
         return self.log_path.read_text(errors="replace")[-2000:]
 
     def _spawn(self, *command, environment=None):
-        """A program in the folder, with its output in the log."""
+        """Runs a program in the folder, with its output in the log."""
         with open(self.log_path, "ab") as log:
             return subprocess.Popen([*map(str, command)], env=environment, cwd=self.folder, stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log)
@@ -58,7 +58,7 @@ class ServerProcess:
         return self
 
     def answers(self):
-        """Whether it takes clients; RuntimeError once it has ended by itself."""
+        """Whether it accepts clients; RuntimeError if it has ended by itself."""
         status = self._process.poll()
         if status is not None:
             raise RuntimeError(f"{self.name} ended with {status}: {self.log_tail()}")
@@ -78,7 +78,7 @@ class ServerProcess:
         self._process = None
 
     def kill9(self):
-        """As when the machine's power goes, except that the disk keeps what was written."""
+        """Like a power failure, except that the disk keeps what was written."""
         self.stop(signal.SIGKILL)
 
     def restart(self):
@@ -101,10 +101,10 @@ class ServerProcess:
 
 
 class PausableServer(ServerProcess):
-    """One process with threads: it can also be made to stand still."""
+    """A server of one process: it can also be paused."""
 
     def pause(self):
-        """It keeps its connections and its port, and answers nobody, from when this returns."""
+        """When this returns, the server keeps its connections and its port, and answers nobody."""
         self._process.send_signal(signal.SIGSTOP)
         wait_for(self._stands_still, STOP_DEADLINE_SECONDS, f"every thread of {self.name} to stand still")
 

@@ -1,4 +1,4 @@
-"""A running `deliverd serve` and what can be asked of it over HTTP."""
+"""A running `deliverd serve` and requests to it."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ def auth_section():
 
 
 def start_with_tokens(programs, folder, database_url, **sections):
-    """A service without lanes where vera may look, otto may post, and ada may delete."""
+    """A service without lanes: vera is a viewer, otto an operator, ada an admin."""
     port = free_port()
     config = write_config(folder, None, database={"url": database_url}, server={"port": port}, auth=auth_section(),
                           **sections)
@@ -29,7 +29,7 @@ def start_with_tokens(programs, folder, database_url, **sections):
 
 
 def start_without_lanes(programs, folder):
-    """A service on a SQLite file of its own, open to all."""
+    """A service without auth on its own SQLite file."""
     port = free_port()
     config = write_config(folder, None, database={"url": f"sqlite:{folder}/orders.db"}, server={"port": port})
     return Service(programs, config, port)
@@ -37,8 +37,8 @@ def start_without_lanes(programs, folder):
 
 class Service:
     def __init__(self, programs, config, port, until_ready=True, **how):
-        """`how` is what Programs.start takes besides: env, failpoints. One that may die before it is ready is not
-        waited for."""
+        """`how` are further arguments of Programs.start: env, failpoints. If the process may die before it is ready, this does
+        not wait."""
         self.base = f"http://127.0.0.1:{port}"
         self.process = programs.start("serve", "--config", config, **how)
         if until_ready:

@@ -27,13 +27,13 @@ class SpoolFile:
         return [json.loads(line) for line in self.path.read_bytes().splitlines()]
 
     def append(self, *entries):
-        """As another program appends."""
+        """Appends as another program would."""
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
         subprocess.run(["flock", f"{self.path}.lock", "tee", "-a", self.path], input=lines.encode(), check=True,
                        stdout=subprocess.DEVNULL)
 
     def exhausted(self, job, payload=None, **more):
-        """An entry as the fifth failure leaves it."""
+        """An entry as it is after the fifth failure."""
         return {"jobId": job, "data": {"hook": {"job": job} if payload is None else payload, "endpoint": self.endpoint},
                 "attemptsMade": 5, "maxAttempts": 5, "timestamp": 1_770_000_000_000, "nextRetry": LATER,
                 "error": {"message": "HTTP 503", "code": "503"}, "state": "exhausted", "resolvedAt": LATER} | more
@@ -42,6 +42,6 @@ class SpoolFile:
         return {entry["jobId"]: entry["state"] for entry in self.entries}
 
     def make_due(self):
-        """As if the time had come, written by hand: other fields stay."""
+        """Makes an entry due, edited by hand: other fields stay."""
         entries = [entry | {"nextRetry": 1, "mine": {"kept": True}} for entry in self.entries]
         self.path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))

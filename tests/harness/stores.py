@@ -1,4 +1,4 @@
-"""The two databases behind one face, for tests that must hold on both."""
+"""Both databases behind one interface, for tests that must pass on both."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ class PostgresStore:
                     copy.write_row(row)
 
     def seconds_from_now(self, column, outbox_id):
-        """How far `column` of a row lies ahead of the database's clock."""
+        """How far `column` of a row is ahead of the database's clock."""
         return float(self.query(f"SELECT extract(epoch FROM {column} - clock_timestamp()) AS s FROM outbox_memory"
                                 " WHERE outbox_id = ?", outbox_id)[0]["s"])
 
@@ -35,7 +35,7 @@ class PostgresStore:
         self.query("UPDATE outbox_memory SET next_attempt_at = now() WHERE status = 'pending'")
 
     def writable(self):
-        """Whether nobody keeps every other writer waiting: never so here."""
+        """Whether no process blocks every other writer: always true here."""
         return True
 
 
@@ -90,7 +90,7 @@ class SqliteStore:
 
 
 def fill(store, count, space=SPACE, start=1):
-    """Adds `count` rows with different payloads; answers their ids."""
+    """Adds `count` rows with different payloads; returns their ids."""
     texts = [f"memory {number}" for number in range(start, start + count)]
     before = store.query("SELECT coalesce(max(outbox_id), 0) AS id FROM outbox_memory")[0]["id"]
     store.insert_many([(space, text, hashlib.sha256(text.encode()).hexdigest()) for text in texts])
@@ -119,7 +119,7 @@ def key(outbox_id):
 
 
 def write_config(folder, store, receiver=None, *, lane=None, name="deliverd.yaml", **sections):
-    """A configuration with one memory lane, `memories`, to `receiver`. (JSON is YAML.) Answers its path."""
+    """Writes a configuration with one memory lane, `memories`, to `receiver`. (JSON is YAML.) Returns its path."""
     document = {"database": {"url": store.url}} if store else {}
     if receiver is not None:
         settings = {"outbox": "memory", "sink": {"type": "http", "url": receiver.url, "timeout_ms": 20000}}

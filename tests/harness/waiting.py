@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, and saying what was missing when it did not come."""
+"""Waits for a condition with a deadline, and reports what was missing if it fails."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ PATIENCE = 4
 
 
 def wait_for(condition, deadline_seconds, what, pause_seconds=PAUSE_SECONDS):
-    """The first truthy answer of `condition()`; AssertionError naming `what` when there is none in PATIENCE deadlines.
+    """Returns the first truthy result of `condition()`; AssertionError naming `what` if there is none in PATIENCE deadlines.
 
     `what` is text, or a function called on failure that tells what stood there instead.
     """
@@ -23,6 +23,6 @@ def wait_for(condition, deadline_seconds, what, pause_seconds=PAUSE_SECONDS):
         if answer:
             return answer
         if time.monotonic() >= end:
-            told = what() if callable(what) else what
-            raise AssertionError(f"not within {patience_seconds:g} s: {told} (last seen: {answer!r})")
+            reported = what() if callable(what) else what
+            raise AssertionError(f"not within {patience_seconds:g} s: {reported} (last seen: {answer!r})")
         never.wait(pause_seconds)

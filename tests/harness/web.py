@@ -1,4 +1,4 @@
-"""One HTTP request, answered as a value: also the errors, and no connection at all. And a very slow client."""
+"""One HTTP request whose answer, error or lost connection is a value; and a very slow client."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ class Page:
 
 
 def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECONDS, context=None):
-    """A body is called JSON where `headers` do not say otherwise. `context`: of TLS."""
+    """A body is sent as JSON unless `headers` say otherwise. `context` is for TLS."""
     kind = {"Content-Type": "application/json"} if body else {}
     request = urllib.request.Request(url, headers=kind | (headers or {}), method=method, data=body)
     try:
@@ -44,7 +44,7 @@ class Dripping:
         self._next = time.monotonic()
 
     def is_closed(self):
-        """Whether the server has closed it. Sends the next byte when its time has come."""
+        """Whether the server has closed the connection. Sends the next byte when it is due."""
         try:
             if time.monotonic() >= self._next:
                 self._next += 1

@@ -1,4 +1,4 @@
-"""Runs a command with servers of its own, started side by side:
+"""Runs a command with its own servers, started in parallel:
 
     python -m harness.with_servers [--only postgres,kafka…] -- COMMAND…
 
@@ -20,7 +20,7 @@ from harness.rabbitmq import READER, READER_PASSWORD, RabbitServer
 
 
 def _rabbitmq_variables(server):
-    """One server for all, and how a test starts one of its own that it may kill (see harness/rabbitmq.py)."""
+    """One shared server, and the command with which a test starts its own that it may kill (see harness/rabbitmq.py)."""
     return {
         "DELIVERD_TEST_RABBITMQ_URL": server.url(),
         "DELIVERD_TEST_RABBITMQ_READER_URL": server.url(user=READER, password=READER_PASSWORD),
@@ -30,7 +30,7 @@ def _rabbitmq_variables(server):
     }
 
 
-# name: how to make it, and what to export once it runs
+# name: how to create it, and what to export once it runs
 SERVERS = {
     "postgres": (PostgresServer.never_stopped, lambda server: {"DELIVERD_TEST_POSTGRES_URL": server.url()}),
     "kafka": (kafka_or_reason, lambda server: server.exports()),
@@ -60,7 +60,7 @@ class _Keeper:
                 self.exports = self._variables(server)
                 self._ready.set()
                 self._over.wait()
-        except BaseException as fault:  # told by wait()
+        except BaseException as fault:  # reported by wait()
             self._fault = fault
         finally:
             self._ready.set()

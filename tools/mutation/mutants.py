@@ -21,12 +21,12 @@ COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
 OTHER_FUNCTION = {"min": "max", "max": "min", "any_of": "all_of", "all_of": "any_of", "none_of": "any_of"}
 MOST_ENUMERATORS = 16
 TRANSPARENT = {"ImplicitCastExpr", "ExprWithCleanups", "MaterializeTemporaryExpr", "CXXBindTemporaryExpr"}
-# Case labels and template arguments, where a constant has to be; what is written elsewhere; what is no code.
+# Case labels and template arguments must be constants; the others are written elsewhere or are not code.
 SKIPPED = {"ConstantExpr", "StaticAssertDecl", "EnumDecl", "CXXDefaultArgExpr", "CXXDefaultInitExpr", "StringLiteral"}
 CALLS = {"CallExpr", "CXXMemberCallExpr", "CXXOperatorCallExpr"}
 DELETABLE = CALLS | {"BinaryOperator", "CompoundAssignOperator", "UnaryOperator", "CXXRewrittenBinaryOperator"}
 JUMPS = {"BreakStmt", "ContinueStmt"}
-# Text for people, memory set aside in advance, and places where tests make the program die.
+# Text for people, memory reserved in advance, and points where tests crash the program.
 NOISE = re.compile(r"(\w+(\.|->|\(\)))*log_?(\.|->)(debug|info|warn|error)\(|fmt::format|failpoint\(|[\w.>-]+\.reserve\(")
 MESSAGE = re.compile(r'"[^"\n]* [^"\n]*"')
 NOTHING = {"{}", "std::nullopt", "nullptr", "0", '""'}
@@ -47,7 +47,7 @@ class Mutant:
         return source[:self.begin] + self.text + source[self.end:]
 
     def lines(self, source):
-        """Number of the first line; the lines as they are and as they become, each as one line."""
+        """The first line's number; the original and the changed lines, each joined to one line."""
         first, last = source.rfind("\n", 0, self.begin) + 1, source.find("\n", self.end)
         before, after = source[first:last], source[first:self.begin] + self.text + source[self.end:last]
         return source.count("\n", 0, self.begin) + 1, one_line(before), one_line(after)
@@ -67,7 +67,7 @@ def read_source(path):
 
 
 def tree_of(command, path):
-    """The declarations of our namespace that `path` sees, headers included."""
+    """The declarations of our namespace visible in `path`, headers included."""
     dump = subprocess.run([*command, "-fsyntax-only", "-Xclang", "-ast-dump=json", "-Xclang", "-ast-dump-filter=deliverd",
                            str(path)], capture_output=True, check=True).stdout.decode("latin-1")
     decoder, at, trees = json.JSONDecoder(), dump.find("{"), []
@@ -79,8 +79,8 @@ def tree_of(command, path):
 
 
 def locate(node, path, current=None):
-    """Sets node["place"], (begin, end) in the file `path`, where the node is written there and in no macro. clang names
-    a file only where it differs from that of the location before."""
+    """Sets node["place"], (begin, end) in the file `path`, if the node is written there and not in a macro. clang names
+    a file only if it differs from the previous location's."""
     places = [node.get("loc", {}), *(node.get("range", {}).get(end, {}) for end in ("begin", "end"))]
     plain = []
     for place in places:
@@ -123,7 +123,7 @@ class Walk:
             self.found.add(Mutant(*node["place"], one_line(text), form, constant))
 
     def visit(self, node, constant=False, decides=False):
-        """`decides`: the node is a condition, which becomes true and false anyway."""
+        """`decides`: the node is a condition, which is replaced by true and false anyway."""
         kind = node.get("kind", "")
         if kind in SKIPPED or node.get("explicitlyDefaulted") or (node.get("isImplicit") and kind.endswith("Decl")):
             return
@@ -139,7 +139,7 @@ class Walk:
         for child in children:
             self.visit(child, constant)
 
-    # A handler adds mutants of its node and returns the children that are left to visit.
+    # A handler adds mutants of its node and returns the children still to visit.
 
     def condition(self, node, constant, *values):
         if core(node).get("kind") != "CXXBoolLiteralExpr":
@@ -223,7 +223,7 @@ class Walk:
 
     @staticmethod
     def is_message(node, text):
-        """Whether it sets or extends a text for people."""
+        """Whether it assigns or appends a text for people."""
         return node["kind"] not in ("CallExpr", "CXXMemberCallExpr") and bool(MESSAGE.search(text))
 
     def visit_ReturnStmt(self, node, constant, _):
@@ -238,7 +238,7 @@ class Walk:
         return node.get("inner", [])
 
     def operands(self, node):
-        """Left, operator and right as they are written; None if it has not two operands."""
+        """Left, operator and right as written; None if there are not two operands."""
         inner = node.get("inner", [])
         if node["kind"] == "CXXOperatorCallExpr":
             inner = inner[1:]
@@ -277,7 +277,7 @@ class Walk:
 
     @staticmethod
     def makes_no_sense(node, left, right, operator):
-        """Texts are only joined, instants only subtracted; another pointer is no mistake that a test could find."""
+        """Texts can only be joined, instants only subtracted; a different pointer is not a mistake that a test could find."""
         types = [each.get("type", {}) for each in (node, left, right)]
         names = [f"{each.get('qualType', '')} {each.get('desugaredQualType', '')}" for each in types]
         if operator in COMPARISONS:

@@ -88,12 +88,12 @@ class Build:
         self.entries = {entry["file"]: entry for entry in entries}
 
     def unit_of(self, path):
-        """The file that the compiler reads `path` with: a batch of sources (CMake's unity build), or itself."""
+        """The file through which the compiler reads `path`: a batch of sources (CMake's unity build), or itself."""
         batches = (name for name in self.entries if name.endswith(".cxx") and os.path.exists(name))
         return next((name for name in batches if f'"{path}"' in Path(name).read_text(encoding="utf-8")), str(path))
 
     def compiler(self, unit):
-        """clang with the flags of a unit, without input and output, and without what turns warnings into errors."""
+        """clang with a unit's flags, without input and output, and without -Werror."""
         words = shlex.split(self.entries[unit]["command"])
         words = words[next(at for at, word in enumerate(words) if re.search(r"(g|clang)\+\+[\w.-]*$", word)) + 1:]
         del words[words.index("-o"):words.index("-o") + 2]
@@ -102,7 +102,7 @@ class Build:
         return ["clang++-19", *kept, "-O1", "-D_GLIBCXX_ASSERTIONS", "-w", "-Wno-c++11-narrowing", "-Wno-invalid-constexpr"]
 
     def linker(self, program, objects, output):
-        """`objects` come before the archives, so that what the archives have of the same name is not taken."""
+        """`objects` come before the archives, so that they replace members of the same name."""
         if program not in self.links:
             last = self.run(["ninja", "-t", "commands", program]).stdout.splitlines()[-1]
             self.links[program] = next(part for part in last.split(" && ") if f"-o {program}" in part)
@@ -125,12 +125,12 @@ class Tests:
         self.own = ":".join(f"{suite}.*" for suite in own_suites)
 
     def attempts(self, programs):
-        """What is run for a mutant, one after the other: the source's own tests first, which are quick and likely to notice."""
+        """The tests to run for a mutant, in order: the source's own first, which are quick and likely to notice."""
         whole = [(program, self.only) for program in programs]
         return [(programs[0], self.own), *whole] if self.own and self.own != self.only else whole
 
     def measure(self):
-        """Without a mutant the tests pass; how long that takes says when a run hangs."""
+        """Runs the tests without a mutant; they must pass. Their duration sets the time limit."""
         for program, only in self.attempts(self.programs):
             began, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
             verdict, output = self.run(program, 0, only, 600, 600)
@@ -204,7 +204,7 @@ class Source:
         scratch.mkdir(parents=True)
 
     def prepare(self):
-        """The programs with every mutant that can be switched on, the numbers of the others, and the tests."""
+        """The programs with every mutant that compiles, the numbers of the others, and the tests."""
         batch = read_source(Path(self.unit)) if self.unit != str(self.path) else f'#include "{self.path}"\n'
         sources = "".join(read_source(Path(source)) for source in re.findall(r'#include "(.*)"', batch))
         includes = "".join(dict.fromkeys(re.findall(r"^#include .*\n", sources, re.MULTILINE)))
@@ -241,7 +241,7 @@ class Source:
             raise RuntimeError(f"{self.name} does not compile:\n{run if isinstance(run, str) else run.stderr}"[:4000])
 
     def compile(self, text, stem, *options):
-        """None, or what the compiler said."""
+        """None, or the compiler's message."""
         source = self.scratch / f"{stem}.cc"
         source.write_bytes(text.encode("latin-1"))
         output = options or ["-c", "-o", str(self.scratch / f"{stem}.o")]

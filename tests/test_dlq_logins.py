@@ -1,4 +1,4 @@
-"""Dead letters through the doors of a broker that lets not everyone in: SASL and TLS, for reading and for sending back."""
+"""Dead letters with a broker that requires SASL and TLS, for reading and for sending back."""
 
 import pytest
 from harness.dlq_service import (
@@ -20,7 +20,7 @@ ROTATED = "r0tated-secret"
 
 
 def sasl(kafka, folder, password):
-    """The password in a file, as Vault's agent would leave it."""
+    """The password in a file, as Vault's agent writes it."""
     (folder / "kafka-password").write_text(password + "\n")
     return {"brokers": [kafka.sasl_brokers], "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN",
             "sasl_username": USER, "sasl_password_file": str(folder / "kafka-password")}
@@ -60,8 +60,8 @@ def test_there_and_back(programs, store, kafka, tmp_path, door):
     assert PASSWORD not in service.process.stderr + service.process.stdout
 
 
-def test_a_password_that_is_rotated_needs_no_restart(programs, postgres, tmp_path):
-    """New at the broker, then in its file, by a rename as Vault's agent does it; then every connection breaks."""
+def test_a_rotated_password_needs_no_restart(programs, postgres, tmp_path):
+    """The password changes at the broker, then in its file by a rename, as Vault's agent does. Then every connection breaks."""
     available_or_skip()
     with KafkaServer() as kafka:
         name = fresh_name("rotated")
@@ -91,7 +91,7 @@ def test_a_password_that_is_rotated_needs_no_restart(programs, postgres, tmp_pat
 
 
 @pytest.mark.parametrize("door", LOCKED)
-def test_who_is_not_let_in_is_told_and_nothing_is_lost(programs, postgres, kafka, tmp_path, door):
+def test_a_refused_login_is_reported_and_nothing_is_lost(programs, postgres, kafka, tmp_path, door):
     name = fresh_name("locked")
     kafka.create_topic(name)
     dead = kafka.create_topic(name + SUFFIX)
@@ -106,9 +106,9 @@ def test_who_is_not_let_in_is_told_and_nothing_is_lost(programs, postgres, kafka
     shown = service.letter(letter_id)
     assert (shown["status"], shown["retry_count"], shown["retryable"]) == ("PENDING", 0, True)
     assert letters_by_offset(postgres, dead) == {} and service.get("/readyz").status == 200
-    told = programs.run("doctor", "--config", service.config)
-    assert told.status == 1 and complaint in told.stdout + told.stderr, told
-    for text in (service.process.stderr, told.stdout, told.stderr, message):
+    reported = programs.run("doctor", "--config", service.config)
+    assert reported.status == 1 and complaint in reported.stdout + reported.stderr, reported
+    for text in (service.process.stderr, reported.stdout, reported.stderr, message):
         assert WRONG not in text
 
     service.process.terminate()

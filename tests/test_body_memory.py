@@ -1,4 +1,4 @@
-"""What bodies may cost: nothing before the sender is known, so much for all together, and it comes back."""
+"""Memory for bodies: none before the sender is authenticated, a limit for all together, and it is returned."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ CONNECTIONS = 200
 BODY_BYTES = 1024 * 1024
 BUDGET_BYTES = 64 * 1024 * 1024  # the default of server.max_total_body_bytes
 SLACK_BYTES = 32 * 1024 * 1024
-# Of what was refused half-read, malloc keeps the pages for a while: 39 MiB were seen, without a budget it would be 136.
+# malloc keeps pages of bodies refused half-way for a while: 39 MiB were seen. Without a budget it would be 136.
 HEAP_SLACK_BYTES = 64 * 1024 * 1024
 DEADLINE_SECONDS = 60
 ORDERS = "/api/v1/orders"
@@ -43,7 +43,7 @@ def resident_bytes(service):
 
 
 def send_almost_everything(service, request):
-    """A request that lacks the last byte of its body, as far as the server takes it."""
+    """A request without the last byte of its body, sent as far as the server reads it."""
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS)
     head = (f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {BODY_BYTES}\r\n\r\n")
@@ -61,7 +61,7 @@ def answer_so_far(connection):
 
 
 def flood(service, status, request=f"POST {ORDERS}"):
-    """What the service takes at most while the bodies are there, and the answers with that status, one at least."""
+    """The service's peak memory while the bodies are held, and the answers with that status, at least one."""
     most = 0
     answers = []
     with contextlib.ExitStack() as connections:
@@ -80,7 +80,7 @@ def flood(service, status, request=f"POST {ORDERS}"):
 
 @pytest.mark.parametrize("request_line, status", [(f"POST {ORDERS}", 401), ("GET /healthz", 400), ("HEAD /readyz", 400)])
 def test_strangers_cost_no_memory(start, request_line, status):
-    """Neither at a door that is closed to them nor at one that is open to all."""
+    """Neither on a protected route nor on a public one."""
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     service = start(auth={"tokens": [{"name": "ops", "role": "operator", "sha256": hashed}]})
     before = resident_bytes(service)
@@ -88,7 +88,7 @@ def test_strangers_cost_no_memory(start, request_line, status):
     assert most - before < SLACK_BYTES
 
 
-def test_all_bodies_together_have_a_limit_and_their_memory_goes_back(start):
+def test_all_bodies_together_have_a_limit_and_their_memory_is_returned(start):
     service = start()
     before = resident_bytes(service)
     most, refused = flood(service, 503)

@@ -1,4 +1,4 @@
-"""Who gets in: pages in a browser on this machine, names that are not ours, paths in disguise."""
+"""Access: web pages in a browser on this machine, foreign host names, disguised paths."""
 
 import hashlib
 import http.client
@@ -21,7 +21,7 @@ FREE_REFUSALS, REFUSALS_PER_SECOND, LINES_PER_SECOND = 20, 10, 10  # of src/api/
 
 
 def ask(service, method, path, headers=(), body=None, host=None, version=11):
-    """One request with exactly these headers, and Host (`host`, else the address that was called; "" leaves it out)."""
+    """One request with exactly these headers and Host: `host`, by default the address called; "" omits it."""
     netloc = urlsplit(service.base).netloc
     connection = http.client.HTTPConnection(netloc, timeout=DEADLINE_SECONDS)
     connection._http_vsn, connection._http_vsn_str = version, f"HTTP/1.{version % 10}"
@@ -52,7 +52,7 @@ def code(page):
 
 @pytest.fixture
 def service(programs, tmp_path):
-    """Open to all on loopback, as the README starts it."""
+    """Without auth on loopback, as in the README."""
     return start_without_lanes(programs, tmp_path)
 
 
@@ -67,7 +67,7 @@ def start(programs, tmp_path):
     return go
 
 
-def test_a_name_that_was_rebound_to_this_machine_is_refused(service):
+def test_a_host_name_rebound_to_this_machine_is_refused(service):
     for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/api/v1/dlq", "/nowhere"):
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.1",
                      "0.0.0.0", "[::2]", "2130706433", "localhost@evil.example", "::1"):
@@ -96,7 +96,7 @@ def test_more_names_can_be_allowed(start):
         assert ask(service, "GET", "/healthz", host=host).status == 421, host
 
 
-def test_a_stated_guard_takes_any_name_unless_names_are_given(start):
+def test_a_declared_proxy_accepts_any_name_unless_names_are_given(start):
     guarded = start(auth={"mode": "none"})
     assert ask(guarded, "GET", "/healthz", host="pod.example").status == 200
     named = start(auth={"mode": "none"}, server={"allowed_hosts": "deliverd.internal"})
@@ -104,7 +104,7 @@ def test_a_stated_guard_takes_any_name_unless_names_are_given(start):
     assert ask(named, "GET", "/healthz", host="deliverd.internal").status == 200
 
 
-def test_with_tokens_any_name_will_do(start):
+def test_with_tokens_any_host_name_is_accepted(start):
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     service = start(auth={"tokens": [{"name": "ops", "role": "operator", "sha256": hashed}]})
     mine = {"Authorization": "Bearer a long and secret token", "Origin": "http://evil.example"}
@@ -112,7 +112,7 @@ def test_with_tokens_any_name_will_do(start):
 
 
 def test_a_foreign_page_is_refused(service):
-    """As a browser sends it: a form or a fetch of any page that is open on this machine."""
+    """As a browser sends it: a form or fetch of any page open on this machine."""
     headers, body = order()
     for page in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": ""}, {"Origin": "http://localhost:3000"},
                  {"Origin": "http://127.0.0.1"}, {"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"},
@@ -124,7 +124,7 @@ def test_a_foreign_page_is_refused(service):
     assert ask(service, "GET", f"{ORDERS}/order-0001").status == 404, "nothing was stored"
 
 
-def test_a_page_of_its_own_is_not_foreign(service, start):
+def test_its_own_page_is_not_foreign(service, start):
     headers, body = order()
     own = {"Origin": service.base, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}
     assert ask(service, "POST", ORDERS, headers | own, body).status == 201
@@ -135,8 +135,8 @@ def test_a_page_of_its_own_is_not_foreign(service, start):
     assert ask(behind_a_proxy, "GET", "/api/v1/dlq", {"Origin": "http://deliverd.internal:3000"}).status == 403
 
 
-def test_a_body_that_is_not_called_json_is_refused(service):
-    """What a page can send without asking first."""
+def test_a_body_not_declared_as_json_is_refused(service):
+    """A page can send these without a preflight request."""
     headers, body = order()
     retry = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440000/retry"
     for kind in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"},
@@ -148,14 +148,14 @@ def test_a_body_that_is_not_called_json_is_refused(service):
     assert ask(service, "GET", f"{ORDERS}/order-0001").status == 404, "nothing was stored"
 
 
-def test_json_has_several_names(service):
+def test_json_media_types_are_accepted(service):
     for number, kind in enumerate(("application/json", "Application/JSON ; charset=utf-8", "application/vnd.orders+json")):
         headers, body = order(number)
         assert ask(service, "POST", ORDERS, headers | {"Content-Type": kind}, body).status == 201, kind
 
 
-def test_a_path_in_disguise_is_another_path(service):
-    """What guards /metrics in front of deliverd compares bytes, and so do we."""
+def test_a_disguised_path_is_another_path(service):
+    """A proxy that protects /metrics compares bytes, so deliverd does too."""
     for path in ("/%6detrics", "/metric%73", "/%68ealthz", "/api/v1/%64lq", "/api%2Fv1/dlq"):
         assert code(ask(service, "GET", path)) == (404, "NOT_FOUND"), path
     assert ask(service, "GET", f"{ORDERS}/%6frder-0001").json()["error"]["code"] == "ORDER_NOT_FOUND"
@@ -170,7 +170,7 @@ def test_thousands_of_unknown_parameters_are_answered_briefly(service):
 
 
 def test_refusals_are_logged_counted_and_slowed_down(start):
-    """Guessing tokens leaves traces, and takes time; whoever has one is not held up."""
+    """Guessing tokens leaves traces and takes time. Callers with a token are not delayed."""
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     service = start(auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]})
     mine = {"Authorization": "Bearer a long and secret token"}
@@ -192,7 +192,7 @@ def test_refusals_are_logged_counted_and_slowed_down(start):
     assert "guess-" not in service.process.stderr
 
 
-def test_readiness_keeps_the_databases_words_from_strangers(programs, postgres, proxy, tmp_path):
+def test_readiness_hides_database_messages_from_strangers(programs, postgres, proxy, tmp_path):
     service = start_with_tokens(programs, tmp_path, postgres.server.url(postgres.database, port=proxy.port))
     proxy.refuse(True)
     proxy.cut()
@@ -233,7 +233,7 @@ def test_a_token_is_revoked_without_a_restart(start, programs, tmp_path):
     assert made[1]["token"] not in service.process.stderr
 
 
-def test_tokens_in_plain_http_must_be_stated(programs, sqlite, tmp_path):
+def test_tokens_over_plain_http_must_be_allowed_explicitly(programs, sqlite, tmp_path):
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     auth = {"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]}
     config = write_config(tmp_path, sqlite, auth=auth, server={"host": "0.0.0.0", "port": free_port()})
@@ -244,16 +244,16 @@ def test_tokens_in_plain_http_must_be_stated(programs, sqlite, tmp_path):
 
 
 @pytest.mark.parametrize("word", ["", "test", "test\n", "password", "changeme", "admin", "123456\n"])
-def test_hashes_of_words_that_anyone_would_try_are_refused(programs, sqlite, tmp_path, word):
-    """In the configuration and in the tokens file, in whatever letters."""
+def test_hashes_of_common_words_are_refused(programs, sqlite, tmp_path, word):
+    """In the configuration and in the tokens file, in upper or lower case."""
     hashed = hashlib.sha256(word.encode()).hexdigest()
     tokens = [{"name": "ops", "role": "admin", "sha256": hashed.upper()}]
     (tmp_path / "tokens.yaml").write_text(json.dumps(tokens))
     for auth in ({"tokens": tokens}, {"tokens_file": str(tmp_path / "tokens.yaml")}):
         config = write_config(tmp_path, sqlite, auth=auth, server={"port": free_port()})
         for command in (["config", "check"], ["serve"]):
-            told = programs.run(*command, "--config", config).error_line(2)
-            assert "a word anyone would try" in told and "token new" in told and hashed not in told.lower()
+            reported = programs.run(*command, "--config", config).error_line(2)
+            assert "a word anyone would try" in reported and "token new" in reported and hashed not in reported.lower()
 
 
 def test_config_show_hides_hashes_and_shows_spools(programs, sqlite, tmp_path):
@@ -261,15 +261,15 @@ def test_config_show_hides_hashes_and_shows_spools(programs, sqlite, tmp_path):
     config = write_config(tmp_path, sqlite, auth={"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]},
                           spools={"hooks": {"path": str(tmp_path / "hooks.jsonl"), "token_env": "HOOKS_TOKEN"}})
     for words in ([], ["--json"]):
-        told = programs.run("config", "show", "--config", config, *words, env={"HOOKS_TOKEN": "s3cret"}).ok().stdout
-        assert hashed not in told and "s3cret" not in told
-    shown = {row["setting"]: row["value"] for row in json.loads(told)}
+        reported = programs.run("config", "show", "--config", config, *words, env={"HOOKS_TOKEN": "s3cret"}).ok().stdout
+        assert hashed not in reported and "s3cret" not in reported
+    shown = {row["setting"]: row["value"] for row in json.loads(reported)}
     assert (shown["auth.tokens[0].name"], shown["auth.tokens[0].sha256"]) == ("ops", "***")
     assert (shown["spools.hooks.path"], shown["spools.hooks.token_env"]) == (str(tmp_path / "hooks.jsonl"), "HOOKS_TOKEN")
 
 
-def test_a_new_sqlite_file_is_only_its_owners(programs, tmp_path):
-    """Whatever the umask, and so are the files that SQLite puts beside it."""
+def test_a_new_sqlite_file_is_private_to_its_owner(programs, tmp_path):
+    """Whatever the umask; SQLite's companion files too."""
     port = free_port()
     config = write_config(tmp_path, None, database={"url": f"sqlite:{tmp_path}/new.db"}, server={"port": port})
     programs.start_command(["sh", "-c", 'umask 0 && exec "$@"', "sh", program("deliverd"), "serve", "--config", config])
