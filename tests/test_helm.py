@@ -124,7 +124,8 @@ def test_the_example_values_render_the_expected_configuration(programs, tmp_path
     rendered = render(dlq_manager())
     config = rendered.config()
     ca_file = {"ssl_ca_file": "/run/secrets/internal-ca/ca.crt"}
-    wanted = {**EXAMPLE_CONFIG, "auth": TOKENS, "server": {**EXAMPLE_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True},
+    server = {**EXAMPLE_CONFIG["server"], "shutdown_seconds": 30, "insecure_http": True}
+    wanted = {**EXAMPLE_CONFIG, "auth": TOKENS, "server": server,
               "database": {**EXAMPLE_CONFIG["database"], "password_file": "/vault/secrets/db-password", "ssl_mode": "verify-full",
                            **ca_file},
               "kafka": {**EXAMPLE_CONFIG["kafka"], "security_protocol": "SSL", **ca_file}}
