@@ -2,12 +2,14 @@
 // status (0 done, 1 something failed, 2 wrong usage or configuration).
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <istream>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "config/load.h"
@@ -28,6 +30,9 @@ struct Context {
     config::Environment environment;
 };
 
+/// Writes "deliverd: MESSAGE" as one line on the error stream.
+void complain(const Context& context, std::string_view message);
+
 /// One run of a command.
 struct Call {
     const Context& context;
@@ -35,19 +40,41 @@ struct Call {
     bool json = false;
 
     [[nodiscard]] const config::Config& config() const { return loaded.config; }
+
+    template <typename... Values>
+    void print(fmt::format_string<Values...> text, Values&&... values) const {
+        context.out << fmt::format(text, std::forward<Values>(values)...);
+    }
+    /// A warning or a remark, as complain() writes it.
+    template <typename... Values>
+    void note(fmt::format_string<Values...> text, Values&&... values) const {
+        complain(context, fmt::format(text, std::forward<Values>(values)...));
+    }
+    int print_line(std::string_view line) const {
+        context.out << line << "\n";
+        return kDone;
+    }
+    /// "true" (exit 0) or "false" (exit 1): how a script asks whether something was done.
+    int print_truth(bool done) const {
+        print_line(done ? "true" : "false");
+        return done ? kDone : kFailed;
+    }
 };
 
-/// Writes "deliverd: MESSAGE" as one line on the error stream; returns `status`.
-int complain(const Context& context, int status, std::string_view message);
+/// The exit status, or why the command failed: run() prints that, and exits with 2 for a `bad_argument`, 1 for others.
+using Status = Result<int>;
 
-/// The same for an error value: a bad argument is wrong usage, everything else a failure.
-int complain(const Context& context, const Error& error);
+/// The failure of a command that was used as it should be.
+template <typename... Values>
+[[nodiscard]] Failure failed(fmt::format_string<Values...> text, Values&&... values) {
+    return permanent("failed", fmt::format(text, std::forward<Values>(values)...));
+}
 
 /// Whether a command creates the SQLite file of the configuration if it is missing.
 enum class MissingFile { create, refuse };
 
-/// Opens the configuration's database with its schema in place, and returns what `work` returns; complains if it cannot
-/// be opened. `work` may use both arguments until it returns.
-int with_database(const Call& call, MissingFile missing, const std::function<int(store::Database&, Log&)>& work);
+/// Opens the configuration's database with its schema in place, and returns what `work` returns, or why the database
+/// could not be opened. `work` may use both arguments until it returns.
+Status with_database(const Call& call, MissingFile missing, const std::function<Status(store::Database&, Log&)>& work);
 
 }  // namespace deliverd::cli

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include "cli/command_tree.h"
 #include "cli/commands.h"
+#include "cli/listing.h"
 #include "config/settings.h"
 
 namespace deliverd::cli {
@@ -21,19 +21,20 @@ struct Row {
 
 void add_row(const config::Values& values, const std::string& path, const config::Setting& setting,
              std::vector<Row>& rows) {
+    const auto add = [&](const std::string& at, const config::Value& value) {
+        rows.push_back({at, config::shown_value(path, value), value.origin});
+    };
     if (setting.type == config::SettingType::text_map && !values.has(path)) {
-        for (const auto& [name, text] : values.text_map(path)) {
-            const config::Value* value = values.find(path + "." + name);
-            rows.push_back({path + "." + name, config::shown_value(path, *value), value->origin});
-        }
+        for (const auto& [name, text] : values.text_map(path)) add(path + "." + name, *values.find(path + "." + name));
     } else if (const config::Value* value = values.find(path)) {
-        rows.push_back({path, config::shown_value(path, *value), value->origin});
+        add(path, *value);
     } else {
         const std::string outbox = values.outbox_of(path);
         const std::string sink = values.sink_of(path);
         const std::string_view fallback = setting.fallback_for(outbox, sink);
-        if (!fallback.empty() && setting.applies(outbox, sink))
+        if (!fallback.empty() && setting.applies(outbox, sink)) {
             rows.push_back({path, std::string(fallback), "default"});
+        }
     }
 }
 
@@ -60,9 +61,10 @@ std::vector<Row> effective_rows(const config::Values& values) {
     return rows;
 }
 
-int show(const Call& call) {
+Status show(const Call& call) {
     const config::LoadedConfig& loaded = call.loaded;
     std::vector<Row> rows = effective_rows(loaded.values);
+    // Without a URL the database is named by its parts: the default URL is not in force.
     if (loaded.values.has("database.host") && !loaded.values.has("database.url")) {
         std::erase_if(rows, [](const Row& row) { return row.path == "database.url"; });
     }
@@ -71,50 +73,42 @@ int show(const Call& call) {
         for (const Row& row : rows) {
             array.push_back({{"setting", row.path}, {"value", row.value}, {"origin", row.origin}});
         }
-        call.context.out << boost::json::serialize(array) << "\n";
-        return kDone;
+        return call.print_line(boost::json::serialize(array));
     }
-    std::size_t path_width = 0;
-    std::size_t value_width = 0;
+    const std::size_t path_width = widest(rows, &Row::path);
+    // One long value, such as a URL, must not push the origins of all others off the screen.
+    const std::size_t value_width = std::min<std::size_t>(widest(rows, &Row::value), 40);
+    call.print("# {}\n", loaded.source);
     for (const Row& row : rows) {
-        path_width = std::max(path_width, row.path.size());
-        value_width = std::max(value_width, std::min<std::size_t>(row.value.size(), 40));
-    }
-    call.context.out << fmt::format("# {}\n", loaded.source);
-    for (const Row& row : rows) {
-        call.context.out << fmt::format("{:<{}}  {:<{}}  {}\n", row.path, path_width, row.value, value_width,
-                                        row.origin);
+        call.print("{:<{}}  {:<{}}  {}\n", row.path, path_width, row.value, value_width, row.origin);
     }
     return kDone;
 }
 
-int check(const Call& call) {
+Status check(const Call& call) {
     const config::LoadedConfig& loaded = call.loaded;
-    for (const std::string& problem : loaded.problems) complain(call.context, kWrongUsage, problem);
-    const int status = loaded.problems.empty() ? kDone : kWrongUsage;
-    if (status == kDone) {
-        for (const config::SpoolConfig& spool : loaded.config.spools) {
-            if (const auto note = config::token_note(spool)) complain(call.context, kDone, *note);
-        }
+    const bool ok = loaded.problems.empty();
+    for (const std::string& problem : loaded.problems) complain(call.context, problem);
+    for (const config::SpoolConfig& spool : loaded.config.spools) {
+        if (const auto note = config::token_note(spool); ok && note) complain(call.context, *note);
     }
     std::vector<std::string_view> lanes;
     for (const config::LaneConfig& lane : loaded.config.lanes) lanes.emplace_back(lane.options.name);
     if (call.json) {
-        const boost::json::object answer{
-            {"source", loaded.source},
-            {"ok", status == kDone},
-            {"lanes", boost::json::array(lanes.begin(), lanes.end())},
-            {"problems", boost::json::array(loaded.problems.begin(), loaded.problems.end())}};
-        call.context.out << boost::json::serialize(answer) << "\n";
-    } else if (status == kDone) {
-        call.context.out << fmt::format("{}: ok; lanes: {}\n", loaded.source,
-                                        lanes.empty() ? "none" : fmt::format("{}", fmt::join(lanes, ", ")));
+        call.print_line(boost::json::serialize(
+            boost::json::object{{"source", loaded.source},
+                                {"ok", ok},
+                                {"lanes", boost::json::array(lanes.begin(), lanes.end())},
+                                {"problems", boost::json::array(loaded.problems.begin(), loaded.problems.end())}}));
+    } else if (ok) {
+        call.print("{}: ok; lanes: {}\n", loaded.source,
+                   lanes.empty() ? "none" : fmt::format("{}", fmt::join(lanes, ", ")));
     }
-    return status;
+    return ok ? kDone : kWrongUsage;
 }
 
-int docs(const Call& call) {
-    call.context.out << config::settings_markdown();
+Status docs(const Call& call) {
+    call.print("{}", config::settings_markdown());
     return kDone;
 }
 

@@ -8,6 +8,7 @@
 #include "base/uuid.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
+#include "cli/listing.h"
 #include "daemon/dead_letter_unit.h"
 #include "daemon/parts.h"
 #include "daemon/spool_returns.h"
@@ -39,14 +40,14 @@ constexpr std::int32_t kPage = 100;  // letters per read: their payloads may be 
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownError = 60;
 
-Failure wrong(std::string_view flag, std::string_view must, const std::string& value) {
-    return bad_argument(fmt::format("{} must be {}, not \"{}\"", flag, must, one_line(value)));
+Failure must_be(std::string_view flag, std::string_view form, const std::string& value) {
+    return bad_argument(fmt::format("{} must be {}, not \"{}\"", flag, form, one_line(value)));
 }
 
 Result<std::optional<WallTime>> time_of(std::string_view flag, const std::optional<std::string>& text) {
     if (!text) return std::nullopt;
     const auto time = parse_rfc3339(*text);
-    if (!time) return wrong(flag, "a time such as 2026-02-20T10:30:00Z", *text);
+    if (!time) return must_be(flag, "a time such as 2026-02-20T10:30:00Z", *text);
     return time;
 }
 
@@ -63,282 +64,217 @@ Result<store::LetterQuery> query_of(const DlqArguments& arguments) {
     query.text = arguments.text;
     query.key = arguments.key;
     if (query.source && !store::is_letter_source(*query.source)) {
-        return wrong("--source", "kafka, lane:NAME or spool:NAME", *query.source);
+        return must_be("--source", "kafka, lane:NAME or spool:NAME", *query.source);
     }
     if (arguments.status) {
         query.status = store::letter_status(*arguments.status);
-        if (!query.status) return wrong("--status", "one of PENDING, RETRYING, RESOLVED, DEAD", *arguments.status);
+        if (!query.status) return must_be("--status", "one of PENDING, RETRYING, RESOLVED, DEAD", *arguments.status);
     }
-    TRY_ASSIGN(const auto from, time_of("--from", arguments.from));
-    TRY_ASSIGN(const auto until, time_of("--until", arguments.until));
-    query.from = from;
-    query.until = until;
+    TRY_ASSIGN(query.from, time_of("--from", arguments.from));
+    TRY_ASSIGN(query.until, time_of("--until", arguments.until));
     return query;
 }
 
-/// The commands on an open database.
-class DlqCommand {
-public:
-    DlqCommand(const Call& call, const DlqArguments& arguments, store::Database& database, daemon::DeadLetterUnit& unit)
-        : context_(call.context),
-          arguments_(arguments),
-          json_(call.json),
-          pattern_(call.config().dead_letters.kafka.topic_pattern),
-          database_(database),
-          letters_(unit.letters()),
-          manager_(unit.manager()) {}
-
-    int show_or_audit(const std::string& id) { return arguments_.audit ? audit(id) : show(id); }
-
-    int list() {
-        auto query = query_of(arguments_);
-        if (!query) return complain(context_, query.error());
-        std::int32_t left = arguments_.limit;
-        bool first = true;
-        bool more = false;
-        while (true) {
-            query->limit = std::min(left, kPage);
-            const auto page = letters_.list(*query);
-            if (!page) return complain(context_, page.error());
-            print(page->letters, first);
-            first = first && page->letters.empty();
-            left -= static_cast<std::int32_t>(page->letters.size());
-            more = page->has_next;
-            if (!more || page->letters.empty() || left <= 0) break;
-            query->after = store::LetterCursor{page->letters.back().created_at, page->letters.back().id};
-        }
-        if (json_) {
-            context_.out << (first ? "[]\n" : "]\n");
-        } else if (first) {
-            context_.out << (has_filters(*query) ? "no dead letters like that\n" : "no dead letters\n");
-        } else if (more) {
-            context_.out << "there are older ones: --limit N shows more\n";
-        }
-        return kDone;
-    }
-
-    int retry(const std::string& id) {
-        const deadletter::RetryReport report = manager_.retry(id, daemon::cli_actor());
-        if (report.answer == deadletter::RetryAnswer::not_found) return unknown(id);
-        if (report.answer != deadletter::RetryAnswer::resolved) return complain(context_, kFailed, report.message);
-        say(id, store::LetterStatus::resolved, report.message);
-        return kDone;
-    }
-
-    int retry_all() {
-        if (auto shown = show_plan(); !shown) return complain(context_, shown.error());
-        const auto report = manager_.retry_all(*arguments_.topic, daemon::cli_actor());
-        if (!report) return complain(context_, report.error());
-        if (report->under_way_elsewhere) {
-            return complain(
-                context_, kFailed,
-                fmt::format("a retry of all messages in topic {} is under way already", one_line(*arguments_.topic)));
-        }
-        const store::Redrive& redrive = report->redrive;
-        if (json_) {
-            JsonObject object;
-            object.text("topic", *arguments_.topic);
-            object.number("retried", redrive.published);
-            object.number("failed", redrive.failed);
-            object.number("in_doubt", redrive.in_doubt);
-            object.number("taken_over", redrive.taken_over);
-            object.number("not_tried", report->not_tried);
-            context_.out << object.done() << "\n";
-        } else {
-            context_.out << redrive.published << "\n";
-        }
-        if (!report->problem.empty()) {
-            return complain(context_, kFailed, fmt::format("not all: {}", deadletter::how_it_ended(*report)));
-        }
-        if (report->not_tried > 0) {
-            context_.err << fmt::format("{} were not tried: {}\n", report->not_tried,
-                                        one_line(report->not_tried_reason));
-        }
-        if (redrive.failed + redrive.in_doubt == 0) return kDone;
-        return complain(
-            context_, kFailed,
-            fmt::format("{} failed, {} in doubt (they may have been published); `deliverd dlq list --status "
-                        "RETRYING` shows them",
-                        redrive.failed, redrive.in_doubt));
-    }
-
-    int mark_dead(const std::string& id) {
-        return changed(id, manager_.mark_dead(id, daemon::cli_actor()), "marked as dead",
-                       [&] { say(id, store::LetterStatus::dead, deadletter::kMarkedDead); });
-    }
-
-    int revive(const std::string& id) {
-        return changed(id, manager_.revive(id, daemon::cli_actor()), "revived",
-                       [&] { say(id, store::LetterStatus::pending, deadletter::kRevived); });
-    }
-
-    int remove(const std::string& id) {
-        const std::string deleted = fmt::format("message {} deleted", id);
-        return changed(id, manager_.remove(id, daemon::cli_actor()), "deleted", [&] {
-            context_.out << (json_ ? fmt::format(R"({{"success":true,"message":"{}"}})", deleted) : deleted) << "\n";
-        });
-    }
-
-    int purge() {
-        const auto query = query_of(arguments_);
-        if (!query) return complain(context_, query.error());
-        const auto age = from_seconds(arguments_.older_than_seconds);
-        const deadletter::PurgeReport report = manager_.purge(*query->status, age, std::nullopt, daemon::cli_actor());
-        if (report.store_error) {
-            return complain(context_, kFailed,
-                            fmt::format("{} deleted, then: {}", report.purged, report.store_error->message));
-        }
-        context_.out << (json_ ? fmt::format(R"({{"purged":{}}})", report.purged) : fmt::format("{}", report.purged))
-                     << "\n";
-        return kDone;
-    }
-
-    int stats() {
-        const auto topics = letters_.topics();
-        if (!topics) return complain(context_, topics.error());
-        if (json_) {
-            JsonArray array;
-            for (const store::TopicCounts& topic : *topics) array.raw(deadletter::topic_json(topic));
-            context_.out << array.done() << "\n";
-            return kDone;
-        }
-        if (topics->empty()) {
-            context_.out << "no dead letters\n";
-            return kDone;
-        }
-        const auto print = [this](const std::string& topic, const std::string& source, const auto& pending,
-                                  const auto& retrying, const auto& resolved, const auto& dead,
-                                  const std::string& newest) {
-            context_.out << fmt::format("{:<32}  {:<14}{:>10}{:>10}{:>10}{:>10}  {}\n", topic, source, pending,
-                                        retrying, resolved, dead, newest);
-        };
-        print("topic", "source", "PENDING", "RETRYING", "RESOLVED", "DEAD", "newest_at");
-        for (const store::TopicCounts& topic : *topics) {
-            print(one_line(topic.topic), one_line(topic.source), topic.pending, topic.retrying, topic.resolved,
-                  topic.dead, rfc3339_offset(topic.newest_at));
-        }
-        return kDone;
-    }
-
-private:
-    void print(const std::vector<store::Letter>& letters, bool first) {
-        for (const store::Letter& letter : letters) {
-            if (json_) {
-                context_.out << (first ? "[" : ",\n ") << deadletter::row_json(letter);
-            } else {
-                if (first) print_row("id", "status", "retries", "created_at", "topic", "error_message");
-                print_row(letter.id, store::to_string(letter.status),
-                          fmt::format("{}/{}", letter.retry_count, letter.max_retries),
-                          rfc3339_offset(letter.created_at),
-                          one_line(letter.topic.value_or(letter.provenance.original_topic)),
-                          shorten(one_line(letter.provenance.error_message), kMaxShownError));
-            }
-            first = false;
-        }
-    }
-
-    void print_row(std::string_view id, std::string_view status, std::string_view retries, std::string_view created,
-                   std::string_view topic, std::string_view error) {
-        context_.out << fmt::format("{:<36}  {:<8}  {:>7}  {:<29}  {:<24}  {}\n", id, status, retries, created, topic,
-                                    error);
-    }
-
-    int unknown(const std::string& id) {
-        return complain(context_, kFailed, fmt::format("no dead letter {} in {}", id, database_.describe()));
-    }
-
-    int show(const std::string& id) {
-        const auto letter = letters_.find(id);
-        if (!letter) return complain(context_, letter.error());
-        if (!*letter) return unknown(id);
-        context_.out << (arguments_.raw ? deadletter::raw_json(**letter) : deadletter::detail_json(**letter, pattern_))
-                     << "\n";
-        return kDone;
-    }
-
-    int audit(const std::string& id) {
-        const auto lines = letters_.audit(id, kMaxAuditLines);
-        if (!lines) return complain(context_, lines.error());
-        if (lines->empty()) {
-            const auto letter = letters_.find(id);
-            if (!letter) return complain(context_, letter.error());
-            if (!*letter) return unknown(id);
-        }
-        context_.out << deadletter::audit_json(*lines) << "\n";
-        return kDone;
-    }
-
-    void say(const std::string& id, store::LetterStatus status, std::string_view message) {
-        context_.out << (json_ ? deadletter::state_json(id, status, message)
-                               : fmt::format("{} {}: {}", id, store::to_string(status), one_line(message)))
-                     << "\n";
-    }
-
-    /// Prints the destinations before anything is sent: a header of each record names them.
-    Result<void> show_plan() {
-        TRY_ASSIGN(const auto planned, manager_.plan(*arguments_.topic));
-        for (const auto& [destination, refused] : planned) {
-            const bool to_topic = destination.source == "kafka";
-            if (to_topic && pattern_.empty()) continue;  // nothing is published
-            context_.err << fmt::format(
-                "{} to {}{}{}\n", destination.letters,
-                to_topic ? "topic " + one_line(destination.topic) : one_line(destination.source),
-                refused.empty() ? "" : ", refused: ", one_line(refused));
-        }
-        if (planned.size() == static_cast<std::size_t>(deadletter::kMaxPlanned)) {
-            context_.err << "and perhaps to other topics with fewer messages\n";
-        }
-        return {};
-    }
-
-    /// Prints what `done` prints when it was done; otherwise why it was not.
-    template <typename Done>
-    int changed(const std::string& id, const deadletter::ChangeReport& report, std::string_view what, Done done) {
-        switch (report.answer) {
-            case deadletter::ChangeAnswer::done:
-                done();
-                return kDone;
-            case deadletter::ChangeAnswer::not_found:
-                return unknown(id);
-            case deadletter::ChangeAnswer::conflict:
-                return complain(context_, kFailed, fmt::format("{} cannot be {}: {}", id, what, report.reason));
-            case deadletter::ChangeAnswer::unavailable:
-                break;
-        }
-        return complain(context_, report.store_error.value_or(Error{}));
-    }
-
-    const Context& context_;
-    const DlqArguments& arguments_;
-    const bool json_;
-    const std::string pattern_;
-    store::Database& database_;
-    store::DeadLetters& letters_;
-    deadletter::Manager& manager_;
+/// What a dlq command works with.
+struct DlqJob {
+    const Call& call;
+    const DlqArguments& asked;
+    const std::string id;  // the letter's, for the commands that name one
+    store::Database& database;
+    store::DeadLetters& letters;
+    deadletter::Manager& manager;
 };
+
+Failure unknown(const DlqJob& job) {
+    return failed("no dead letter {} in {}", job.id, job.database.describe());
+}
+
+Status list(const DlqJob& job) {
+    TRY_ASSIGN(auto query, query_of(job.asked));
+    Listing listing(job.call, "{:<36}  {:<8}  {:>7}  {:<29}  {:<24}  {}", "id", "status", "retries", "created_at",
+                    "topic", "error_message");
+    bool more = true;
+    while (more && listing.count() < job.asked.limit) {
+        query.limit = std::min(job.asked.limit - static_cast<std::int32_t>(listing.count()), kPage);
+        TRY_ASSIGN(const auto page, job.letters.list(query));
+        for (const store::Letter& letter : page.letters) {
+            if (job.call.json) {
+                listing.json(deadletter::row_json(letter));
+                continue;
+            }
+            listing.row(letter.id, store::to_string(letter.status),
+                        fmt::format("{}/{}", letter.retry_count, letter.max_retries), rfc3339_offset(letter.created_at),
+                        one_line(letter.topic.value_or(letter.provenance.original_topic)),
+                        shorten(one_line(letter.provenance.error_message), kMaxShownError));
+        }
+        more = page.has_next && !page.letters.empty();
+        if (more) query.after = store::LetterCursor{page.letters.back().created_at, page.letters.back().id};
+    }
+    listing.end(has_filters(query) ? "no dead letters like that" : "no dead letters");
+    return more && !job.call.json ? job.call.print_line("there are older ones: --limit N shows more") : kDone;
+}
+
+Status show(const DlqJob& job) {
+    TRY_ASSIGN(const auto letter, job.letters.find(job.id));
+    if (!letter) return unknown(job);
+    const std::string& pattern = job.call.config().dead_letters.kafka.topic_pattern;
+    return job.call.print_line(job.asked.raw ? deadletter::raw_json(*letter)
+                                             : deadletter::detail_json(*letter, pattern));
+}
+
+Status audit(const DlqJob& job) {
+    TRY_ASSIGN(const auto lines, job.letters.audit(job.id, kMaxAuditLines));
+    if (lines.empty()) {
+        // A letter has no lines at first, and a deleted letter keeps its own: only without both is it unknown.
+        TRY_ASSIGN(const auto letter, job.letters.find(job.id));
+        if (!letter) return unknown(job);
+    }
+    return job.call.print_line(deadletter::audit_json(lines));
+}
+
+Status show_or_audit(const DlqJob& job) {
+    return job.asked.audit ? audit(job) : show(job);
+}
+
+Status say(const DlqJob& job, store::LetterStatus status, std::string_view message) {
+    return job.call.print_line(job.call.json
+                                   ? deadletter::state_json(job.id, status, message)
+                                   : fmt::format("{} {}: {}", job.id, store::to_string(status), one_line(message)));
+}
+
+Status retry(const DlqJob& job) {
+    const deadletter::RetryReport report = job.manager.retry(job.id, daemon::cli_actor());
+    if (report.answer == deadletter::RetryAnswer::not_found) return unknown(job);
+    if (report.answer != deadletter::RetryAnswer::resolved) return failed("{}", report.message);
+    return say(job, store::LetterStatus::resolved, report.message);
+}
+
+/// Prints the destinations before anything is sent: a header of each record names them.
+Result<void> show_plan(const DlqJob& job) {
+    TRY_ASSIGN(const auto planned, job.manager.plan(*job.asked.topic));
+    std::ostream& err = job.call.context.err;
+    for (const auto& [destination, refused] : planned) {
+        const bool to_topic = destination.source == "kafka";
+        if (to_topic && job.call.config().dead_letters.kafka.topic_pattern.empty()) continue;  // nothing is published
+        err << fmt::format("{} to {}{}{}\n", destination.letters,
+                           to_topic ? "topic " + one_line(destination.topic) : one_line(destination.source),
+                           refused.empty() ? "" : ", refused: ", one_line(refused));
+    }
+    if (planned.size() == static_cast<std::size_t>(deadletter::kMaxPlanned)) {
+        err << "and perhaps to other topics with fewer messages\n";
+    }
+    return {};
+}
+
+Status retry_all(const DlqJob& job) {
+    TRY(show_plan(job));
+    TRY_ASSIGN(const auto report, job.manager.retry_all(*job.asked.topic, daemon::cli_actor()));
+    if (report.under_way_elsewhere) {
+        return failed("a retry of all messages in topic {} is under way already", one_line(*job.asked.topic));
+    }
+    const store::Redrive& redrive = report.redrive;
+    if (job.call.json) {
+        JsonObject object;
+        object.text("topic", *job.asked.topic);
+        object.number("retried", redrive.published);
+        object.number("failed", redrive.failed);
+        object.number("in_doubt", redrive.in_doubt);
+        object.number("taken_over", redrive.taken_over);
+        object.number("not_tried", report.not_tried);
+        job.call.print_line(object.done());
+    } else {
+        job.call.print_line(std::to_string(redrive.published));
+    }
+    if (!report.problem.empty()) return failed("not all: {}", deadletter::how_it_ended(report));
+    if (report.not_tried > 0) {
+        job.call.context.err << fmt::format("{} were not tried: {}\n", report.not_tried,
+                                            one_line(report.not_tried_reason));
+    }
+    if (redrive.failed + redrive.in_doubt == 0) return kDone;
+    return failed(
+        "{} failed, {} in doubt (they may have been published); `deliverd dlq list --status RETRYING` shows them",
+        redrive.failed, redrive.in_doubt);
+}
+
+/// Whether a change was made; otherwise why not. `what` completes "ID cannot be …".
+Result<void> check_changed(const DlqJob& job, const deadletter::ChangeReport& report, std::string_view what) {
+    switch (report.answer) {
+        case deadletter::ChangeAnswer::done:
+            return {};
+        case deadletter::ChangeAnswer::not_found:
+            return unknown(job);
+        case deadletter::ChangeAnswer::conflict:
+            return failed("{} cannot be {}: {}", job.id, what, report.reason);
+        case deadletter::ChangeAnswer::unavailable:
+            break;
+    }
+    return Failure(report.store_error.value_or(Error{}));
+}
+
+Status mark_dead(const DlqJob& job) {
+    TRY(check_changed(job, job.manager.mark_dead(job.id, daemon::cli_actor()), "marked as dead"));
+    return say(job, store::LetterStatus::dead, deadletter::kMarkedDead);
+}
+
+Status revive(const DlqJob& job) {
+    TRY(check_changed(job, job.manager.revive(job.id, daemon::cli_actor()), "revived"));
+    return say(job, store::LetterStatus::pending, deadletter::kRevived);
+}
+
+Status remove(const DlqJob& job) {
+    TRY(check_changed(job, job.manager.remove(job.id, daemon::cli_actor()), "deleted"));
+    const std::string deleted = fmt::format("message {} deleted", job.id);
+    return job.call.print_line(job.call.json ? fmt::format(R"({{"success":true,"message":"{}"}})", deleted) : deleted);
+}
+
+Status purge(const DlqJob& job) {
+    TRY_ASSIGN(const auto query, query_of(job.asked));
+    const auto age = from_seconds(job.asked.older_than_seconds);
+    const deadletter::PurgeReport report = job.manager.purge(*query.status, age, std::nullopt, daemon::cli_actor());
+    if (report.store_error) return failed("{} deleted, then: {}", report.purged, report.store_error->message);
+    return job.call.print_line(job.call.json ? fmt::format(R"({{"purged":{}}})", report.purged)
+                                             : std::to_string(report.purged));
+}
+
+Status stats(const DlqJob& job) {
+    TRY_ASSIGN(const auto topics, job.letters.topics());
+    if (job.call.json) {
+        JsonArray array;
+        for (const store::TopicCounts& topic : topics) array.raw(deadletter::topic_json(topic));
+        return job.call.print_line(array.done());
+    }
+    Listing listing(job.call, "{:<32}  {:<14}{:>10}{:>10}{:>10}{:>10}  {}", "topic", "source", "PENDING", "RETRYING",
+                    "RESOLVED", "DEAD", "newest_at");
+    for (const store::TopicCounts& topic : topics) {
+        listing.row(one_line(topic.topic), one_line(topic.source), topic.pending, topic.retrying, topic.resolved,
+                    topic.dead, rfc3339_offset(topic.newest_at));
+    }
+    return listing.end("no dead letters");
+}
+
+using DlqWork = Status (*)(const DlqJob&);
 
 enum class Publishes { nothing, one, all };
 
-/// Opens what a command needs and runs `work`.
-int with_letters(const Call& call, const DlqArguments& arguments, Publishes publishes,
-                 const std::function<int(DlqCommand&)>& work) {
-    return with_database(call, MissingFile::refuse, [&](store::Database& database, Log& log) {
+/// Opens what a command needs and runs `work`, on the letter `id` if it is about one.
+Status with_letters(const Call& call, const DlqArguments& asked, const std::string& id, Publishes publishes,
+                    DlqWork work) {
+    return with_database(call, MissingFile::refuse, [&](store::Database& database, Log& log) -> Status {
         config::DeadLettersConfig wanted = call.config().dead_letters;
         if (publishes == Publishes::nothing) wanted.kafka.brokers.clear();  // looking must not wait for Kafka
         daemon::SpoolReturns spools(call.config().spools);
+        // Only for a long run, which a signal ends in order; before the unit, whose threads must not take the signals.
         std::optional<daemon::StopSignals> signals;
         if (publishes == Publishes::all) signals.emplace();
-        const auto unit =
-            daemon::DeadLetterUnit::make(wanted, database, &spools, log, daemon::WhenStopped::end_redrives);
-        if (!unit) return complain(call.context, unit.error());
+        TRY_ASSIGN(const auto unit,
+                   daemon::DeadLetterUnit::make(wanted, database, &spools, log, daemon::WhenStopped::end_redrives));
         if (signals) {
-            signals->on_signal(1, [&manager = (*unit)->manager(), &call] {
+            signals->on_signal(1, [&manager = unit->manager(), &call] {
                 call.context.err << "stopping: finishing what is under way\n" << std::flush;
                 manager.close();
             });
         }
-        DlqCommand command(call, arguments, database, **unit);
-        const int status = work(command);
+        auto status = work({call, asked, id, database, unit->letters(), unit->manager()});
         if (signals) signals->clear_actions();
         return status;
     });
@@ -372,20 +308,14 @@ void add_filters(CLI::App* app, DlqArguments& dlq) {
 void add_dlq(CommandTree& tree) {
     const auto dlq = std::make_shared<DlqArguments>();
     CLI::App* group = tree.group("dlq", "Use the dead letters from the shell", kDlqAbout);
-    const auto add = [&](const CommandTree::Help& help, int (DlqCommand::*method)(),
-                         Publishes publishes = Publishes::nothing) {
-        return tree.add(group, help, [dlq, method, publishes](const Call& call) {
-            return with_letters(call, *dlq, publishes, [method](DlqCommand& command) { return (command.*method)(); });
-        });
+    const auto add = [&](const CommandTree::Help& help, DlqWork work, Publishes publishes = Publishes::nothing) {
+        return tree.add(group, help, [=](const Call& call) { return with_letters(call, *dlq, "", publishes, work); });
     };
-    const auto add_for_id = [&](const CommandTree::Help& help, int (DlqCommand::*method)(const std::string&),
-                                Publishes publishes = Publishes::nothing) {
-        CLI::App* app = tree.add(group, help, [dlq, method, publishes](const Call& call) {
-            return with_letters(call, *dlq, publishes, [&](DlqCommand& command) {
-                const std::string id = canonical_uuid(dlq->id);
-                if (!id.empty()) return (command.*method)(id);
-                return complain(call.context, kWrongUsage, fmt::format("invalid message id: {}", one_line(dlq->id)));
-            });
+    const auto add_for_id = [&](const CommandTree::Help& help, DlqWork work, Publishes publishes = Publishes::nothing) {
+        CLI::App* app = tree.add(group, help, [=](const Call& call) -> Status {
+            const std::string id = canonical_uuid(dlq->id);
+            if (id.empty()) return bad_argument(fmt::format("invalid message id: {}", one_line(dlq->id)));
+            return with_letters(call, *dlq, id, publishes, work);
         });
         app->add_option("id", dlq->id, "the letter's id, as `dlq list` shows it")->required()->type_name("ID");
         return app;
@@ -396,9 +326,9 @@ void add_dlq(CommandTree& tree) {
                          "  deliverd dlq list\n  deliverd dlq list --topic orders.dlq.v1 --status PENDING\n"
                          "  deliverd dlq list --text timeout --from 2026-02-20T00:00:00Z --json",
                          "an array of objects with the table's columns"},
-                        &DlqCommand::list);
+                        list);
     add_filters(app, *dlq);
-    whole(app, "--limit", dlq->limit, 1, 1'000'000, "letters at most")->default_str(std::to_string(dlq->limit));
+    whole(app, "--limit", dlq->limit, 1, 1'000'000, "letters at most");
 
     app = add_for_id(
         {"show", "Show one letter as JSON",
@@ -406,7 +336,7 @@ void add_dlq(CommandTree& tree) {
          "  deliverd dlq show --raw 550e8400-e29b-41d4-a716-446655440000    key, value and headers byte by byte\n"
          "  deliverd dlq show --audit 550e8400-e29b-41d4-a716-446655440000  who did what to it",
          "accepted; the answer is JSON anyway"},
-        &DlqCommand::show_or_audit);
+        show_or_audit);
     CLI::Option* raw = app->add_flag("--raw", dlq->raw, "its bytes in base64, and as text where they are text");
     app->add_flag("--audit", dlq->audit, "what was done to it, oldest first; works for a deleted letter too")
         ->excludes(raw);
@@ -416,7 +346,7 @@ void add_dlq(CommandTree& tree) {
                 "Publishes it to its original topic, confirmed by the broker, or puts it back into its lane or spool.\n"
                 "Exits with 1 if that failed; the message says whether it may have been published.",
                 kStatusJson},
-               &DlqCommand::retry, Publishes::one);
+               retry, Publishes::one);
 
     app =
         add({"retry-all", "Send back all letters of a topic and print how many were sent",
@@ -425,14 +355,14 @@ void add_dlq(CommandTree& tree) {
              "limits it. Skips those that cannot be retried. Ctrl-C stops it and prints how many were sent; the same\n"
              "command then sends the rest. If the process dies, `deliverd serve` or the same command resumes it.",
              "an object: topic, retried, failed, in_doubt, taken_over, not_tried"},
-            &DlqCommand::retry_all, Publishes::all);
+            retry_all, Publishes::all);
     app->add_option("topic", dlq->topic, "the dead-letter topic, the original one, or the name of a lane or a spool")
         ->required()
         ->type_name("TOPIC");
 
     add_for_id({"dead", "Mark one letter as dead: it is not retried any more",
                 "  deliverd dlq dead 550e8400-e29b-41d4-a716-446655440000", kStatusJson},
-               &DlqCommand::mark_dead);
+               mark_dead);
 
     add_for_id(
         {"revive", "Allow retries of a letter that is DEAD",
@@ -440,23 +370,23 @@ void add_dlq(CommandTree& tree) {
          "It becomes PENDING, and its retries count from 0. Use it when the cause is fixed: with `on_dead: block`\n"
          "a DEAD event blocks the later ones of its aggregate. `deliverd dlq retry` then sends it.",
          kStatusJson},
-        &DlqCommand::revive);
+        revive);
 
     add_for_id({"delete", "Delete one letter; its audit stays",
                 "  deliverd dlq delete 550e8400-e29b-41d4-a716-446655440000", "an object: success, message"},
-               &DlqCommand::remove);
+               remove);
 
     app = add({"purge", "Delete the old letters of a status and print how many",
                "  deliverd dlq purge --status RESOLVED --older-than 7d\n"
                "Deletes in small transactions: you can interrupt it, and it blocks nobody. Each letter gets an audit\n"
                "line.",
                "an object: purged"},
-              &DlqCommand::purge);
+              purge);
     app->add_option("--status", dlq->status, "PENDING, RETRYING, RESOLVED or DEAD")->required();
     seconds(app, "--older-than", dlq->older_than_seconds, kMostPurgeSeconds, "not changed for this long")->required();
 
     add({"stats", "Count the letters per topic and status", "  deliverd dlq stats --json", "an array of objects"},
-        &DlqCommand::stats);
+        stats);
 }
 
 }  // namespace deliverd::cli

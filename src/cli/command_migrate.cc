@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include <boost/json.hpp>
 
+#include "base/try.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
 #include "daemon/parts.h"
@@ -10,40 +9,30 @@ namespace deliverd::cli {
 
 namespace {
 
-int run_migrate(const Call& call, bool dry_run) {
-    const Context& context = call.context;
-    const config::Config& config = call.config();
-    const auto log = make_stderr_log(LogLevel::error, config.log.format);
-    auto database = daemon::open_database(config.database, *log);
-    if (!database) return complain(context, database.error());
-    const auto steps = (*database)->migrate(dry_run);
-    if (!steps) return complain(context, steps.error());
-
+Status run_migrate(const Call& call, bool dry_run) {
+    const auto log = make_stderr_log(LogLevel::error, call.config().log.format);
+    TRY_ASSIGN(const auto database, daemon::open_database(call.config().database, *log));
+    TRY_ASSIGN(const auto steps, database->migrate(dry_run));
     if (call.json) {
         boost::json::array array;
-        for (const store::MigrationStep& step : *steps) {
+        for (const store::MigrationStep& step : steps) {
             boost::json::object object{{"version", step.version}, {"name", step.name}, {"applied", !dry_run}};
             if (dry_run) object["sql"] = step.sql;
             array.push_back(object);
         }
-        context.out << boost::json::serialize(array) << "\n";
-        return kDone;
+        return call.print_line(boost::json::serialize(array));
     }
     if (dry_run) {
-        for (const store::MigrationStep& step : *steps) {
-            context.out << fmt::format("-- {:04} {}\n{}\n", step.version, step.name, step.sql);
+        for (const store::MigrationStep& step : steps) {
+            call.print("-- {:04} {}\n{}\n", step.version, step.name, step.sql);
         }
-        if (steps->empty()) context.out << "-- nothing to do\n";
-        return kDone;
+        // A comment: psql must accept the output in any case.
+        return steps.empty() ? call.print_line("-- nothing to do") : kDone;
     }
-    for (const store::MigrationStep& step : *steps) {
-        context.out << fmt::format("applied {:04} {}\n", step.version, step.name);
-    }
-    const auto report = (*database)->schema();
-    if (!report) return complain(context, report.error());
-    context.out << fmt::format("{}: {} version {}\n", (*database)->describe(),
-                               steps->empty() ? "schema is up to date at" : "schema upgraded to",
-                               report->found_version);
+    for (const store::MigrationStep& step : steps) call.print("applied {:04} {}\n", step.version, step.name);
+    TRY_ASSIGN(const auto report, database->schema());
+    call.print("{}: {} version {}\n", database->describe(),
+               steps.empty() ? "schema is up to date at" : "schema upgraded to", report.found_version);
     return kDone;
 }
 

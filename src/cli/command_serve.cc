@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/try.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
 #include "daemon/descriptors.h"
@@ -11,28 +12,27 @@ namespace deliverd::cli {
 
 namespace {
 
-int run_serve(const Call& call) {
+Status run_serve(const Call& call) {
     const config::Config& config = call.config();
-    daemon::StopSignals signals;
+    daemon::StopSignals signals;  // before the service: its threads must inherit the blocked signals
     const auto log = make_stderr_log(config.log.level, config.log.format);
-    auto service = daemon::Service::start(config, *log, nullptr);
-    if (!service) return complain(call.context, service.error());
+    TRY_ASSIGN(const auto service, daemon::Service::start(config, *log, nullptr));
     daemon::make_room_for_connections(config.server.max_connections, *log);
 
-    std::string lanes;
-    for (const config::LaneConfig& lane : config.lanes) lanes += (lanes.empty() ? "" : ", ") + lane.options.name;
+    std::vector<std::string_view> lanes;
+    for (const config::LaneConfig& lane : config.lanes) lanes.emplace_back(lane.options.name);
     log->info("serving", {{"version", daemon::version()},
                           {"name", config.app_name},
                           {"environment", config.environment},
-                          {"api", (*service)->address()},
-                          {"database", (*service)->database().describe()},
-                          {"lanes", lanes.empty() ? std::string("none") : lanes}});
+                          {"api", service->address()},
+                          {"database", service->database().describe()},
+                          {"lanes", lanes.empty() ? "none" : fmt::format("{}", fmt::join(lanes, ", "))}});
     signals.wait();
     log->info("stopping: a second signal stops at once", {{"patience_seconds", to_seconds(config.shutdown_patience)}});
-    signals.on_signal(2, [&service] { (*service)->hurry(); });
-    (*service)->stop(config.shutdown_patience);
+    signals.on_signal(2, [&service] { service->hurry(); });
+    service->stop(config.shutdown_patience);
     signals.clear_actions();
-    const pipeline::LaneTotals totals = (*service)->totals();
+    const pipeline::LaneTotals totals = service->totals();
     log->info("stopped", {{"claimed", totals.claimed},
                           {"sent", totals.sent},
                           {"duplicates", totals.duplicates},

@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/json_object.h"
 #include "base/text.h"
+#include "base/try.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
 #include "daemon/parts.h"
@@ -38,13 +39,14 @@ std::string configured_name(const config::Config& config, const std::string& pat
     return "hook";
 }
 
-/// An entry as an event. The endpoint and the rest are sent as headers, from the metadata.
+/// What an event of an entry refers to: store::ImportedEvent has only views.
 struct EventText {
     std::string key;
     std::string aggregate;
     std::string metadata;
 };
 
+/// The endpoint and the rest are sent as headers, from the metadata.
 EventText event_of(std::string_view spool, const SpoolEntry& entry) {
     EventText text;
     text.key = daemon::entry_uuid(spool, entry);
@@ -63,29 +65,28 @@ EventText event_of(std::string_view spool, const SpoolEntry& entry) {
 class SpoolImport {
 public:
     SpoolImport(const Call& call, const ImportArguments& arguments, std::string name, store::Database& database)
-        : context_(call.context),
+        : call_(call),
           arguments_(arguments),
-          json_(call.json),
-          dry_run_(arguments.dry_run),
           name_(std::move(name)),
           origin_(daemon::file_address(arguments_.file)),
           letters_(database.dead_letters()),
           imports_(database.imports()) {}
 
-    int run(Spool& spool) {
-        SpoolHandedOver sum;
-        if (const auto looked = look(spool, sum); !looked) return complain(context_, looked.error());
-        if (!dry_run_) {
+    Status run(Spool& spool) {
+        SpoolHandedOver sum;  // of a dry run: what there is to import
+        const auto count = [&](const SpoolEntry& entry) {
+            ++(is_open(entry) ? sum.taken : kept_);
+            return true;
+        };
+        TRY_ASSIGN(const auto looked, spool.each(count, {}));
+        sum.rejected = looked.rejects;
+        if (!arguments_.dry_run) {
             SpoolHandOver order;
             order.wanted = is_open;
             order.take = [this](std::span<const SpoolEntry> entries) { return take(entries); };
-            const auto done = spool.hand_over(order);
-            if (!done) return complain(context_, done.error());
-            sum = *done;
+            TRY_ASSIGN(sum, spool.hand_over(order));
             // The file no longer has any of them.
-            if (to_events()) {
-                if (const auto forgot = imports_->forget(origin_); !forgot) return complain(context_, forgot.error());
-            }
+            if (to_events()) TRY(imports_->forget(origin_));
         }
         report(sum);
         return sum.refused == 0 ? kDone : kFailed;
@@ -95,19 +96,6 @@ private:
     static bool is_open(const SpoolEntry& entry) { return entry.state != SpoolState::resolved; }
     [[nodiscard]] bool to_events() const { return arguments_.to == "events"; }
 
-    /// Counts what there is to import, and what stays.
-    Result<void> look(Spool& spool, SpoolHandedOver& sum) {
-        const auto looked = spool.each(
-            [&](const SpoolEntry& entry) {
-                ++(is_open(entry) ? sum.taken : kept_);
-                return true;
-            },
-            {});
-        if (!looked) return Failure(looked.error());
-        sum.rejected = looked->rejects;
-        return {};
-    }
-
     Result<std::vector<std::size_t>> take(std::span<const SpoolEntry> entries) {
         // The letter names no file: afterwards the entry is in none.
         auto refused = to_events() ? store_events(entries) : daemon::store_entries(*letters_, name_, "", entries);
@@ -115,9 +103,7 @@ private:
         if (!refused) return refused;
         for (const std::size_t number : *refused) {
             if (reported_++ >= kMaxReportedRefusals) break;
-            complain(
-                context_, kDone,
-                fmt::format("the database cannot hold {}; it stays in the file", one_line(entries[number].job_id)));
+            call_.note("the database cannot hold {}; it stays in the file", one_line(entries[number].job_id));
         }
         return refused;
     }
@@ -133,6 +119,7 @@ private:
         const auto stored = imports_->store(origin_, daemon::cli_actor(), events);
         if (stored) return std::vector<std::size_t>();
         if (stored.error().error_class != ErrorClass::permanent) return Failure(stored.error());
+        // One entry that the database cannot hold fails the whole batch: each by itself shows which.
         std::vector<std::size_t> refused;
         for (std::size_t i = 0; i < entries.size(); ++i) {
             const store::ImportedEvent one = event(entries[i], texts[i]);
@@ -150,8 +137,8 @@ private:
         return {text.key, text.aggregate, arguments_.type, entry.payload, text.metadata};
     }
 
-    void report(const SpoolHandedOver& sum) {
-        if (json_) {
+    void report(const SpoolHandedOver& sum) const {
+        if (call_.json) {
             JsonObject object;
             object.text("to", arguments_.to);
             object.text("name", name_);
@@ -159,23 +146,20 @@ private:
             object.number("refused", sum.refused);
             object.number("kept", kept_);
             object.number("rejected", sum.rejected);
-            if (dry_run_) object.boolean("dry_run", true);
-            context_.out << object.done() << "\n";
+            if (arguments_.dry_run) object.boolean("dry_run", true);
+            call_.print_line(object.done());
             return;
         }
-        context_.out << fmt::format(
-            "{} {} {}, {} resolved kept\n", sum.taken, dry_run_ ? "would be imported into" : "imported into",
-            to_events() ? "the event outbox" : fmt::format("the dead letters of spool:{}", name_), kept_);
+        call_.print("{} {} {}, {} resolved kept\n", sum.taken,
+                    arguments_.dry_run ? "would be imported into" : "imported into",
+                    to_events() ? "the event outbox" : fmt::format("the dead letters of spool:{}", name_), kept_);
         if (sum.rejected == 0) return;
-        complain(context_, kDone,
-                 fmt::format("{} unreadable {} {} {}.rejected", sum.rejected, sum.rejected == 1 ? "line" : "lines",
-                             dry_run_ ? "would be moved to" : "moved to", arguments_.file));
+        call_.note("{} unreadable {} {} {}.rejected", sum.rejected, sum.rejected == 1 ? "line" : "lines",
+                   arguments_.dry_run ? "would be moved to" : "moved to", arguments_.file);
     }
 
-    const Context& context_;
+    const Call& call_;
     const ImportArguments& arguments_;
-    const bool json_;
-    const bool dry_run_;
     const std::string name_;
     const std::string origin_;
     const std::unique_ptr<store::DeadLetters> letters_;
@@ -197,12 +181,11 @@ void add_spool_import(CommandTree& tree, CLI::App* group) {
         "name, if `serve` has one. From the event outbox, a lane of `outbox: events` sends it to the lane's own sink;\n"
         "the endpoint is sent as a header. Exit 1 if the database cannot hold an entry: that entry stays.",
         "an object: to, name, imported, refused, kept, rejected"};
-    CLI::App* app = tree.add(group, help, [import](const Call& call) {
+    CLI::App* app = tree.add(group, help, [import](const Call& call) -> Status {
         const std::string name = import->name.value_or(configured_name(call.config(), import->file));
-        const auto spool = open_spool({.path = import->file, .name = name});
-        if (!spool) return complain(call.context, spool.error());
+        TRY_ASSIGN(const auto spool, open_spool({.path = import->file, .name = name}));
         return with_database(call, MissingFile::refuse, [&](store::Database& database, Log&) {
-            return SpoolImport(call, *import, name, database).run(**spool);
+            return SpoolImport(call, *import, name, database).run(*spool);
         });
     });
     app->add_option("--file", import->file, "the spool")->required()->type_name("FILE");

@@ -1,9 +1,7 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
@@ -33,33 +31,31 @@ bool is_token_name(std::string_view name) {
     return !name.empty() && name.size() <= kMaxTokenNameBytes && std::ranges::all_of(name, fits);
 }
 
-int make_token(const Call& call, const TokenArguments& asked) {
-    const Context& context = call.context;
+Status make_token(const Call& call, const TokenArguments& asked) {
     if (!is_token_name(asked.name)) {
-        return complain(context, kWrongUsage,
-                        fmt::format("--name must be 1 to {} letters, digits, '-', '_' and '.'", kMaxTokenNameBytes));
+        return bad_argument(
+            fmt::format("--name must be 1 to {} letters, digits, '-', '_' and '.'", kMaxTokenNameBytes));
     }
     for (const std::string& pattern : asked.topics) {
         if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
-            return complain(context, kWrongUsage, fmt::format("--topic: {}", ok.error().message));
+            return bad_argument(fmt::format("--topic: {}", ok.error().message));
         }
     }
-    std::array<unsigned char, kTokenBytes> bytes{};
+    // Straight from the kernel: base/random.h is not made for secrets.
+    std::string bytes(kTokenBytes, '\0');
     if (getentropy(bytes.data(), bytes.size()) != 0) {
-        return complain(context, kFailed, fmt::format("the system gives no random bytes: {}", std::strerror(errno)));
+        return failed("the system gives no random bytes: {}", std::strerror(errno));
     }
-    std::string token = "dlv_";
-    for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+    const std::string token = "dlv_" + hex_text(bytes);
     const std::string sha256 = sha256_hex(token);
     if (call.json) {
         boost::json::object object{{"token", token}, {"name", asked.name}, {"role", asked.role}, {"sha256", sha256}};
         if (!asked.topics.empty()) object["topics"] = boost::json::value_from(asked.topics);
-        context.out << boost::json::serialize(object) << "\n";
-        return kDone;
+        return call.print_line(boost::json::serialize(object));
     }
     const std::string topics =
         asked.topics.empty() ? "" : fmt::format(", topics: [\"{}\"]", fmt::join(asked.topics, "\", \""));
-    context.out << fmt::format(
+    call.print(
         "# The token, shown this once; callers send it as 'Authorization: Bearer …':\n{}\n"
         "# Its line for auth.tokens or auth.tokens_file:\n- {{ name: \"{}\", role: {}, sha256: \"{}\"{} }}\n",
         token, asked.name, asked.role, sha256, topics);

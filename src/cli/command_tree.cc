@@ -82,11 +82,19 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
         reversed.pop_back();
         reversed.insert(reversed.begin(), "--help");
     }
+    // A word that nobody knows is reported before anything else: a missing option is often one that was misspelt.
     try {
         root_.parse(reversed);
     } catch (const CLI::Success& wanted) {
         if (const auto unknown = unknown_word()) return wrong(*unknown);
-        return answer(wanted);
+        Parsed parsed;
+        if (wanted.get_name() == "CallForVersion") {
+            parsed.out = std::string(wanted.what()) + "\n";
+        } else {
+            CLI::App* app = deepest();
+            parsed.out = app->help(app == &root_ ? std::string() : full_name(app->get_parent()));
+        }
+        return parsed;
     } catch (const CLI::ArgumentMismatch& error) {
         return wrong(wrong_count(error));
     } catch (const CLI::ConversionError& error) {
@@ -95,7 +103,9 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
         return wrong(unknown_word().value_or(error.what()));
     }
     if (const auto unknown = unknown_word()) return wrong(*unknown);
-    return finished();
+    const auto found = commands_.find(deepest());
+    if (found == commands_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(deepest())));
+    return {&found->second, request_, json_, {}, {}};
 }
 
 /// The command the words led to, as deep as they went.
@@ -141,24 +151,6 @@ std::string CommandTree::wrong_count(const CLI::ArgumentMismatch& error) {
     }
     const std::string_view text = error.what();
     return fmt::format("{} needs a value", text.substr(0, text.find(':')));
-}
-
-CommandTree::Parsed CommandTree::answer(const CLI::Success& wanted) {
-    Parsed parsed;
-    if (wanted.get_name() == "CallForVersion") {
-        parsed.out = std::string(wanted.what()) + "\n";
-    } else {
-        CLI::App* app = deepest();
-        parsed.out = app->help(app->get_parent() == nullptr ? std::string() : full_name(app->get_parent()));
-    }
-    return parsed;
-}
-
-CommandTree::Parsed CommandTree::finished() {
-    CLI::App* app = deepest();
-    const auto found = commands_.find(app);
-    if (found == commands_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(app)));
-    return {&found->second, request_, json_, {}, {}};
 }
 
 }  // namespace deliverd::cli

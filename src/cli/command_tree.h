@@ -2,18 +2,23 @@
 // sources that add commands include it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "cli/command.h"
-#include "cli/number_options.h"
 #include "config/load.h"
+#include "config/setting.h"
 
 namespace deliverd::cli {
 
@@ -26,7 +31,7 @@ enum class Needs {
 
 class CommandTree {
 public:
-    using Run = std::function<int(const Call&)>;
+    using Run = std::function<Status(const Call&)>;
 
     struct Command {
         Run run;
@@ -66,13 +71,72 @@ private:
     CLI::App* deepest();
     std::optional<std::string> unknown_word();
     std::string wrong_count(const CLI::ArgumentMismatch& error);
-    Parsed answer(const CLI::Success& wanted);
-    Parsed finished();
 
     CLI::App root_;
     config::ConfigRequest request_;
     bool json_ = false;
     std::map<const CLI::App*, Command> commands_;
 };
+
+/// Help::json of a command whose answer is JSON anyway: scripts may say --json everywhere.
+inline constexpr const char* kAlwaysJson = "accepted; the answer is JSON anyway";
+
+inline constexpr double kMostLeaseSeconds = 1e9;  // as the protocol has it
+
+/// The T of an optional<T>; any other type itself.
+template <typename T>
+struct Inner {
+    using Type = T;
+};
+template <typename T>
+struct Inner<std::optional<T>> {
+    using Type = T;
+};
+
+/// A number within bounds. Its refusal is worded here, because CLI11's names C++ types.
+template <typename Number, typename Value>
+CLI::Option* bounded(CLI::App* app, const std::string& flag, Value& target,
+                     std::optional<Number> (*parse)(std::string_view), const char* kind, Number least, Number most,
+                     const std::string& about) {
+    const auto read = [=, &target](const std::string& text) {
+        const std::optional<Number> number = parse(text);
+        if (!number || *number < least || *number > most) {
+            const bool any = least == std::numeric_limits<Number>::lowest();
+            const std::string range = any ? "" : fmt::format(" from {} to {}", least, most);
+            const std::string name = flag.substr(flag.find(',') + 1);  // of "id,--id" the latter
+            throw CLI::ValidationError(fmt::format("{} must be {}{}, not \"{}\"", name, kind, range, text));
+        }
+        target = static_cast<typename Inner<Value>::Type>(*number);
+    };
+    return app->add_option_function<std::string>(flag, read, about)->type_name("N");
+}
+
+/// A whole number; if it need not be given, the help shows the value that `target` has now.
+template <typename Value>
+CLI::Option* whole(CLI::App* app, const std::string& flag, Value& target, std::int64_t least, std::int64_t most,
+                   const std::string& about) {
+    CLI::Option* option =
+        bounded<std::int64_t>(app, flag, target, config::parse_integer, "a whole number", least, most, about);
+    if constexpr (std::is_same_v<typename Inner<Value>::Type, Value>) option->default_str(std::to_string(target));
+    return option;
+}
+
+inline CLI::Option* seconds(CLI::App* app, const std::string& flag, double& target, double most,
+                            const std::string& about) {
+    return bounded<double>(app, flag, target, config::parse_seconds, "seconds (or 500ms, 5m)", 0, most, about);
+}
+
+/// Any whole number, such as an id.
+template <typename Value>
+CLI::Option* any_whole(CLI::App* app, const std::string& flag, Value& target, const std::string& about) {
+    using Limits = std::numeric_limits<std::int64_t>;
+    return bounded<std::int64_t>(app, flag, target, config::parse_integer, "a whole number", Limits::min(),
+                                 Limits::max(), about);
+}
+
+/// The id a command is about: the word behind the command, or --id.
+inline CLI::Option* row_id(CLI::App* app, std::int64_t& target, const std::string& about) {
+    return any_whole(app, "id,--id", target, about)->required();
+}
 
 }  // namespace deliverd::cli

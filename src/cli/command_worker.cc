@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "base/text.h"
+#include "base/try.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
 #include "daemon/parts.h"
@@ -19,82 +20,82 @@ struct WorkerArguments {
     std::optional<std::string> worker_id;
 };
 
-int no_such_lane(const Context& context, const config::Config& config, const std::string& name) {
+Failure no_such_lane(const config::Config& config, const std::string& name) {
     std::vector<std::string_view> names;
     for (const config::LaneConfig& lane : config.lanes) names.emplace_back(lane.options.name);
     if (names.empty()) {
-        return complain(context, kWrongUsage,
-                        fmt::format("no lane \"{}\": the configuration has none; add it below `lanes:`", name));
+        return bad_argument(fmt::format("no lane \"{}\": the configuration has none; add it below `lanes:`", name));
     }
     const auto meant = nearest(name, names);
-    return complain(context, kWrongUsage,
-                    fmt::format("no lane \"{}\"; {}", name,
-                                meant ? fmt::format("did you mean \"{}\"?", *meant)
-                                      : fmt::format("there are: {}", fmt::join(names, ", "))));
+    return bad_argument(fmt::format(
+        "no lane \"{}\"; {}", name,
+        meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("there are: {}", fmt::join(names, ", "))));
 }
 
-void print_summary(const Context& context, const std::string& lane, const std::string& worker_id,
-                   const pipeline::LaneTotals& t, bool json) {
-    if (json) {
-        const boost::json::object object{
-            {"lane", lane},           {"worker_id", worker_id},     {"claimed", t.claimed},
-            {"sent", t.sent},         {"duplicates", t.duplicates}, {"retried", t.retried},
-            {"dead", t.dead},         {"conflicts", t.conflicts},   {"abandoned", t.abandoned},
-            {"released", t.released}, {"put_off", t.put_off},       {"database_errors", t.database_errors},
-        };
-        context.out << boost::json::serialize(object) << "\n";
+void print_summary(const Call& call, const std::string& lane, const std::string& worker_id,
+                   const pipeline::LaneTotals& t) {
+    if (!call.json) {
+        call.print(
+            "lane {}: claimed {}, sent {}, duplicates {}, retried {}, dead {}, conflicts {}, abandoned {}, "
+            "released {}, put off {}, database errors {}\n",
+            lane, t.claimed, t.sent, t.duplicates, t.retried, t.dead, t.conflicts, t.abandoned, t.released, t.put_off,
+            t.database_errors);
         return;
     }
-    context.out << fmt::format(
-        "lane {}: claimed {}, sent {}, duplicates {}, retried {}, dead {}, conflicts {}, abandoned {}, released {}, "
-        "put off {}, database errors {}\n",
-        lane, t.claimed, t.sent, t.duplicates, t.retried, t.dead, t.conflicts, t.abandoned, t.released, t.put_off,
-        t.database_errors);
+    call.print_line(boost::json::serialize(boost::json::object{
+        {"lane", lane},
+        {"worker_id", worker_id},
+        {"claimed", t.claimed},
+        {"sent", t.sent},
+        {"duplicates", t.duplicates},
+        {"retried", t.retried},
+        {"dead", t.dead},
+        {"conflicts", t.conflicts},
+        {"abandoned", t.abandoned},
+        {"released", t.released},
+        {"put_off", t.put_off},
+        {"database_errors", t.database_errors},
+    }));
 }
 
-int run_worker(const Call& call, const WorkerArguments& worker) {
-    const Context& context = call.context;
+Status run_worker(const Call& call, const WorkerArguments& worker) {
     const config::Config& config = call.config();
     const config::LaneConfig* lane = config.find_lane(worker.lane);
-    if (lane == nullptr) return no_such_lane(context, config, worker.lane);
-
-    if (worker.once) {
-        if (const auto there = daemon::require_existing(config.database); !there)
-            return complain(context, there.error());
-    }
-    daemon::StopSignals signals;
+    if (lane == nullptr) return no_such_lane(config, worker.lane);
+    // A loop may wait for a database that somebody creates later; one batch of a missing one is a mistyped path.
+    if (worker.once) TRY(daemon::require_existing(config.database));
+    daemon::StopSignals signals;  // before the first thread, which must inherit the blocked signals
     const auto stderr_log = make_stderr_log(config.log.level, config.log.format);
     daemon::StartupLog log(*stderr_log);
-    auto database = daemon::open_ready_database(config.database, log);
-    if (!database) return complain(context, database.error());
+    TRY_ASSIGN(const auto database, daemon::open_ready_database(config.database, log));
     SystemRandom random;
     const std::string worker_id = worker.worker_id.value_or(daemon::make_worker_id(random));
     pipeline::Observer observer;
-    auto unit = daemon::LaneUnit::make(*lane, config.orders, worker_id, **database, observer, log);
-    if (!unit) return complain(context, unit.error());
+    TRY_ASSIGN(const auto unit, daemon::LaneUnit::make(*lane, config.orders, worker_id, *database, observer, log));
     log.open();
 
     const auto stop_at_once = [&] {
-        (*unit)->lane().hurry();
-        (*database)->limit_waits(pipeline::kHurriedGrace);
+        unit->lane().hurry();
+        database->limit_waits(pipeline::kHurriedGrace);
     };
     pipeline::LaneTotals totals;
     if (worker.once) {
-        signals.on_signal(1, [&unit] { (*unit)->lane().drain(); });
+        signals.on_signal(1, [&unit] { unit->lane().drain(); });
         signals.on_signal(2, stop_at_once);
-        totals = (*unit)->lane().run_once(config.shutdown_patience);
+        totals = unit->lane().run_once(config.shutdown_patience);
     } else {
-        (*unit)->lane().start();
+        unit->lane().start();
         log.info("worker started", {{"lane", worker.lane}, {"worker_id", worker_id}});
         signals.wait();
         log.info("stopping: a second signal stops at once", {});
         signals.on_signal(2, stop_at_once);
-        (*database)->limit_waits(config.shutdown_patience + daemon::kDatabaseStopGrace);
-        (*unit)->stop(config.shutdown_patience);
-        totals = (*unit)->lane().totals();
+        // A database call that hangs must not keep the worker beyond the patience that was promised.
+        database->limit_waits(config.shutdown_patience + daemon::kDatabaseStopGrace);
+        unit->stop(config.shutdown_patience);
+        totals = unit->lane().totals();
     }
-    signals.clear_actions();
-    print_summary(context, worker.lane, worker_id, totals, call.json);
+    signals.clear_actions();  // they refer to the unit and the database, which end before the signals do
+    print_summary(call, worker.lane, worker_id, totals);
     return worker.once && totals.anything_failed() ? kFailed : kDone;
 }
 
@@ -113,6 +114,7 @@ void add_worker(CommandTree& tree) {
     app->add_flag("--once", worker->once, "work one batch, then exit");
     app->add_flag("--loop", worker->loop, "work until SIGTERM or Ctrl-C");
     app->add_option("--worker-id", worker->worker_id, "unique on the table; otherwise host-pid-random");
+    // Each overrides a setting of the lane, whose name is complete only when all words are read: see the callback.
     config::ConfigRequest& request = tree.request();
     const auto setting = [&](const std::string& flag, const std::string& path, const char* about) {
         app->add_option_function<std::string>(

@@ -49,7 +49,7 @@ int with_output_written(const Context& context, int status) {
     context.out.flush();
     if (context.out) return status;
     const std::string why = broken_before || errno == 0 ? "" : fmt::format(": {}", std::strerror(errno));
-    complain(context, kFailed, fmt::format("cannot write the answer to standard output{}", why));
+    complain(context, fmt::format("cannot write the answer to standard output{}", why));
     return status == kDone ? kFailed : status;
 }
 
@@ -59,16 +59,21 @@ int run_command(std::span<const std::string> words, const Context& context) {
     const CommandTree::Parsed parsed = tree.parse(words);
     if (parsed.command == nullptr) {
         context.out << parsed.out;
-        return parsed.problem.empty() ? kDone : complain(context, kWrongUsage, parsed.problem);
-    }
-    const CommandTree::Command& command = *parsed.command;
-    if (command.needs == Needs::nothing) return command.run({context, config::LoadedConfig{}, parsed.json});
-    const config::LoadedConfig loaded = config::load_config(parsed.request, context.environment);
-    if (command.needs == Needs::valid_configuration && !loaded.problems.empty()) {
-        for (const std::string& problem : loaded.problems) complain(context, kWrongUsage, problem);
+        if (parsed.problem.empty()) return kDone;
+        complain(context, parsed.problem);
         return kWrongUsage;
     }
-    return command.run({context, loaded, parsed.json});
+    const CommandTree::Command& command = *parsed.command;
+    config::LoadedConfig loaded;
+    if (command.needs != Needs::nothing) loaded = config::load_config(parsed.request, context.environment);
+    if (command.needs == Needs::valid_configuration && !loaded.problems.empty()) {
+        for (const std::string& problem : loaded.problems) complain(context, problem);
+        return kWrongUsage;
+    }
+    const Status status = command.run({context, loaded, parsed.json});
+    if (status) return *status;
+    complain(context, status.error().message);
+    return status.error().code == codes::kBadArgument ? kWrongUsage : kFailed;
 }
 
 }  // namespace
