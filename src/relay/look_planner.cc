@@ -159,7 +159,7 @@ Instant LookPlanner::next_look() const {
     return due_times_.empty() ? next_look_ : std::min(next_look_, due_times_.top());
 }
 
-void LookPlanner::looked(const Found& found) {
+void LookPlanner::looked(const LookResult& found) {
     failures_ = 0;
     while (!due_times_.empty() && due_times_.top() <= found.began) due_times_.pop();
     if (found.last && found.last->sequence == 0) unordered_ = true;
@@ -175,7 +175,7 @@ void LookPlanner::looked(const Found& found) {
     pace(found);
 }
 
-void LookPlanner::advance(const Found& found) {
+void LookPlanner::advance(const LookResult& found) {
     const bool more = found.full;
     if (more && !unordered_ && highest_ && found.last->before(*highest_)) {
         back_ = Back{found.last};  // nothing between may be skipped
@@ -201,7 +201,7 @@ void LookPlanner::advance(const Found& found) {
     }
 }
 
-void LookPlanner::make_safe(const Found& found) {
+void LookPlanner::make_safe(const LookResult& found) {
     if (!look_.sweep && backlog_) {
         ASSERT(unordered_ || !safe_ || !found.last->before(*safe_));  // the position only moves forward
         safe_ = found.last;
@@ -219,7 +219,7 @@ void LookPlanner::forget_marks(Instant began) {
     while (marks_.size() > 1 && began - marks_[1].at >= kLateWindow) marks_.pop_front();
 }
 
-void LookPlanner::advance_sweep(const Found& found) {
+void LookPlanner::advance_sweep(const LookResult& found) {
     const Duration cost = found.ended - found.began;
     const Duration extra = look_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
     pay_for_sweep(extra, found.ended);
@@ -233,7 +233,7 @@ void LookPlanner::pay_for_sweep(Duration cost, Instant ended) {
     next_sweep_ = ended + std::min(cost, std::exchange(sweep_cost_, cost)) * (kSweepShare - 1);
 }
 
-void LookPlanner::pace(const Found& found) {
+void LookPlanner::pace(const LookResult& found) {
     if (look_.up_to) {  // it replaced a look that goes forward
         if (found.anything_new) wait_ = busy_poll_;
         next_look_ = found.ended;

@@ -96,12 +96,12 @@ public:
     [[nodiscard]] Instant next_look() const;
 
     /// Whether the forward rows of the look under way may be taken. `last` is the last of them; `end` is the table's,
-    /// if the look reported it. False: they must be thrown away, and Found::asked is false.
+    /// if the look reported it. False: they must be thrown away, and LookResult::asked is false.
     [[nodiscard]] bool believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
                                 std::optional<std::int64_t> end, Instant began, Instant ended);
 
     /// What a look found.
-    struct Found {
+    struct LookResult {
         Instant began;
         Instant ended;
         bool asked = true;             // for forward rows
@@ -111,7 +111,7 @@ public:
         bool anything_new = false;     // a row of any origin was taken
         bool more_to_ask = false;      // due or followed rows are left
     };
-    void looked(const Found& found);
+    void looked(const LookResult& found);
     void failed(Instant began, Instant ended, Random& random);
 
     /// Reads everything from the beginning: a look under way no longer moves the position.
@@ -149,11 +149,11 @@ private:
     [[nodiscard]] bool covers(const Watched& watched) const;
     void keep_ended(const Watched& watched);
     void go_back_to(const std::optional<Position>& position);
-    void advance(const Found& found);
-    void make_safe(const Found& found);
-    void advance_sweep(const Found& found);
+    void advance(const LookResult& found);
+    void make_safe(const LookResult& found);
+    void advance_sweep(const LookResult& found);
     void pay_for_sweep(Duration cost, Instant ended);
-    void pace(const Found& found);
+    void pace(const LookResult& found);
 
     const Duration busy_poll_;
     const Duration idle_poll_;

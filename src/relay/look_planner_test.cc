@@ -14,7 +14,7 @@ protected:
     /// A look at `now_` that takes `cost_` and ends behind row `last` (0: it found none).
     LookPlanner::Look look(std::int64_t last, bool full = false, double age_seconds = 0.01, bool anything_new = true) {
         const LookPlanner::Look look = planner_.plan(now_);
-        LookPlanner::Found found;
+        LookPlanner::LookResult found;
         found.began = now_;
         now_ += look.sweep ? sweep_cost_ : cost_;
         found.ended = now_;

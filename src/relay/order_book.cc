@@ -34,32 +34,32 @@ std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
     return follow;
 }
 
-OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool trusted) {
+OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bool trusted) {
     const auto found = aggregates_.find(row.message.key);
     Aggregate* known = found == aggregates_.end() ? nullptr : &found->second;
     const bool follows = row.origin == EventOrigin::follow;
     const bool failed_before = row.message.failures > 0;
     if (follows) {
-        if (known == nullptr || !known->followed || !known->gap || known->failing) return Taken::ignored;
+        if (known == nullptr || !known->followed || !known->gap || known->failing) return TakeResult::ignored;
         ++known->page_rows;
         known->page_last = row.row_id;
     }
-    if (held_.contains(row.row_id)) return Taken::known;
-    if (known != nullptr && known->failing) return Taken::ignored;
+    if (held_.contains(row.row_id)) return TakeResult::known;
+    if (known != nullptr && known->failing) return TakeResult::ignored;
     if (known != nullptr && known->aside) {
         const bool goes_first = failed_before && known->first != nullptr && row.sequence < known->first->row.sequence;
-        if (!goes_first) return Taken::ignored;
+        if (!goes_first) return TakeResult::ignored;
         drop_queue(*known);  // the aggregate is followed behind this one
     }
     if (row.origin == EventOrigin::forward && !failed_before) {
-        if (known != nullptr && known->gap) return Taken::ignored;
+        if (known != nullptr && known->gap) return TakeResult::ignored;
         if (!trusted && (known == nullptr || known->nothing_in_hand())) {
             open_gap(aggregate_of(row), std::nullopt);
-            return Taken::ignored;
+            return TakeResult::ignored;
         }
         if (known != nullptr && known->queued >= limits_.of_one_aggregate) {
             open_gap(*known, known->last->row.sequence > 0 ? std::optional(known->last->row.row_id) : std::nullopt);
-            return Taken::ignored;
+            return TakeResult::ignored;
         }
     }
     Aggregate& aggregate = known != nullptr ? *known : aggregate_of(row);
@@ -75,7 +75,7 @@ OrderBook::Taken OrderBook::take(EventRow& row, store::ShardLease lease, bool tr
         const bool only_one = ++aggregate.tried_again == 1 && held.row.sequence > 0;
         open_gap(aggregate, only_one ? std::optional(held.row.row_id) : std::nullopt);
     }
-    return Taken::taken;
+    return TakeResult::taken;
 }
 
 void OrderBook::end_look(bool ok) {

@@ -122,13 +122,13 @@ public:
     /// A look begins: which aggregates it should follow, at most `most`. end_look() must follow.
     [[nodiscard]] std::vector<store::EventFollow> begin_look(std::size_t most);
 
-    enum class Taken {
+    enum class TakeResult {
         taken,    // `row` was moved from
         known,    // it is in hand
         ignored,  // its aggregate takes no rows now, or none of this origin
     };
     /// The rows of the look under way, in their order. `trusted` false: there may be more due rows than were brought.
-    Taken take(store::EventRow& row, store::ShardLease lease, bool trusted);
+    TakeResult take(store::EventRow& row, store::ShardLease lease, bool trusted);
 
     /// The look is over. `ok` false: it failed, or what it brought was not used.
     void end_look(bool ok);

@@ -10,7 +10,7 @@ using store::EventOrigin;
 using store::EventRow;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Taken = OrderBook::Taken;
+using TakeResult = OrderBook::TakeResult;
 
 class OrderBookTest : public ::testing::Test {
 protected:
@@ -27,7 +27,7 @@ protected:
         row.message.failures = failures;
         return row;
     }
-    Taken take(EventRow event, bool trusted = true) {
+    TakeResult take(EventRow event, bool trusted = true) {
         const store::ShardLease lease{event.shard, 7};
         return book_.take(event, lease, trusted);
     }
@@ -104,7 +104,7 @@ TEST_F(OrderBookTest, ARowRecordedDuringALookIsKnownUntilThatLookEnds) {
     deliver(1);
     (void)book_.begin_look(10);
     record(1, Recorded::ended);
-    EXPECT_EQ(take(row(1, "a")), Taken::known) << "the look saw the table as it was before";
+    EXPECT_EQ(take(row(1, "a")), TakeResult::known) << "the look saw the table as it was before";
     book_.end_look(true);
     EXPECT_EQ(book_.rows(), 0U);
     EXPECT_EQ(book_.aggregates(), 0U);
@@ -117,9 +117,9 @@ TEST_F(OrderBookTest, NothingFollowsAFailureUntilItIsRecordedAndTheLookHasEnded)
     EXPECT_THAT(send(), IsEmpty());
     EXPECT_EQ(book_.rows(), 1U) << "the second was dropped";
     (void)book_.begin_look(10);
-    EXPECT_EQ(take(row(2, "a")), Taken::ignored);
+    EXPECT_EQ(take(row(2, "a")), TakeResult::ignored);
     record(1, Recorded::waits);
-    EXPECT_EQ(take(row(2, "a")), Taken::ignored) << "this look began before the retry was recorded";
+    EXPECT_EQ(take(row(2, "a")), TakeResult::ignored) << "this look began before the retry was recorded";
     book_.end_look(true);
     EXPECT_THAT(send(), IsEmpty());
     EXPECT_EQ(book_.aggregates(), 0U) << "the database keeps it back";
@@ -200,8 +200,8 @@ TEST_F(OrderBookTest, BehindADeadRowThatBlocksNothingIsAskedFor) {
 TEST_F(OrderBookTest, IfDueRowsMayBeMissingAnUnknownAggregateIsFollowed) {
     look({row(1, "a")});
     (void)book_.begin_look(10);
-    EXPECT_EQ(take(row(2, "a"), false), Taken::taken) << "nothing of it lies behind";
-    EXPECT_EQ(take(row(3, "b"), false), Taken::ignored);
+    EXPECT_EQ(take(row(2, "a"), false), TakeResult::taken) << "nothing of it lies behind";
+    EXPECT_EQ(take(row(3, "b"), false), TakeResult::ignored);
     book_.end_look(true);
     look({});
     EXPECT_THAT(followed(), ElementsAre("b>"));
@@ -322,7 +322,7 @@ TEST_F(OrderBookTest, ALookThatFollowsAnAggregateIsNotUsedOnceThatIsSetAside) {
     EXPECT_THAT(followed(), ElementsAre("a>4"));
     book_.set_aside(ended(3));
     book_.resume(1);
-    EXPECT_EQ(take(row(5, "a", EventOrigin::follow)), Taken::ignored) << "4 was dropped, and comes before it";
+    EXPECT_EQ(take(row(5, "a", EventOrigin::follow)), TakeResult::ignored) << "4 was dropped, and comes before it";
     book_.end_look(true);
     EXPECT_THAT(send(), ElementsAre(3));
     deliver(3);

@@ -208,7 +208,7 @@ void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> a
         return reporter_.database_failed(now, "read", answer.error(), 0);
     }
     if (answer->writers) planner_.saw_writers(*answer->writers, began);
-    LookPlanner::Found found;
+    LookPlanner::LookResult found;
     found.began = began;
     found.ended = now;
     found.asked = asked_rows_ > 0 && believed(began, now, *answer);
@@ -237,7 +237,7 @@ bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
 }
 
 /// Due rows come first: they show whether the others can be trusted (order_book.h).
-void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
+void RelayCore::take(store::EventBatch& batch, LookPlanner::LookResult& found) {
     std::size_t due = 0;
     std::size_t due_taken = 0;
     std::size_t forward = 0;
@@ -252,7 +252,7 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
         } else if (++due; due_taken >= static_cast<std::size_t>(options_.batch_size)) {
             trusted = false;
         } else {
-            due_taken += take_row(row, true) == OrderBook::Taken::taken ? 1 : 0;
+            due_taken += take_row(row, true) == OrderBook::TakeResult::taken ? 1 : 0;
         }
         if (due >= asked_due_) trusted = false;
     }
@@ -261,7 +261,7 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::Found& found) {
 }
 
 /// False: the position stays before this row.
-bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& found) {
+bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::LookResult& found) {
     // At least one is passed: the planner assumes that a look without room for any row found none.
     const bool enough_bytes = found.last && book_.bytes() >= options_.held_bytes;
     if (book_.rows() >= in_hand_limit() || enough_bytes) {
@@ -274,16 +274,16 @@ bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::Found& fo
     return true;
 }
 
-OrderBook::Taken RelayCore::take_row(EventRow& row, bool trusted) {
+OrderBook::TakeResult RelayCore::take_row(EventRow& row, bool trusted) {
     const auto asked = std::lower_bound(asked_.begin(), asked_.end(), row.shard,
                                         [](const store::ShardLease& lease, std::int32_t s) { return lease.shard < s; });
     if (asked == asked_.end() || asked->shard != row.shard || keeper_.active_token(row.shard) != asked->token) {
-        return OrderBook::Taken::ignored;
+        return OrderBook::TakeResult::ignored;
     }
     const double age_seconds = row.age_seconds;
     const std::size_t bytes = bytes_in_memory(row.message);
-    const OrderBook::Taken taken = book_.take(row, *asked, trusted);
-    if (taken != OrderBook::Taken::taken) return taken;
+    const OrderBook::TakeResult taken = book_.take(row, *asked, trusted);
+    if (taken != OrderBook::TakeResult::taken) return taken;
     ++taken_;
     reporter_.observer().on_lag(age_seconds);
     budget_.on_row(bytes);

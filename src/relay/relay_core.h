@@ -128,9 +128,9 @@ private:
     void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
     [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
     bool believed(Instant began, Instant now, store::EventBatch& batch);
-    void take(store::EventBatch& batch, LookPlanner::Found& found);
-    bool take_forward(store::EventRow& row, bool trusted, LookPlanner::Found& found);
-    OrderBook::Taken take_row(store::EventRow& row, bool trusted);
+    void take(store::EventBatch& batch, LookPlanner::LookResult& found);
+    bool take_forward(store::EventRow& row, bool trusted, LookPlanner::LookResult& found);
+    OrderBook::TakeResult take_row(store::EventRow& row, bool trusted);
     void finish(Instant now, Held& held, Answer& answer);
     void put_back(Held& held);
     void put_off(Instant now, Held& held, const Outcome& outcome);
