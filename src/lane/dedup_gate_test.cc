@@ -41,6 +41,7 @@ TEST_F(Gate, MessagesEqualToADeliveredOneAreDuplicates) {
     EXPECT_EQ(followers.duplicates[0].message.id, 2);
     EXPECT_EQ(followers.duplicates[1].message.id, 3);
     EXPECT_TRUE(followers.next.empty());
+    EXPECT_EQ(gate.waiting(), 0U);
 }
 
 TEST_F(Gate, AnEqualMessageAfterTheDeliveryIsADuplicateToo) {
@@ -81,6 +82,7 @@ TEST_F(Gate, WaitingRowsCanBeTakenBack) {
     admit(2, "a");
     EXPECT_EQ(gate.take_all().size(), 1U);
     EXPECT_EQ(gate.waiting(), 0U);
+    EXPECT_TRUE(ended("a", true).duplicates.empty());
 }
 
 }  // namespace

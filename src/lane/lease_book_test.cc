@@ -35,6 +35,24 @@ TEST(LeaseBook, RenewsAtAThirdOfTheLease) {
     EXPECT_EQ(book.next_renewal(kBookStart + 1s), kBookStart + 20s);
 }
 
+TEST(LeaseBook, NamesRowsToRenewInOrderOfTheirIds) {
+    LeaseBook book(60s);
+    for (const std::int64_t id : {7, 1, 100, 3, 50, 2}) add(book, row_of(id), kBookStart);
+    EXPECT_THAT(book.due_for_renewal(kBookStart + 20s), ElementsAre(1, 2, 3, 7, 50, 100));
+}
+
+TEST(LeaseBook, AnEmptyBookRenewsAThirdOfALeaseLater) {
+    const LeaseBook book(60s);
+    EXPECT_EQ(book.next_renewal(kBookStart), kBookStart + 20s);
+}
+
+TEST(LeaseBook, WhatItDoesNotHoldHasNoCopyAndNoEnd) {
+    LeaseBook book(60s);
+    EXPECT_FALSE(book.take_newer(1));
+    EXPECT_FALSE(book.end(1, std::nullopt, kBookStart));
+    EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
+}
+
 TEST(LeaseBook, WhatTheDatabaseDidNotRenewIsLost) {
     LeaseBook book(60s);
     add(book, row_of(1), kBookStart);
@@ -95,6 +113,10 @@ TEST(LeaseBook, AddsUpTheBytesOfWhatIsHeld) {
     EXPECT_EQ(book.bytes(), 7U);
     book.end(2, std::nullopt, kBookStart + 5s);
     EXPECT_EQ(book.bytes(), 0U);
+    add(book, row_of(4, 0, 3), kBookStart);
+    add(book, row_of(4, 0, 5), kBookStart);
+    book.remove(Ids{4});
+    EXPECT_EQ(book.bytes(), 0U);  // both copies
 }
 
 TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheOlderOneHasEnded) {
@@ -108,7 +130,7 @@ TEST(LeaseBook, ANewerCopyIsHandedOutWhenTheOlderOneHasEnded) {
     ASSERT_EQ(again.size(), 1U);
     EXPECT_EQ(again[0].message.failures, 1);
     EXPECT_THAT(book.take_claimed_again(10), IsEmpty());
-    EXPECT_FALSE(book.end(1, 1, kBookStart + 7s));
+    EXPECT_FALSE(book.end(1, std::nullopt, kBookStart + 7s));
     EXPECT_EQ(book.size(), 0U);
 }
 

@@ -11,12 +11,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/recording_log.h"
+
 namespace deliverd::orders {
 namespace {
 
 using store::AcceptKind;
 using testing::Each;
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Le;
 
 constexpr std::chrono::seconds kPatience{20};
@@ -193,6 +197,60 @@ TEST_F(IntakeTest, ABadOrderFailsAlone) {
     EXPECT_THAT(orders_.groups(), ElementsAre(1, 3, 1, 1, 1));
 }
 
+TEST_F(IntakeTest, AGroupOfOneIsNotTriedTwiceAndAGroupOfTwoIs) {
+    Intake intake({.writers = 1, .batch_size = 64, .max_waiting = 100}, orders_, log_);
+    auto alone = submit(intake, "bad");
+    EXPECT_EQ(shown(alone), "permanent bad_order");
+    EXPECT_THAT(orders_.groups(), ElementsAre(1));
+    orders_.shut();
+    auto first = submit(intake, "first");
+    orders_.await_groups(2);
+    auto bad = submit(intake, "bad");
+    auto good = submit(intake, "good");
+    orders_.open();
+    EXPECT_EQ(shown(bad), "permanent bad_order");
+    EXPECT_EQ(shown(good), "fresh good");
+    EXPECT_THAT(orders_.groups(), ElementsAre(1, 1, 2, 1, 1));
+}
+
+TEST_F(IntakeTest, ReportsWhatTheDatabaseAnsweredForEachOrder) {
+    std::vector<AcceptKind> kinds;  // written by the only writer before it gives the answers
+    Intake intake({.writers = 1,
+                   .batch_size = 64,
+                   .max_waiting = 100,
+                   .on_stored = [&](AcceptKind kind) { kinds.push_back(kind); }},
+                  orders_, log_);
+    for (const char* digest : {"d1", "d1", "d2"}) {
+        auto order = submit(intake, "same", digest);
+        EXPECT_TRUE(get(order).has_value());
+    }
+    orders_.fail_with(Error{ErrorClass::retryable, "db_away", "not there"});
+    auto failed = submit(intake, "other");
+    EXPECT_FALSE(get(failed).has_value());
+    EXPECT_THAT(kinds, ElementsAre(AcceptKind::fresh, AcceptKind::known, AcceptKind::conflict));
+}
+
+TEST_F(IntakeTest, AnOutageIsLoggedOnceAndSoIsItsEnd) {
+    RecordingLog log;
+    Intake intake({.writers = 1, .batch_size = 64, .max_waiting = 100}, orders_, log);
+    const auto post = [&](const std::string& key) {
+        auto order = submit(intake, key);
+        return get(order).has_value();
+    };
+    EXPECT_TRUE(post("a"));
+    EXPECT_THAT(log.events(), IsEmpty());
+    for (int outage = 0; outage < 2; ++outage) {
+        orders_.fail_with(Error{ErrorClass::retryable, "db_away", "not there"});
+        EXPECT_FALSE(post("b"));
+        EXPECT_FALSE(post("c"));
+        orders_.fail_with(std::nullopt);
+        EXPECT_TRUE(post("d"));
+        EXPECT_TRUE(post("e"));
+    }
+    EXPECT_THAT(log.events(), ElementsAre("orders could not be stored", "orders are stored again",
+                                          "orders could not be stored", "orders are stored again"));
+}
+
 TEST_F(IntakeTest, ADatabaseThatGoesAwayDuringTheSingleTriesIsNotAskedFurther) {
     Intake intake({.writers = 1, .batch_size = 64, .max_waiting = 100}, orders_, log_);
     auto first = occupy(intake);
@@ -246,7 +304,11 @@ TEST_F(IntakeTest, RefusesAtOnceWhenTooManyWait) {
     auto a = submit(intake, "a");
     auto b = submit(intake, "b");
     auto c = submit(intake, "c");
-    EXPECT_EQ(shown(c), "retryable overloaded");  // while the others still wait
+    const Answer refused = get(c);  // while the others still wait
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, "overloaded");
+    EXPECT_EQ(refused.error().error_class, ErrorClass::retryable);
+    EXPECT_THAT(refused.error().message, HasSubstr("2 orders are already waiting"));
     orders_.open();
     EXPECT_EQ(shown(a), "fresh a");
     EXPECT_EQ(shown(b), "fresh b");
@@ -279,6 +341,24 @@ TEST_F(IntakeTest, StopStoresWhatWaits) {
     auto later = submit(intake, "later");
     EXPECT_EQ(shown(later), "retryable overloaded");
     EXPECT_EQ(orders_.stored(), stored);
+}
+
+TEST_F(IntakeTest, StopStoresTheLastOneThatWaits) {
+    Intake intake({.writers = 1, .batch_size = 4, .max_waiting = 1}, orders_, log_);
+    auto first = occupy(intake);
+    auto last = submit(intake, "last");
+    std::thread stopper([&] { intake.stop(); });
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::string why;  // no room at first, then the stop
+    while (why.find("stopping") == std::string::npos) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << why;
+        auto late = submit(intake, "late");
+        why = get(late).error().message;
+        std::this_thread::yield();
+    }
+    orders_.open();
+    stopper.join();
+    EXPECT_EQ(shown(last), "fresh last");
 }
 
 TEST_F(IntakeTest, ManyThreadsEachGetTheirOwnAnswer) {

@@ -47,6 +47,25 @@ TEST(OrderJson, AKnownOrderShowsItsResultOnceThereIsOne) {
               head + R"("broker_order_id":"B-7","result_digest":"sha256:cd","result":{"n": 1.50}})");
 }
 
+TEST(OrderJson, AnyPartOfAResultIsAResult) {
+    store::Order sent = order();
+    sent.broker_order_id = "B-7";
+    EXPECT_THAT(acceptance_json({store::AcceptKind::known, sent}), testing::HasSubstr(R"("broker_order_id":"B-7")"));
+    sent = order();
+    sent.result_json = "[1]";
+    EXPECT_THAT(acceptance_json({store::AcceptKind::known, sent}), testing::HasSubstr(R"("result":[1])"));
+}
+
+TEST(OrderJson, OnlyAKnownOrderShowsHowItEnded) {
+    store::Order ended = order();
+    ended.status = "dead";
+    ended.last_error = "BAD_REQUEST";
+    ended.broker_order_id = "B-7";
+    EXPECT_EQ(acceptance_json({store::AcceptKind::fresh, ended}),
+              R"({"id":42,"idempotency_key":"key \"1\"","status":"dead","request_digest":"sha256:ab",)"
+              R"("created_at":"1970-01-01T00:00:01.001+00:00"})");
+}
+
 TEST(OrderJson, AKnownOrderThatIsDeadSaysWhy) {
     store::Order dead = order();
     dead.status = "dead";

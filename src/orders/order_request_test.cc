@@ -225,7 +225,7 @@ TEST(OrderRequest, TraceIdIsAShortText) {
 TEST(OrderRequest, TraceIdCanBeAHeader) {
     expect_right(with("trace_id", R"("a b\u00a0c")"));
     for (const std::string text : {R"("a\nb")", R"("a\rb")", R"("a\tb")", R"("\u0001")", R"("a\u007f")",
-                                   R"("a\u0085b")", R"(" ")", R"(" a")", R"("a ")"}) {
+                                   R"("a\u0085b")", R"("\u0085b")", R"("a\u0085")", R"(" ")", R"(" a")", R"("a ")"}) {
         expect_wrong(with("trace_id", text), "trace_id");
     }
     const Reading reading = read(with("trace_id", R"("a\nb")"));
@@ -237,11 +237,13 @@ TEST(OrderRequest, TraceIdCanBeAHeader) {
 TEST(OrderRequest, MetaIsAnObjectThatCanBeStored) {
     expect_right(with("meta", "{}"));
     expect_right(with("meta", R"({"a":{"b":["\\u0000","\\\\u0000 1e99999","\u0001"]}})"));
-    for (const std::string text : {"null", "[]", "\"x\"", "1", R"({"a":"\u0000"})", R"({"\u0000":1})",
-                                   R"({"a":["\\\u0000"]})", "{\"a\":0e-99999}", "{\"a\":0e00012345}"}) {
+    for (const std::string text :
+         {"null", "[]", "\"x\"", "1", R"({"a":"\u0000"})", R"({"\u0000":1})", R"({"a":["\\\u0000"]})",
+          "{\"a\":0e-99999}", "{\"a\":0e00012345}", "{\"a\":0e12345}"}) {
         expect_wrong(with("meta", text), "meta");
     }
     expect_right(with("meta", "{\"a\":0e-9999}"));
+    expect_right(with("meta", "{\"a\":1.25e+00}"));
     expect_right(with("meta", "{\"a\":1." + std::string(998, '3') + "}"));
     expect_wrong(with("meta", "{\"a\":1." + std::string(999, '3') + "}"), "meta");
     expect_wrong(with("qty", "1." + std::string(20'000, '3')), "qty");
@@ -276,6 +278,8 @@ TEST(OrderRequest, NamesOnlySoManyUnknownFields) {
     const auto reading = read(join(parts));
     ASSERT_EQ(reading.refusal.details.size(), kMaxUnknownFieldsNamed + 1);
     EXPECT_THAT(reading.refusal.details.back().message, HasSubstr("4980 more"));
+    parts.resize(good_parts().size() + kMaxUnknownFieldsNamed);
+    EXPECT_EQ(read(join(parts)).refusal.details.size(), kMaxUnknownFieldsNamed);
 }
 
 TEST(OrderRequest, RefusesDuplicateKeysByName) {
@@ -291,7 +295,9 @@ TEST(OrderRequest, RefusesWhatIsNoJsonObject) {
         EXPECT_EQ(code_of(body), "400 BAD_JSON") << body;
     }
     EXPECT_THAT(read(" ").refusal.message, HasSubstr("empty"));
-    EXPECT_THAT(read("\xEF\xBB\xBF" + join(good_parts())).refusal.message, HasSubstr("byte order mark"));
+    const std::string marked = "\xEF\xBB\xBF" + join(good_parts());
+    EXPECT_EQ(code_of(marked), "400 BAD_JSON");
+    EXPECT_THAT(read(marked).refusal.message, HasSubstr("byte order mark"));
     EXPECT_THAT(read("[]").refusal.message, HasSubstr("an object is expected at byte 0"));
     EXPECT_EQ(code_of(join(good_parts()) + "x"), "400 BAD_JSON");
     EXPECT_EQ(code_of(join(good_parts()) + std::string(1, '\0')), "400 BAD_JSON");

@@ -97,6 +97,8 @@ TEST(HttpFault, HalfAnAnswerIsAmbiguousUnlessTheStatusRefuses) {
     for (const auto& c :
          {Case{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{\"id", OutcomeKind::ambiguous, "UNKNOWN"},
           Case{"HTTP/1.1 200 OK\r\nContent-Le", OutcomeKind::ambiguous, "UNKNOWN"},
+          Case{"HTTP/1.1 299 Odd\r\nContent-Length: 10\r\n\r\n{", OutcomeKind::ambiguous, "UNKNOWN"},
+          Case{"HTTP/1.1 300 Odd\r\nContent-Length: 10\r\n\r\n{", OutcomeKind::retryable, "UNKNOWN"},
           Case{"HTTP/1.1 409 Conflict\r\nContent-Length: 99\r\n\r\nalready", OutcomeKind::ambiguous, "UNKNOWN"},
           Case{"HTTP/1.1 422 No\r\nContent-Length: 10\r\n\r\n{", OutcomeKind::permanent, "BAD_REQUEST"},
           Case{"HTTP/1.1 502 No\r\nContent-Length: 10\r\n\r\n{", OutcomeKind::retryable, "BROKER_5XX"}}) {
@@ -125,10 +127,21 @@ TEST(HttpFault, ABrokersAnswerThatBreaksOffIsAmbiguous) {
 }
 
 TEST(HttpFault, GarbageIsAmbiguousUnknown) {
-    const FaultServer server(answering("220 mail.example ESMTP\r\n"));
-    const auto outcome = send_one(*sink_to(server.url()), test_message(1));
-    EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous);
-    EXPECT_EQ(outcome.code, "UNKNOWN");
+    for (const std::string_view answer :
+         {"220 mail.example ESMTP\r\n", "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"}) {
+        const FaultServer server(answering(answer));
+        const auto outcome = send_one(*sink_to(server.url()), test_message(1));
+        EXPECT_EQ(outcome.kind, OutcomeKind::ambiguous) << answer;
+        EXPECT_EQ(outcome.code, "UNKNOWN") << answer;
+        EXPECT_THAT(outcome.detail, HasSubstr("is not HTTP")) << answer;
+    }
+}
+
+TEST(HttpFault, AHandshakeThatTakesTooLongSentNothing) {
+    const FaultServer server([](Peer& peer) { peer.wait_until_closed(); });
+    const auto outcome = send_one(*sink_to(server.url("https"), 200ms), test_message(1));
+    EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
+    EXPECT_THAT(outcome.detail, HasSubstr("no connection to 127.0.0.1:"));
 }
 
 TEST(HttpFault, AnEndlessSuccessIsDelivered) {
@@ -138,6 +151,23 @@ TEST(HttpFault, AnEndlessSuccessIsDelivered) {
         }
     });
     EXPECT_EQ(send_one(*sink_to(server.url()), test_message(1)).kind, OutcomeKind::delivered);
+}
+
+TEST(HttpFault, AnAnswerThatWasCutSaysNothingAboutTheNextOne) {
+    std::atomic<bool> first = true;
+    const FaultServer server([&first](Peer& peer) {
+        if (!peer.read_request()) return;
+        if (first.exchange(false)) {
+            peer.write("HTTP/1.1 200 OK\r\n\r\n");
+            while (peer.write(std::string(65536, 'x'))) {
+            }
+        } else {
+            peer.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{");
+        }
+    });
+    const auto http = sink_to(server.url(), kTestPatience, 1);
+    EXPECT_EQ(send_one(*http, test_message(1)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(send_one(*http, test_message(2)).kind, OutcomeKind::ambiguous);
 }
 
 TEST(HttpFault, ConnectionsAreReused) {

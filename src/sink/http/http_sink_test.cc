@@ -86,6 +86,34 @@ TEST_F(HttpSinkTest, AUrlsPasswordThatTheReceiverRepeatsIsNotKept) {
     EXPECT_EQ(send_one(*sink(options), test_message(7)).detail, "HTTP 400: not ***: Basic ***");
 }
 
+TEST_F(HttpSinkTest, ATokenFromAFileThatTheReceiverRepeatsIsNotKept) {
+    serve([](const http::Request& request) {
+        const std::string token(request.header("Authorization").substr(7));
+        return http::Response{400, {}, "text/plain", token + " " + token};
+    });
+    const auto path = std::filesystem::temp_directory_path() / ("deliverd_repeated_" + std::to_string(::getpid()));
+    HttpSinkOptions options;
+    options.token_file = path;
+    for (const auto& [token, shown] :
+         {std::pair("secret", "HTTP 400: *** ***"), {"short", "HTTP 400: short short"}}) {  // six letters and five
+        std::ofstream(path, std::ios::trunc) << token;
+        EXPECT_EQ(send_one(*sink(options), test_message(7)).detail, shown);
+    }
+    std::filesystem::remove(path);
+}
+
+TEST_F(HttpSinkTest, SendsNoHeaderThatItHasNoValueFor) {
+    serve_always({200, {}, "text/plain", ""});
+    auto message = test_message(7);
+    message.message_id.clear();
+    EXPECT_EQ(send_one(*sink(), message).kind, OutcomeKind::delivered);
+    for (const auto& [name, value] : last().headers) {
+        EXPECT_THAT(name,
+                    testing::Not(testing::AnyOf(testing::StrCaseEq("Idempotency-Key"), testing::StrCaseEq("webhook-id"),
+                                                testing::StrCaseEq("webhook-signature"))));
+    }
+}
+
 TEST_F(HttpSinkTest, PostsTheExactBytesWithKeyTypeAndHeaders) {
     serve_always({200, {}, "application/json", "{}"});
     HttpSinkOptions options;
@@ -154,6 +182,13 @@ TEST_F(HttpSinkTest, TakesTheReceiptFromTheAnswer) {
     options.receipt_fields = {"none", "id"};
     EXPECT_EQ(send_one(*sink(options), test_message(1)).receipt, "12345678901234567");
     EXPECT_EQ(send_one(*sink(), test_message(1)).receipt, std::nullopt);
+}
+
+TEST_F(HttpSinkTest, ARefusalHasNoReceipt) {
+    serve_always({422, {}, "application/json", R"({"id": 1})"});
+    HttpSinkOptions options;
+    options.receipt_fields = {"id"};
+    EXPECT_EQ(send_one(*sink(options), test_message(1)).receipt, std::nullopt);
 }
 
 TEST_F(HttpSinkTest, ABrokersAnswerMustCarryTheKeyBack) {
