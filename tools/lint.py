@@ -19,7 +19,7 @@ SQLITE = {f"store/sqlite{room}" for room in ("", "/file", "/letters", "/events",
 
 # Third-party headers and the rooms that may see them; "*" is every room. What is not listed is refused.
 THIRD_PARTY = {
-    "libpq-fe.h": {"client", *POSTGRES},
+    "libpq-fe.h": {"client", "wal", *POSTGRES},
     "sqlite3.h": {"client", *SQLITE},
     "curl/": {"sink/http"},
     "librdkafka/": {"sink/kafka", "deadletter/kafka"},
