@@ -121,7 +121,7 @@ http::Response get_order(store::Orders& orders, Log& log, const Call& call) {
 }  // namespace
 
 std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, Log& log) {
-    const auto post = [&intake, &log, random = std::make_shared<SharedRandom>()](const Call& call,
+    const auto post = [&intake, &log, random = std::make_shared<SystemRandom>()](const Call& call,
                                                                                  const http::Reply& reply) {
         post_order(intake, *random, log, call, reply);
     };

@@ -15,22 +15,14 @@
 namespace deliverd {
 
 /// Any number of producers and consumers. After close() nothing more goes in; what is in still comes out. Thread-safe;
-/// only functions with a deadline block.
+/// only pop_until() blocks.
 template <typename T>
 class BoundedQueue {
 public:
     explicit BoundedQueue(std::size_t capacity) : capacity_(capacity) {}
 
     /// Moves `value` in; false (and `value` untouched) when full or closed.
-    bool try_push(T& value) {
-        {
-            const MutexLock lock(mutex_);
-            if (closed_ || items_.size() >= capacity_) return false;
-            items_.push_back(std::move(value));
-        }
-        not_empty_.notify_one();
-        return true;
-    }
+    bool try_push(T& value) { return try_push_some(&value, &value + 1) == 1; }
 
     /// Moves in as many from the beginning of [first, last) as there is room for, all at once: no consumer sees only
     /// some of them. Answers how many; 0 when closed.
@@ -44,21 +36,9 @@ public:
             const auto end = std::next(first, static_cast<std::ptrdiff_t>(count));
             items_.insert(items_.end(), std::make_move_iterator(first), std::make_move_iterator(end));
         }
-        if (count > 0) not_empty_.notify_all();
+        if (count == 1) not_empty_.notify_one();
+        if (count > 1) not_empty_.notify_all();
         return count;
-    }
-
-    /// Waits for room until `deadline`; false (and `value` untouched) when there was none or it is closed.
-    bool push_until(T& value, Instant deadline) {
-        {
-            const MutexLock lock(mutex_);
-            not_full_.wait_until(mutex_, deadline,
-                                 [this]() REQUIRES(mutex_) { return closed_ || items_.size() < capacity_; });
-            if (closed_ || items_.size() >= capacity_) return false;
-            items_.push_back(std::move(value));
-        }
-        not_empty_.notify_one();
-        return true;
     }
 
     /// Appends up to `max` items to `out`; answers how many.
@@ -81,7 +61,6 @@ public:
             closed_ = true;
         }
         not_empty_.notify_all();
-        not_full_.notify_all();
     }
 
     [[nodiscard]] bool closed() const {
@@ -101,14 +80,12 @@ private:
         const auto end = items_.begin() + static_cast<std::ptrdiff_t>(count);
         out.insert(out.end(), std::make_move_iterator(items_.begin()), std::make_move_iterator(end));
         items_.erase(items_.begin(), end);
-        if (count > 0) not_full_.notify_all();
         return count;
     }
 
     const std::size_t capacity_;
     mutable Mutex mutex_;
     Condition not_empty_;
-    Condition not_full_;
     std::deque<T> items_ GUARDED_BY(mutex_);
     bool closed_ GUARDED_BY(mutex_) = false;
 };

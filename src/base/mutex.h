@@ -32,14 +32,10 @@
 
 /// This field is read and written only with the mutex held.
 #define GUARDED_BY(mutex) DELIVERD_ANNOTATION(guarded_by(mutex))
-/// What this pointer points to is.
-#define POINTEE_GUARDED_BY(mutex) DELIVERD_ANNOTATION(pt_guarded_by(mutex))
 /// The caller holds the mutex.
 #define REQUIRES(...) DELIVERD_ANNOTATION(requires_capability(__VA_ARGS__))
 /// The caller does not hold it: this function takes it.
 #define EXCLUDES(...) DELIVERD_ANNOTATION(locks_excluded(__VA_ARGS__))
-/// The analysis cannot follow; a comment says why it is right.
-#define NO_THREAD_SAFETY_ANALYSIS DELIVERD_ANNOTATION(no_thread_safety_analysis)
 
 namespace deliverd {
 
@@ -79,37 +75,32 @@ private:
     bool held_ = true;
 };
 
-/// Waits let go of the mutex and hold it again when they return. `ready` is called with it held.
+/// A wait releases the mutex and holds it again when it returns. `ready` is called with it held.
 class Condition {
 public:
     void notify_one() { condition_.notify_one(); }
     void notify_all() { condition_.notify_all(); }
 
-    template <typename Ready>
-    void wait(Mutex& mutex, Ready ready) REQUIRES(mutex) {
-        with(mutex, [&](auto& lock) { condition_.wait(lock, std::move(ready)); });
-    }
     /// Whether `ready` was true by `deadline`.
     template <typename Ready>
     bool wait_until(Mutex& mutex, Instant deadline, Ready ready) REQUIRES(mutex) {
-        return with(mutex, [&](auto& lock) { return condition_.wait_until(lock, deadline, std::move(ready)); });
-    }
-    template <typename Ready>
-    bool wait_for(Mutex& mutex, Duration patience, Ready ready) REQUIRES(mutex) {
-        return with(mutex, [&](auto& lock) { return condition_.wait_for(lock, patience, std::move(ready)); });
-    }
-
-private:
-    template <typename Wait>
-    static auto with(Mutex& mutex, Wait wait) {
         std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
         struct Release {  // the caller still holds the mutex, even when `ready` throws
             std::unique_lock<std::mutex>& lock;
             ~Release() { lock.release(); }
         } const release{lock};
-        return wait(lock);
+        return condition_.wait_until(lock, deadline, std::move(ready));
+    }
+    template <typename Ready>
+    bool wait_for(Mutex& mutex, Duration patience, Ready ready) REQUIRES(mutex) {
+        return wait_until(mutex, std::chrono::steady_clock::now() + patience, std::move(ready));
+    }
+    template <typename Ready>
+    void wait(Mutex& mutex, Ready ready) REQUIRES(mutex) {
+        wait_until(mutex, Instant::max(), std::move(ready));
     }
 
+private:
     std::condition_variable condition_;
 };
 

@@ -40,31 +40,22 @@ private:
     std::uint64_t state_;
 };
 
-/// Seeded by the operating system. One thread at a time.
+/// Seeded by the operating system. Thread-safe.
 class SystemRandom final : public Random {
 public:
-    SystemRandom() : seeded_(entropy()) {}
-    std::uint64_t next() override { return seeded_.next(); }
+    std::uint64_t next() override {
+        const MutexLock lock(mutex_);
+        return seeded_.next();
+    }
 
 private:
     static std::uint64_t entropy() {
         std::random_device device;
         return (static_cast<std::uint64_t>(device()) << 32U) | device();
     }
-    SeededRandom seeded_;
-};
 
-/// A SystemRandom that several threads share.
-class SharedRandom final : public Random {
-public:
-    std::uint64_t next() override {
-        const MutexLock lock(mutex_);
-        return random_.next();
-    }
-
-private:
     Mutex mutex_;
-    SystemRandom random_ GUARDED_BY(mutex_);
+    SeededRandom seeded_ GUARDED_BY(mutex_) = SeededRandom(entropy());
 };
 
 }  // namespace deliverd

@@ -25,7 +25,8 @@ std::string make_uuid_v7(WallTime now, Random& random) {
 }
 
 std::function<std::string()> uuid_source() {
-    return [random = std::make_shared<SharedRandom>()] { return make_uuid_v7(SystemClock().wall_now(), *random); };
+    // A std::function must be copyable; its copies share the source.
+    return [random = std::make_shared<SystemRandom>()] { return make_uuid_v7(SystemClock().wall_now(), *random); };
 }
 
 std::string canonical_uuid(std::string_view text) {
