@@ -1,8 +1,8 @@
 // Assertions that stay on in the released program.
 //
 // ASSERT is for what this program guarantees itself: an invariant of a class, an index that was checked before, an
-// order of calls. A false one is a bug, and to go on would risk what deliverd promises; the process ends with the
-// place and the condition, and another process takes over what it held. Never for input, nor for what a server
+// order of calls. A false one is a bug, and continuing would risk what deliverd promises. The process ends with
+// the place and the condition, and another process takes over what it held. Never for input, nor for what a server
 // answered: those are Results.
 #pragma once
 

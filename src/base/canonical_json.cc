@@ -6,9 +6,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <system_error>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/json_reader.h"
 #include "base/json_text.h"
 #include "base/text.h"
@@ -49,14 +51,11 @@ public:
     /// `only_members`: the text must be an object, and its own members may be numbers that no double holds.
     explicit Canonicaliser(bool only_members) : only_members_(only_members) {}
 
-    Result<void> read(std::string_view json) {
-        return read_json(json, [this](const JsonEvent& event) { return take(event); });
-    }
-    [[nodiscard]] std::string& form() { return form_; }
-    [[nodiscard]] std::vector<CanonicalMember>& members() { return members_; }
+    std::string form;                      // of the whole text
+    std::vector<CanonicalMember> members;  // of the object that it is
 
-private:
-    Result<void> take(const JsonEvent& event) {
+    /// A JsonListener.
+    Result<void> operator()(const JsonEvent& event) {
         if (only_members_ && event.depth == 0 && event.token != JsonToken::object_begin &&
             event.token != JsonToken::object_end) {
             return permanent("bad_json", "an object is expected");
@@ -72,9 +71,9 @@ private:
                 open_.back().members.push_back({std::string(event.text), {}, {}});
                 return {};
             case JsonToken::string: {
-                std::string form;
-                append_json_string(form, event.text);
-                return add(std::move(form), event.raw);
+                std::string canonical;
+                append_json_string(canonical, event.text);
+                return add(std::move(canonical), event.raw);
             }
             case JsonToken::number:
                 return add_number(event);
@@ -89,24 +88,25 @@ private:
         return {};
     }
 
+private:
     OpenValue close() {
         OpenValue value = std::move(open_.back());
         open_.pop_back();
         return value;
     }
 
-    Result<void> add(std::string form, std::string_view raw) {
+    Result<void> add(std::string canonical, std::string_view raw) {
         if (open_.empty()) {
-            form_ = std::move(form);
+            form = std::move(canonical);
         } else if (open_.back().is_object) {
-            open_.back().members.back().canonical = std::move(form);
+            open_.back().members.back().canonical = std::move(canonical);
             open_.back().members.back().value = raw;
         } else {
             std::string& elements = open_.back().elements;
             if (elements.size() > 1) {
-                (elements += ',') += form;
+                (elements += ',') += canonical;
             } else {  // the first one's text is moved, so that deep arrays cost their length, not length times depth
-                elements = std::move(form.insert(0, 1, '['));
+                elements = std::move(canonical.insert(0, 1, '['));
             }
         }
         return {};
@@ -115,7 +115,9 @@ private:
     Result<void> add_number(const JsonEvent& event) {
         double number = 0;
         const auto read = std::from_chars(event.raw.data(), event.raw.data() + event.raw.size(), number);
+        // Digests are over doubles, as RFC 8785 says; the text that is stored and sent keeps the number as written.
         if (read.ec == std::errc() && std::isfinite(number)) return add(ecmascript_number(number), event.raw);
+        // So that "qty" can be named as the wrong field, instead of a byte.
         if (only_members_ && event.depth == 1) return add({}, event.raw);
         return permanent("bad_json", "a number outside the range of a double");
     }
@@ -125,11 +127,12 @@ private:
         const auto order = by_key(object.members);
         const auto twice = std::ranges::adjacent_find(order, {}, &CanonicalMember::key);
         if (twice != order.end()) {
+            // RFC 8785 forbids it, and receivers disagree which of the two counts.
             return permanent(codes::kDuplicateKey, fmt::format("key \"{}\" twice in the object that ends",
                                                                shorten(one_line((*twice)->key), 64)));
         }
         if (only_members_ && open_.empty()) {
-            members_ = std::move(object.members);
+            members = std::move(object.members);
             return {};
         }
         return add(canonical_object(object.members), raw);
@@ -137,22 +140,20 @@ private:
 
     bool only_members_;
     std::vector<OpenValue> open_;
-    std::string form_;                      // of the whole text
-    std::vector<CanonicalMember> members_;  // of the object that it is
 };
 
 }  // namespace
 
 Result<std::string> canonical_json(std::string_view json) {
     Canonicaliser canonicaliser(false);
-    TRY(canonicaliser.read(json));
-    return std::move(canonicaliser.form());
+    TRY(read_json(json, std::ref(canonicaliser)));
+    return std::move(canonicaliser.form);
 }
 
 Result<std::vector<CanonicalMember>> canonical_members(std::string_view json) {
     Canonicaliser canonicaliser(true);
-    TRY(canonicaliser.read(json));
-    return std::move(canonicaliser.members());
+    TRY(read_json(json, std::ref(canonicaliser)));
+    return std::move(canonicaliser.members);
 }
 
 std::string canonical_object(std::span<const CanonicalMember> members) {
@@ -167,6 +168,7 @@ std::string canonical_object(std::span<const CanonicalMember> members) {
 }
 
 std::string ecmascript_number(double value) {
+    ASSERT(std::isfinite(value));
     if (value == 0) return "0";  // also -0
 
     // d.ddde±xx with the fewest digits that read back as `value`.

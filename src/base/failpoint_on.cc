@@ -59,8 +59,10 @@ std::deque<Point> points_from_environment() {
 
 void strike(const Point& point) {
     if (point.crash) {
+        // As in a power cut: no destructor runs and no buffer is written.
         ::kill(::getpid(), SIGKILL);
     } else {
+        // Tests wait for this line before they kill the process.
         const std::string line = "failpoint " + point.name + "\n";
         std::fputs(line.c_str(), stderr);
     }

@@ -37,6 +37,7 @@ std::string base64_encoded(std::string_view bytes) {
 
 std::optional<std::string> base64_decoded(std::string_view text) {
     if (text.size() % 4 != 0) return std::nullopt;
+    // EVP_DecodeBlock writes whole groups of three; the padding is cut off below.
     std::string out(text.size() / 4 * 3, '\0');
     const int size =
         EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()), bytes_of(text), static_cast<int>(text.size()));

@@ -34,12 +34,14 @@ std::optional<std::string> find_problem(std::string_view text, JsonKind kind, st
         if (event.token == JsonToken::number) {
             const std::size_t exponent = exponent_of(event.raw);
             if (exponent > kMaxExponent) return permanent("exponent", "has a number with an exponent beyond 2^31");
+            // Each can become that many zeros: 81 kB of 1e131000 were a gigabyte in PostgreSQL.
             exponents += std::min(exponent, kMostDigits);
         }
         return {};
     };
     const auto read = read_json(text, check);
     if (read) return std::nullopt;
+    // The other codes are this file's own: their messages already say what the text "is" or "has".
     return (read.error().code == "bad_json" ? "is not JSON: " : "") + read.error().message;
 }
 

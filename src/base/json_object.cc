@@ -13,50 +13,15 @@ std::string rfc3339_offset(WallTime time) {
     return text;
 }
 
-void JsonObject::begin(std::string_view name) {
-    out_.push_back(out_.empty() ? '{' : ',');
-    append_json_string(out_, name);
-    out_.push_back(':');
-}
-
 void JsonObject::text(std::string_view name, std::string_view value) {
-    begin(name);
+    raw(name, "");
     append_json_string(out_, valid_utf8(value));
 }
 
-void JsonObject::text(std::string_view name, const std::optional<std::string>& value) {
-    if (!value) return null(name);
-    text(name, std::string_view(*value));
-}
-
-void JsonObject::number(std::string_view name, std::int64_t value) {
-    raw(name, std::to_string(value));
-}
-
-void JsonObject::number(std::string_view name, const std::optional<std::int64_t>& value) {
-    if (!value) return null(name);
-    number(name, *value);
-}
-
-void JsonObject::boolean(std::string_view name, bool value) {
-    raw(name, value ? "true" : "false");
-}
-
-void JsonObject::time(std::string_view name, WallTime value) {
-    text(name, std::string_view(rfc3339_offset(value)));
-}
-
-void JsonObject::time(std::string_view name, const std::optional<WallTime>& value) {
-    if (!value) return null(name);
-    time(name, *value);
-}
-
-void JsonObject::null(std::string_view name) {
-    raw(name, "null");
-}
-
 void JsonObject::raw(std::string_view name, std::string_view json) {
-    begin(name);
+    out_.push_back(out_.empty() ? '{' : ',');
+    append_json_string(out_, name);
+    out_.push_back(':');
     out_ += json;
 }
 

@@ -17,22 +17,30 @@ namespace deliverd {
 class JsonObject {
 public:
     void text(std::string_view name, std::string_view value);
-    void text(std::string_view name, const std::string& value) { text(name, std::string_view(value)); }
-    void text(std::string_view name, const std::optional<std::string>& value);  // null when there is none
-    void number(std::string_view name, std::int64_t value);
-    void number(std::string_view name, const std::optional<std::int64_t>& value);
-    void boolean(std::string_view name, bool value);
-    void time(std::string_view name, WallTime value);
-    void time(std::string_view name, const std::optional<WallTime>& value);
-    void null(std::string_view name);
+    void number(std::string_view name, std::int64_t value) { raw(name, std::to_string(value)); }
+    void boolean(std::string_view name, bool value) { raw(name, value ? "true" : "false"); }
+    void time(std::string_view name, WallTime value) { text(name, rfc3339_offset(value)); }
+    void null(std::string_view name) { raw(name, "null"); }
     /// `json` must be JSON; it is not checked.
     void raw(std::string_view name, std::string_view json);
+
+    // null when there is none
+    template <typename T>
+    void text(std::string_view name, const std::optional<T>& value) {
+        value ? text(name, *value) : null(name);
+    }
+    template <typename T>
+    void number(std::string_view name, const std::optional<T>& value) {
+        value ? number(name, *value) : null(name);
+    }
+    template <typename T>
+    void time(std::string_view name, const std::optional<T>& value) {
+        value ? time(name, *value) : null(name);
+    }
 
     [[nodiscard]] std::string done();
 
 private:
-    void begin(std::string_view name);
-
     std::string out_;
 };
 

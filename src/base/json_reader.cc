@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "base/try.h"
 
 namespace deliverd {
 namespace {
@@ -30,6 +31,7 @@ class EventHandler {
 public:
     using Code = boost::json::error_code;
     using View = boost::json::string_view;
+    // The text is bounded already, by whoever read it.
     static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
     static constexpr std::size_t max_array_size = max_object_size;
     static constexpr std::size_t max_key_size = max_object_size;
@@ -97,6 +99,7 @@ private:
     bool text(JsonToken token, View part, Code& code) {
         find_token();
         end_ = closing_quote() + 1;
+        // Without escapes Boost gives the text in one part: no copy.
         if (text_.empty()) return emit(token, begin_, {part.data(), part.size()}, code);
         append(part);
         const bool goes_on = emit(token, begin_, text_, code);
@@ -114,6 +117,7 @@ private:
         }
         return quote;
     }
+    // Boost gives the value, which may be rounded: the text is what counts.
     bool number(Code& code) {
         find_token();
         end_ = std::min(json_.find_first_not_of(kNumberCharacters, begin_), json_.size());
@@ -150,6 +154,7 @@ ParseEnd parse(std::string_view parsed, std::string_view json, const JsonListene
     options.max_depth = kMaxJsonDepth;
     boost::json::basic_parser<EventHandler> parser(options, json, listener, skip);
     ParseEnd end;
+    // `false`: no more text follows, so that a number at the end is complete.
     end.offset = parser.write_some(false, parsed.data(), parsed.size(), end.code);
     EventHandler& handler = parser.handler();
     end.events = handler.count();
@@ -179,6 +184,7 @@ unsigned code_unit(std::string_view json, std::size_t at) {
 /// Boost refuses halves of surrogate pairs and exponents beyond 2^31. This is the same text with stand-ins of the same
 /// length for both: U+FFFD, and an exponent of zeros, whose value nobody reads.
 std::string with_stand_ins(std::string json, LoneSurrogates lone) {
+    // Nine digits are below 2^31.
     constexpr std::size_t kMostExponentDigits = 9;
     bool in_string = false;
     for (std::size_t i = 0; i < json.size(); ++i) {
@@ -225,11 +231,13 @@ std::string cause_of(const boost::json::error_code& code, std::string_view json,
 Result<void> read_json(std::string_view json, const JsonListener& listener, LoneSurrogates lone) {
     ParseEnd end = parse(json, json, listener, 0);
     if (end.code && !end.failure) {
+        // Only now, because almost every text is fine for Boost. The listener does not see the same events twice.
         const std::string stand_in = with_stand_ins(std::string(json), lone);
         if (stand_in != json) end = parse(stand_in, json, listener, end.events);
     }
     if (end.failure) return at_byte(std::move(*end.failure), end.offset);
     if (end.code) {
+        // Named before any other cause: it is what the writer has to correct first.
         if (const auto wrong = find_invalid_utf8(json)) return bad_json("not UTF-8", *wrong);
         return bad_json(cause_of(end.code, json, end.offset), end.offset);
     }
@@ -255,7 +263,7 @@ Result<std::vector<JsonMember>> json_members(std::string_view json, LoneSurrogat
         }
         return {};
     };
-    if (auto read = read_json(json, take, lone); !read) return Failure(std::move(read.error()));
+    TRY(read_json(json, take, lone));
     return members;
 }
 

@@ -1,6 +1,7 @@
-// The one reader of JSON: a text becomes a row of events, each with the place where it is written. No tree is made, so
-// that values which travel on (payloads, orders, lines of a spool) go out byte for byte: libraries that parse and print
-// again drop duplicate keys and rewrite numbers. Strict RFC 8259 in UTF-8; Boost.JSON's basic_parser does the parsing.
+// The one reader of JSON: a text becomes a sequence of events, each with the place where it is written. No tree is
+// made, so that values which are passed on (payloads, orders, lines of a spool) stay as they are, byte for byte.
+// Libraries that parse and print again drop duplicate keys and rewrite numbers. Strict RFC 8259 in UTF-8; Boost.JSON's
+// basic_parser does the parsing.
 #pragma once
 
 #include <cstddef>

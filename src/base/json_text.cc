@@ -29,8 +29,10 @@ struct Character {
 Character steering(std::string_view text) {
     const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
     if (byte(0) == 0x7F) return {1, 0x7F};
+    // C1: terminals take U+009B for ESC [.
     if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) <= 0x9F) return {2, byte(1)};
     if (byte(0) != 0xE2) return {};
+    // The marks that turn the direction of text: with them a line can show something else than it says.
     const unsigned code = 0x2000U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU);
     const bool turns = (byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) ||  // U+202A to U+202E
                        (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);    // U+2066 to U+2069

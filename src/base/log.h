@@ -8,8 +8,8 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 namespace deliverd {
@@ -21,13 +21,11 @@ struct LogField {
     std::variant<std::string_view, std::int64_t, double, bool> value;
 
     LogField(std::string_view n, std::string_view v) : name(n), value(v) {}
-    LogField(std::string_view n, const std::string& v) : name(n), value(std::string_view(v)) {}
-    LogField(std::string_view n, const char* v) : name(n), value(std::string_view(v)) {}
-    LogField(std::string_view n, bool v) : name(n), value(v) {}
     LogField(std::string_view n, double v) : name(n), value(v) {}
+    /// A template, so that it does not take pointers: a `const char*` is a text.
     template <std::integral I>
-        requires(!std::same_as<I, bool>)
-    LogField(std::string_view n, I v) : name(n), value(static_cast<std::int64_t>(v)) {}
+    LogField(std::string_view n, I v)
+        : name(n), value(static_cast<std::conditional_t<std::same_as<I, bool>, bool, std::int64_t>>(v)) {}
 };
 
 class Log {

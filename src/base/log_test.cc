@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/log_line.h"
 #include "base/stderr_log.h"
 #include "base/text.h"
 

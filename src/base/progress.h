@@ -1,4 +1,4 @@
-// One line on a terminal that says how far a long command is.
+// One line on a terminal that shows the progress of a long command.
 #pragma once
 
 #include <unistd.h>

@@ -16,6 +16,7 @@ std::string sha256_hex(std::string_view bytes) {
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
+    // Callers compare digests, whose lengths are known to all.
     return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 

@@ -92,6 +92,7 @@ std::string der_of(std::string_view signature) {
 
 Result<VerifyKey> VerifyKey::rsa(std::string_view modulus, std::string_view exponent) {
     const ErrorsDropped dropped;
+    // The key may come from a URL, and each check of a request with a huge one is slow.
     if (modulus.size() > kMostRsaBits / 8) return bad_key(fmt::format("the modulus has over {} bits", kMostRsaBits));
     if (exponent.size() > kMostRsaExponentBytes) {
         return bad_key(fmt::format("the exponent has over {} bytes", kMostRsaExponentBytes));
@@ -103,6 +104,7 @@ Result<VerifyKey> VerifyKey::rsa(std::string_view modulus, std::string_view expo
     if (BN_num_bits(n.get()) < kLeastRsaBits) {
         return bad_key(fmt::format("the modulus has {} bits: RSA needs {}", BN_num_bits(n.get()), kLeastRsaBits));
     }
+    // With an exponent of 1 anyone could sign.
     if (BN_is_odd(n.get()) != 1 || BN_is_odd(e.get()) != 1 || BN_is_one(e.get()) == 1) {
         return bad_key("modulus or exponent cannot be those of an RSA key");
     }
@@ -118,6 +120,7 @@ Result<VerifyKey> VerifyKey::p256(std::string_view x, std::string_view y) {
     if (x.size() != kP256Bytes || y.size() != kP256Bytes) {
         return bad_key(fmt::format("the coordinates must have {} bytes each", kP256Bytes));
     }
+    // OpenSSL takes a public point as one octet string: 04, x, y (SEC 1, 2.3.3).
     const std::string point = fmt::format("{}{}{}", static_cast<char>(POINT_CONVERSION_UNCOMPRESSED), x, y);
     const ParamBuilder parts(OSSL_PARAM_BLD_new());
     if (!parts) return bad_key("OpenSSL has no memory");
@@ -138,15 +141,12 @@ Result<VerifyKey> VerifyKey::ed25519(std::string_view x) {
 
 bool VerifyKey::verifies(std::string_view bytes, std::string_view signature) const {
     const ErrorsDropped dropped;
-    const std::string der = kind_ == SignatureKind::es256 ? der_of(signature) : std::string();
-    if (kind_ == SignatureKind::es256) {
-        if (der.empty()) return false;
-        signature = der;
-    }
+    const std::string given = kind_ == SignatureKind::es256 ? der_of(signature) : std::string(signature);
     const DigestContext context(EVP_MD_CTX_new());
+    // Ed25519 hashes the bytes itself.
     const EVP_MD* digest = kind_ == SignatureKind::ed25519 ? nullptr : EVP_sha256();
     return context && EVP_DigestVerifyInit(context.get(), nullptr, digest, nullptr, key_.get()) == 1 &&
-           EVP_DigestVerify(context.get(), octets_of(signature), signature.size(), octets_of(bytes), bytes.size()) == 1;
+           EVP_DigestVerify(context.get(), octets_of(given), given.size(), octets_of(bytes), bytes.size()) == 1;
 }
 
 }  // namespace deliverd

@@ -1,9 +1,9 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <vector>
 
 namespace deliverd {
@@ -29,6 +29,11 @@ std::size_t utf8_length(std::string_view bytes) {
     return length;
 }
 
+/// Of a character, not its first byte.
+bool is_continuation(char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) == 0x80;
+}
+
 /// Two neighbouring letters swapped are one edit: the commonest slip of the fingers.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> before_last(b.size() + 1);
@@ -42,6 +47,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         for (std::size_t j = 1; j <= b.size(); ++j) {
             const std::size_t replace = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
             row[j] = std::min({replace, last[j] + 1, row[j - 1] + 1});
+            // Otherwise "prot" would be two edits from "port", which is half of the word.
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
                 row[j] = std::min(row[j], before_last[j - 2] + 1);
             }
@@ -51,7 +57,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 /// Reads RFC 3339 from left to right; a step that does not fit makes `ok` false for good.
-struct Reader {
+struct Rfc3339Reader {
     std::string_view rest;
     bool ok = true;
 
@@ -79,6 +85,7 @@ struct Reader {
         std::int64_t unit = 100'000;
         while (!rest.empty() && is_digit(rest.front())) {
             micros += (rest.front() - '0') * unit;
+            // From the seventh digit on it is 0: further digits are read and dropped.
             unit /= 10;
             rest.remove_prefix(1);
         }
@@ -175,11 +182,15 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view bytes) {
     return std::nullopt;
 }
 
+std::size_t count_characters(std::string_view text) {
+    return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, is_continuation));
+}
+
 std::string shorten(std::string_view text, std::size_t max_bytes) {
     if (text.size() <= max_bytes) return std::string(text);
     const bool room_for_ellipsis = max_bytes >= kEllipsis.size();
     std::size_t cut = room_for_ellipsis ? max_bytes - kEllipsis.size() : max_bytes;
-    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80) --cut;
+    while (cut > 0 && is_continuation(text[cut])) --cut;
     std::string out(text.substr(0, cut));
     if (room_for_ellipsis) out += kEllipsis;
     return out;
@@ -224,6 +235,7 @@ std::optional<std::string_view> nearest(std::string_view word, std::span<const s
         const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
         if (longer - shorter >= best_distance) continue;  // also keeps a very long word from costing anything
         const std::size_t distance = edit_distance(word, candidate);
+        // Below half of the word, because every short word is near every other.
         if (distance < best_distance && 2 * distance < candidate.size()) {
             best = candidate;
             best_distance = distance;
@@ -237,26 +249,23 @@ std::string rfc3339_millis(WallTime time) {
     const auto day = std::chrono::floor<std::chrono::days>(millis);
     const std::chrono::year_month_day date(day);
     const std::chrono::hh_mm_ss clock(millis - day);
-    std::array<char, 64> buffer{};
-    const int length = std::snprintf(
-        buffer.data(), buffer.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-        static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
-        static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()),
-        static_cast<int>(clock.subseconds().count()));
-    return {buffer.data(), static_cast<std::size_t>(length)};
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()),
+                       static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
+                       clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
 }
 
 std::optional<WallTime> foreign_time(std::int64_t millis) {
     using std::chrono::sys_days;
     constexpr std::chrono::sys_time<std::chrono::milliseconds> kFirst = sys_days(std::chrono::year(1) / 1 / 1);
     constexpr std::chrono::sys_time<std::chrono::milliseconds> kBehind = sys_days(std::chrono::year(10'000) / 1 / 1);
+    // Compared as milliseconds: as the microseconds of WallTime a large number would overflow.
     const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(millis)};
     if (time < kFirst || time >= kBehind) return std::nullopt;
     return time;
 }
 
 std::optional<WallTime> parse_rfc3339(std::string_view text) {
-    Reader in{text};
+    Rfc3339Reader in{text};
     const std::chrono::year year(in.number(4));
     in.expect("-");
     const std::chrono::month month(static_cast<unsigned>(in.number(2)));

@@ -1,6 +1,7 @@
 // Text helpers that several rooms need.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,12 +51,15 @@ namespace deliverd {
 /// Offset of the first byte that is not valid UTF-8 (overlong forms and surrogates are not), if any.
 [[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
 
+/// The characters of `text`, which must be UTF-8.
+[[nodiscard]] std::size_t count_characters(std::string_view text);
+
 /// `text`, cut between two characters when it is longer than `max_bytes`. "…" marks the cut and counts as part of
 /// `max_bytes`.
 [[nodiscard]] std::string shorten(std::string_view text, std::size_t max_bytes);
 
-/// `bytes` as one line that any terminal, log and database takes: control characters (C1, which steer terminals, too)
-/// and line separators become spaces, bytes that are not UTF-8 become U+FFFD.
+/// `bytes` as one line that every terminal, log and database accepts: control characters (C1, which steer terminals,
+/// too) and line separators become spaces, bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string one_line(std::string_view bytes);
 
 /// `bytes` with each byte that is not UTF-8 replaced by U+FFFD; the rest untouched.

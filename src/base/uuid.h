@@ -14,7 +14,7 @@ namespace deliverd {
 /// one millisecond.
 [[nodiscard]] std::string make_uuid_v7(WallTime now, Random& random);
 
-/// Makes one at each call, of the system's time and randomness. Thread-safe.
+/// Each call makes one from the system's time and randomness. Thread-safe.
 [[nodiscard]] std::function<std::string()> uuid_source();
 
 /// `text` in lower case if it is a UUID of any version with its four dashes; otherwise empty.
