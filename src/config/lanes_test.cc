@@ -43,8 +43,8 @@ TEST_F(OrdersLaneTest, HasDefaultsOfItsOwn) {
     EXPECT_TRUE(lane.options.throttle);
     EXPECT_FALSE(lane.options.retry.gives_up_at(8));
     EXPECT_TRUE(lane.options.retry.gives_up_at(9));
-    EXPECT_EQ(lane.options.retry.shortest_wait(1), from_seconds(1.8));
-    EXPECT_EQ(lane.options.retry.longest_wait(8), from_seconds(281.6));
+    EXPECT_EQ(lane.options.retry.wait_at(1, -1, -1), from_seconds(1.8));
+    EXPECT_EQ(lane.options.retry.wait_at(8, 1, 1), from_seconds(281.6));
     ASSERT_TRUE(lane.sink.http.broker);
     EXPECT_THAT(lane.sink.http.broker->fields, ElementsAre("code", "status"));
     EXPECT_EQ(loaded.config.orders.ledger_ttl, std::chrono::hours(48));

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "lane/testing/fakes.h"
-#include "message/broker_answer.h"
+#include "message/http_answer.h"
 
 namespace deliverd::lane {
 namespace {

@@ -1,5 +1,3 @@
-#include "message/broker_answer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -9,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "base/text.h"
+#include "message/http_answer.h"
 
 namespace deliverd {
 namespace {

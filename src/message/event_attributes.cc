@@ -11,11 +11,8 @@ namespace {
 
 /// Names of CloudEvents attributes are small letters and digits.
 std::string extension_name(std::string_view name) {
-    std::string out;
-    for (const char c : name) {
-        if (!is_alphanumeric(c)) continue;
-        out.push_back(ascii_lower(c));
-    }
+    std::string out = ascii_lower(name);
+    std::erase_if(out, [](char c) { return !is_alphanumeric(c); });
     return out;
 }
 
@@ -34,7 +31,7 @@ Attributes cloudevents_attributes(const Message& message, std::string_view sourc
                                                          "time",        "subject", "partitionkey", "datacontenttype",
                                                          "dataschema",  "data"};
     Attributes out;
-    out.reserve(7 + message.headers.size());  // names that were seen stay where they are
+    out.reserve(7 + message.headers.size());  // `seen` has views of the names, which must not move
     out.emplace_back("specversion", "1.0");
     out.emplace_back("id", message.message_id);
     out.emplace_back("source", source);
@@ -43,6 +40,7 @@ Attributes cloudevents_attributes(const Message& message, std::string_view sourc
     out.emplace_back("subject", message.key);
     out.emplace_back("partitionkey", message.key);
     SeenNames seen;
+    // An entry of the metadata must not replace what the event says about itself.
     for (const std::string_view reserved : kReserved) seen.add(reserved);
     for (const auto& [name, value] : message.headers) {
         std::string extension = extension_name(name);

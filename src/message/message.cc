@@ -5,11 +5,7 @@
 namespace deliverd {
 
 Outcome failed_attempt(OutcomeKind kind, std::string_view code, std::string_view detail) {
-    Outcome outcome;
-    outcome.kind = kind;
-    outcome.code = code;
-    outcome.detail = shorten(one_line(detail), kMaxDetailBytes);
-    return outcome;
+    return {.kind = kind, .code = std::string(code), .detail = shorten(one_line(detail), kMaxDetailBytes)};
 }
 
 Outcome not_attempted(std::string_view code, std::string_view detail) {

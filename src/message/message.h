@@ -1,6 +1,7 @@
 // A message on its way through a lane, and how a delivery attempt can end. Plain values, no I/O.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -44,17 +45,8 @@ enum class OutcomeKind {
 };
 
 [[nodiscard]] constexpr std::string_view to_string(OutcomeKind kind) noexcept {
-    switch (kind) {
-        case OutcomeKind::delivered:
-            return "delivered";
-        case OutcomeKind::retryable:
-            return "retryable";
-        case OutcomeKind::permanent:
-            return "permanent";
-        case OutcomeKind::ambiguous:
-            return "ambiguous";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 4> kNames{"delivered", "retryable", "permanent", "ambiguous"};
+    return kNames[static_cast<std::size_t>(kind)];
 }
 
 /// The receiver's answer, kept as proof of a delivery where its contract requires that.

@@ -1,4 +1,4 @@
-// A Kafka record as in its topic, byte for byte. Plain values, no I/O.
+// A Kafka record exactly as it is in its topic. Plain values, no I/O.
 #pragma once
 
 #include <cstddef>

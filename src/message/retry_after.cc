@@ -23,6 +23,7 @@ bool read_date(const std::string& text, const char* format, std::tm& out) {
 int full_year(int two_digits, WallTime now) {
     const std::chrono::year_month_day today(std::chrono::floor<std::chrono::days>(now));
     const int this_year = static_cast<int>(today.year());
+    // RFC 9110, 5.6.7: a date that seems to be over 50 years ahead is in the past.
     int year = this_year - this_year % 100 + two_digits;
     if (year > this_year + 50) year -= 100;
     if (year <= this_year - 50) year += 100;
@@ -54,6 +55,7 @@ std::optional<Duration> parse_retry_after(std::string_view value, WallTime now) 
     if (first == std::string_view::npos) return std::nullopt;
     value = value.substr(first, value.find_last_not_of(" \t") + 1 - first);
 
+    // No sign and no fraction: RFC 9110 allows only digits here.
     if (value.find_first_not_of("0123456789") == std::string_view::npos) {
         constexpr std::int64_t kMost = std::chrono::seconds(kLongestRetryAfter).count();
         std::int64_t seconds = 0;

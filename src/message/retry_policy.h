@@ -27,12 +27,11 @@ struct RetryPolicy {
     double min_seconds = 0;
     std::int32_t dead_at_failures = 10;  // the failure with this number is the last
 
-    /// The wait after the n-th failure. Finite and within [shortest_wait, longest_wait] for every n.
+    /// The wait after the n-th failure. Finite for every n and all numbers.
     [[nodiscard]] Duration wait_after(std::int32_t failures, Random& random) const;
+    /// The same with both jitters drawn: each in [-1, 1], -1 for the shortest wait, 1 for the longest.
+    [[nodiscard]] Duration wait_at(std::int32_t failures, double absolute_draw, double relative_draw) const;
     [[nodiscard]] bool gives_up_at(std::int32_t failures) const { return failures >= dead_at_failures; }
-
-    [[nodiscard]] Duration shortest_wait(std::int32_t failures) const;
-    [[nodiscard]] Duration longest_wait(std::int32_t failures) const;
 
     static RetryPolicy orders(std::int32_t max_retries = 8);  // 2, 4, … 256 s ±10 %; dead at failure max+1
     static RetryPolicy events();                              // 1, 2, … 300 s ±20 %; dead at failure 10

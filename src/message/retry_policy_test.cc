@@ -34,8 +34,8 @@ struct Bounds {
 
 void expect_within(const RetryPolicy& policy, std::int32_t failures, Bounds bounds) {
     constexpr double kRounding = 1e-6;
-    EXPECT_NEAR(to_seconds(policy.shortest_wait(failures)), bounds.low, kRounding) << failures;
-    EXPECT_NEAR(to_seconds(policy.longest_wait(failures)), bounds.high, kRounding) << failures;
+    EXPECT_NEAR(to_seconds(policy.wait_at(failures, -1, -1)), bounds.low, kRounding) << failures;
+    EXPECT_NEAR(to_seconds(policy.wait_at(failures, 1, 1)), bounds.high, kRounding) << failures;
     SeededRandom random(static_cast<std::uint64_t>(failures));
     for (int i = 0; i < 1'000; ++i) {
         const double wait = to_seconds(policy.wait_after(failures, random));
@@ -108,7 +108,7 @@ TEST(RetryPolicy, JitterReachesBothEnds) {
     Fixed lowest(0);
     Fixed highest(~std::uint64_t{0});
     EXPECT_EQ(policy.wait_after(1, lowest), milliseconds(1800));
-    EXPECT_LT(policy.longest_wait(1) - policy.wait_after(1, highest), milliseconds(1));
+    EXPECT_LT(policy.wait_at(1, 1, 1) - policy.wait_after(1, highest), milliseconds(1));
 }
 
 TEST(RetryPolicy, AbsoluteJitterReachesBothEnds) {
@@ -129,10 +129,10 @@ TEST(RetryPolicy, NoneWaitsLongerThanAYearAndABaseOfZeroNotAtAll) {
     policy.base_seconds = 1e300;
     for (const double cap : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
         policy.cap_seconds = cap;
-        EXPECT_EQ(policy.longest_wait(1), std::chrono::hours(366 * 24)) << cap;
+        EXPECT_EQ(policy.wait_at(1, 1, 1), std::chrono::hours(366 * 24)) << cap;
     }
     policy.base_seconds = 0;
-    EXPECT_EQ(policy.longest_wait(5'000), Duration::zero()) << "though the power of the factor is infinite";
+    EXPECT_EQ(policy.wait_at(5'000, 1, 1), Duration::zero()) << "though the power of the factor is infinite";
 }
 
 TEST(RetryPolicy, HugeAndSenselessCountsStayInBounds) {
@@ -142,12 +142,12 @@ TEST(RetryPolicy, HugeAndSenselessCountsStayInBounds) {
         const double most = policy.cap_seconds * (1 + policy.jitter);
         for (const std::int32_t failures : {1'000, 100'000, std::numeric_limits<std::int32_t>::max()}) {
             const Duration wait = policy.wait_after(failures, random);
-            EXPECT_GE(wait, policy.shortest_wait(failures));
+            EXPECT_GE(wait, policy.wait_at(failures, -1, -1));
             EXPECT_LE(to_seconds(wait), most + 1e-6);
             EXPECT_TRUE(policy.gives_up_at(failures));
         }
         for (const std::int32_t failures : {0, -1, std::numeric_limits<std::int32_t>::min()}) {
-            EXPECT_EQ(policy.longest_wait(failures), policy.longest_wait(1));
+            EXPECT_EQ(policy.wait_at(failures, 1, 1), policy.wait_at(1, 1, 1));
             EXPECT_FALSE(policy.gives_up_at(failures));
         }
     }
@@ -170,15 +170,15 @@ RC_GTEST_PROP(RetryPolicyProperty, EveryWaitOfEveryPolicyIsBounded, (std::uint64
     const Duration wait = policy.wait_after(failures, random);
     RC_ASSERT(wait >= Duration::zero());
     RC_ASSERT(wait <= std::chrono::hours(366 * 24));
-    RC_ASSERT(wait >= policy.shortest_wait(failures));
-    RC_ASSERT(wait <= policy.longest_wait(failures));
+    RC_ASSERT(wait >= policy.wait_at(failures, -1, -1));
+    RC_ASSERT(wait <= policy.wait_at(failures, 1, 1));
 }
 
 RC_GTEST_PROP(RetryPolicyProperty, WaitsGrowUntilTheCap, ()) {
     const RetryPolicy policy = *rc::gen::element(0, 1, 2, 3) == 0 ? RetryPolicy::orders() : RetryPolicy::leases();
     const auto failures = *rc::gen::inRange<std::int32_t>(1, 1'000'000);
-    RC_ASSERT(policy.longest_wait(failures) <= policy.longest_wait(failures + 1));
-    RC_ASSERT(policy.shortest_wait(failures) <= policy.shortest_wait(failures + 1));
+    RC_ASSERT(policy.wait_at(failures, 1, 1) <= policy.wait_at(failures + 1, 1, 1));
+    RC_ASSERT(policy.wait_at(failures, -1, -1) <= policy.wait_at(failures + 1, -1, -1));
 }
 
 }  // namespace

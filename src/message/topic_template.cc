@@ -1,8 +1,7 @@
 #include "message/topic_template.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <map>
 
 #include "base/text.h"
 
@@ -31,11 +30,11 @@ std::string dotted_event_type(std::string_view event_type) {
 }
 
 Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
-    constexpr std::array<std::pair<std::string_view, Part>, 4> kPlaceholders{
-        {{"event_type", Part::event_type},
-         {"event_type_raw", Part::event_type_raw},
-         {"aggregate_id", Part::aggregate_id},
-         {"aggregate_type", Part::aggregate_type}}};
+    static const std::map<std::string_view, Piece> kPlaceholders{
+        {"event_type", {.field = &Message::type, .dotted = true}},
+        {"event_type_raw", {.field = &Message::type}},
+        {"aggregate_id", {.field = &Message::key}},
+        {"aggregate_type", {.field = &Message::aggregate_type}}};
     TopicTemplate out;
     if (text.empty()) return bad_argument("must not be empty");
     while (!text.empty()) {
@@ -43,19 +42,19 @@ Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
         if (text.substr(0, open).find('}') != std::string_view::npos) {
             return bad_argument("has a closing brace without an opening one");
         }
-        if (open > 0) out.pieces_.push_back({Part::text, std::string(text.substr(0, open))});
+        if (open > 0) out.pieces_.push_back({.text = std::string(text.substr(0, open))});
         text.remove_prefix(open);
         if (text.empty()) break;
         const std::size_t close = text.find('}');
         if (close == std::string_view::npos) return bad_argument("has a brace that is not closed");
         const std::string_view name = text.substr(1, close - 1);
-        const auto* const known = std::ranges::find(kPlaceholders, name, &std::pair<std::string_view, Part>::first);
-        if (known == kPlaceholders.end()) {
+        const auto placeholder = kPlaceholders.find(name);
+        if (placeholder == kPlaceholders.end()) {
             return bad_argument("has an unknown placeholder {" + std::string(name) +
                                 "}; there are {event_type}, {event_type_raw}, {aggregate_id} and "
                                 "{aggregate_type}");
         }
-        out.pieces_.push_back({known->second, ""});
+        out.pieces_.push_back(placeholder->second);
         text.remove_prefix(close + 1);
     }
     return out;
@@ -64,29 +63,18 @@ Result<TopicTemplate> TopicTemplate::parse(std::string_view text) {
 std::string TopicTemplate::topic_of(const Message& message) const {
     std::string out;
     for (const Piece& piece : pieces_) {
-        switch (piece.part) {
-            case Part::text:
-                out += piece.text;
-                break;
-            case Part::event_type:
-                out += dotted_event_type(message.type);
-                break;
-            case Part::event_type_raw:
-                out += message.type;
-                break;
-            case Part::aggregate_id:
-                out += message.key;
-                break;
-            case Part::aggregate_type:
-                out += message.aggregate_type;
-                break;
+        const std::string& value = piece.field == nullptr ? piece.text : message.*piece.field;
+        if (piece.dotted) {
+            out += dotted_event_type(value);
+        } else {
+            out += value;
         }
     }
     return out;
 }
 
 bool TopicTemplate::fixed() const {
-    return std::ranges::all_of(pieces_, [](const Piece& piece) { return piece.part == Part::text; });
+    return std::ranges::all_of(pieces_, [](const Piece& piece) { return piece.field == nullptr; });
 }
 
 }  // namespace deliverd

@@ -25,10 +25,10 @@ public:
     [[nodiscard]] bool fixed() const;
 
 private:
-    enum class Part { text, event_type, event_type_raw, aggregate_id, aggregate_type };
     struct Piece {
-        Part part;
-        std::string text;
+        std::string text{};                      // fixed text, unless there is a field
+        std::string Message::* field = nullptr;  // of the message
+        bool dotted = false;                     // dotted_event_type() of the field
     };
     std::vector<Piece> pieces_;
 };

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "deliverd/result.h"
-#include "message/answer.h"
 #include "message/event_attributes.h"
+#include "message/http_answer.h"
 
 namespace deliverd::sink {
 
@@ -27,7 +27,7 @@ struct HttpSinkOptions {
     std::vector<std::string> receipt_fields;   // the first of these in a JSON answer is the receipt
     bool verify_tls = true;
     std::string ca_file;                   // PEM; instead of the system's certificate authorities
-    std::optional<ProcessedMatch> broker;  // set: answers are an order broker's (message/broker_answer.h)
+    std::optional<ProcessedMatch> broker;  // set: answers are an order broker's (message/http_answer.h)
 
     /// Set: messages are events. plain_attributes() go as headers named by http_header_name(), `traceparent` and
     /// `tracestate` also under their own names; with EventFormat::cloudevents cloudevents_attributes() with prefix

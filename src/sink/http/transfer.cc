@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "message/broker_answer.h"
 #include "message/http_answer.h"
 #include "sink/http/request_headers.h"
 
