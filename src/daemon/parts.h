@@ -11,8 +11,8 @@
 #include "config/config.h"
 #include "deliverd/result.h"
 #include "lane/lane_options.h"
+#include "pipeline/engine.h"
 #include "pipeline/observer.h"
-#include "pipeline/runner.h"
 #include "relay/relay_options.h"
 #include "sink/sink.h"
 #include "store/database.h"
@@ -75,7 +75,7 @@ public:
     LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox, std::unique_ptr<sink::Sink> sink,
              pipeline::Observer& observer, Log& log);
 
-    [[nodiscard]] pipeline::Runner& lane() { return *runner_; }
+    [[nodiscard]] pipeline::Engine& lane() { return *runner_; }
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The outbox's lag_seconds().
     [[nodiscard]] Result<double> lag_seconds();
@@ -90,7 +90,7 @@ private:
     std::unique_ptr<sink::Sink> sink_;
     SystemClock clock_;
     SystemRandom random_;
-    std::unique_ptr<pipeline::Runner> runner_;
+    std::unique_ptr<pipeline::Engine> runner_;
 };
 
 }  // namespace deliverd::daemon

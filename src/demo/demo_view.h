@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "demo/demo_receiver.h"
-#include "pipeline/runner.h"
+#include "pipeline/reporter.h"
 #include "store/row_queue.h"
 
 namespace deliverd::demo {

@@ -13,6 +13,7 @@ Destinations::May Destinations::ask(std::string_view topic, Instant now) {
     if (now >= pause.until) {
         pause.since = pause.refused_at;
         pause.until = now + kTrial;
+        // A few at a time: if the topic is still away, each of them costs a send and a refusal.
         pause.trials_left = std::max<std::size_t>(trials_ / paused_.size(), 1);
     }
     if (pause.trials_left == 0) return pause.alone ? May::wait_or_fail : May::wait;
@@ -24,6 +25,7 @@ Destinations::Pause& Destinations::pause_of(std::string_view topic, Instant now)
     const auto found = paused_.find(topic);
     if (found != paused_.end()) return found->second;
     if (paused_.size() >= kMostPaused) {
+        // Forgetting it early only means that its events are tried a little too soon.
         paused_.erase(std::ranges::min_element(paused_, {}, [](const auto& entry) { return entry.second.until; }));
     }
     return paused_.emplace(topic, Pause{.refused_at = now, .since = now, .until = now}).first->second;
@@ -44,6 +46,7 @@ Destinations::Refusal Destinations::refused(std::string_view topic, Instant firs
     paused.trials_left = 0;
     paused.why = why;
     if (began <= paused.since) return Refusal::waits;  // sent before the topic was paused, or tried long ago
+    // Something else was delivered since: the receiver is there, and the trouble is this topic's.
     const bool was_alone = std::exchange(paused.alone, paused.since < last_delivered_);
     if (!paused.alone) return Refusal::waits;
     return was_alone ? Refusal::counts : Refusal::counts_alone;
@@ -62,6 +65,7 @@ void Destinations::was_delivered(std::string_view topic, Instant began) {
     last_delivered_ = std::max(last_delivered_, began);
     auto found = delivered_.find(topic);
     if (found == delivered_.end()) {
+        // Without them a partial outage is seen one delivery later. Keeping their order would cost more.
         if (delivered_.size() >= kMostDelivered) delivered_.clear();
         found = delivered_.emplace(topic, began).first;
     }

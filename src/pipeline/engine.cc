@@ -19,6 +19,7 @@ void Engine::run(Worker& worker, Instant (Engine::*step)(), const std::function<
             const Instant wake_at = (this->*step)();
             const Instant now = clock_.now();
             if (wake_at <= now) continue;
+            // A nap must not outlast the end of a stop.
             const Instant end(last_instant_.load());
             worker.signal.wait_until(now >= end ? wake_at : std::min(wake_at, end));
         }
@@ -51,18 +52,21 @@ void Engine::start_sending() {
 
 void Engine::start() {
     start_sending();
+    // Settling and renewing run before the first row is held.
     begin_taking();
     run(take_, &Engine::take, [] { return true; });
 }
 
 void Engine::bring_end_forward(Instant end) {
     Duration known = last_instant_.load();
+    // Only ever earlier: stop() and hurry() may both be setting it.
     while (end.time_since_epoch() < known && !last_instant_.compare_exchange_weak(known, end.time_since_epoch())) {
     }
 }
 
 void Engine::hurry() {
     hurried_ = true;
+    // For a stop() that is already past the sink; one that still waits sets its own end when it gets there.
     bring_end_forward(clock_.now() + kHurriedGrace);
     for (Signal* signal : {&control_.signals.stopping, &send_.signal, &settle_.signal}) signal->poke();
 }
@@ -78,15 +82,18 @@ void Engine::wait_for_sink(Instant deadline) {
         control_.signals.stopping.wait_until(std::min(deadline, clock_.now() + kStopCheck));
     }
     cut_off();
+    // Whatever is still there ends now, as stopped or ambiguous.
     sink_.stop(Duration::zero());
 }
 
 void Engine::stop(Duration patience) {
+    // A second caller waits for the first: when stop() returns, the threads have ended.
     const MutexLock lock(stop_mutex_);
     if (stopped_) return;
     stopped_ = true;
     const Instant deadline = clock_.now() + patience;
     drain();
+    // From left to right, as messages flow: what an earlier thread hands on, a later one still takes.
     finish(take_);
     end_taking();
     wait_for_sink(deadline);

@@ -18,22 +18,39 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "pipeline/control.h"
-#include "pipeline/runner.h"
+#include "pipeline/reporter.h"
 #include "sink/sink.h"
 
 namespace deliverd::pipeline {
 
-class Engine : public Runner {
+/// A hurried stop has this long to record what has ended and to give back what was not sent.
+inline constexpr Duration kHurriedGrace = std::chrono::seconds(1);
+
+class Engine {
 public:
-    ~Engine() override = default;
+    virtual ~Engine() = default;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    void start() final;
-    void drain() override { control_.draining = true; }
-    void stop(Duration patience) final;
-    void hurry() final;
-    LaneTotals run_once(Duration patience) final;
+    /// Starts the threads. Returns at once.
+    void start();
+
+    /// Takes and sends nothing more from here on; returns at once. stop() does the rest.
+    virtual void drain() { control_.draining = true; }
+
+    /// Takes and sends nothing more, waits up to `patience` for what is at the sink, settles it, gives back what was
+    /// not sent, and joins the threads. Counts what was not finished as abandoned. Idempotent.
+    void stop(Duration patience);
+
+    /// A stop() under way, or a later one, no longer waits for the sink: it ends within kHurriedGrace plus what the
+    /// store's own limits let its last calls take. Safe from any thread.
+    void hurry();
+
+    /// Processes one batch while the caller waits, for as long as the limits of the sink and the store allow; after
+    /// drain() for `patience` only. A receiver that asks for a pause ends it. Not after start().
+    LaneTotals run_once(Duration patience);
+
+    [[nodiscard]] virtual LaneTotals totals() const = 0;
 
 protected:
     /// Both outlive the engine. The destructor of the derived class calls stop(), because the steps are the derived

@@ -11,50 +11,33 @@
 
 namespace deliverd::pipeline {
 
-/// One thread at a time.
+/// Admits `lines` lines per `window`. One thread at a time.
 class LogLimiter {
 public:
-    static constexpr std::uint32_t kLinesASecond = 10;
+    LogLimiter(std::uint32_t lines, Duration window) : lines_(lines), window_(window) {}
 
-    /// How many lines were left out since the last one; none when this one must be left out as well.
-    std::optional<std::uint64_t> admit(Instant now) {
-        if (now - window_ >= std::chrono::seconds(1)) {
-            window_ = now;
-            lines_ = 0;
+    /// How many lines were left out since the last one; none when this one must be left out as well. `what` identifies
+    /// the trouble: a line about another one is always admitted.
+    std::optional<std::uint64_t> admit(Instant now, std::string_view what = {}) {
+        if (!began_ || what != what_ || now - *began_ >= window_) {
+            began_ = now;
+            what_ = what;
+            admitted_ = 0;
         }
-        if (lines_ >= kLinesASecond) {
+        if (admitted_ >= lines_) {
             ++left_out_;
             return std::nullopt;
         }
-        ++lines_;
+        ++admitted_;
         return std::exchange(left_out_, 0);
     }
 
 private:
-    Instant window_{};
-    std::uint32_t lines_ = 0;
-    std::uint64_t left_out_ = 0;
-};
-
-/// For trouble that lasts: a line when it begins or changes, then one per minute. One thread at a time.
-class RepeatLimiter {
-public:
-    static constexpr Duration kInterval = std::chrono::minutes(1);
-
-    /// `what` identifies the trouble. Answers as LogLimiter::admit().
-    std::optional<std::uint64_t> admit(Instant now, std::string_view what) {
-        if (said_at_ && what == what_ && now - *said_at_ < kInterval) {
-            ++left_out_;
-            return std::nullopt;
-        }
-        said_at_ = now;
-        what_ = what;
-        return std::exchange(left_out_, 0);
-    }
-
-private:
-    std::optional<Instant> said_at_;
+    std::uint32_t lines_;
+    Duration window_;
+    std::optional<Instant> began_;  // of the present window
     std::string what_;
+    std::uint32_t admitted_ = 0;
     std::uint64_t left_out_ = 0;
 };
 

@@ -8,17 +8,17 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(LogLimiter, AdmitsALimitedNumberPerSecondAndCountsTheRest) {
-    LogLimiter limiter;
+    LogLimiter limiter(10, 1s);
     const Instant start{1h};
-    for (std::uint32_t i = 0; i < LogLimiter::kLinesASecond; ++i) EXPECT_EQ(limiter.admit(start), 0U);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(limiter.admit(start), 0U);
     EXPECT_EQ(limiter.admit(start + 10ms), std::nullopt);
     EXPECT_EQ(limiter.admit(start + 999ms), std::nullopt);
     EXPECT_EQ(limiter.admit(start + 1s), 2U);
     EXPECT_EQ(limiter.admit(start + 1s), 0U);
 }
 
-TEST(RepeatLimiter, AdmitsNewTroubleAtOnceAndLastingTroubleOncePerMinute) {
-    RepeatLimiter limiter;
+TEST(LogLimiter, AdmitsNewTroubleAtOnceAndLastingTroubleOncePerMinute) {
+    LogLimiter limiter(1, 1min);
     const Instant start{};  // also where a clock begins
     EXPECT_EQ(limiter.admit(start, "down"), 0U);
     EXPECT_EQ(limiter.admit(start + 1s, "down"), std::nullopt);

@@ -27,9 +27,8 @@ class ByteBudget {
 public:
     explicit ByteBudget(std::size_t most) : most_(most) {}
 
-    void on_row(std::size_t bytes) {
-        typical_ = std::max(bytes, typical_ - typical_ / 64);
-    }  // large rows count at once
+    /// Large rows count at once and are forgotten slowly.
+    void on_row(std::size_t bytes) { typical_ = std::max(bytes, typical_ - typical_ / 64); }
     /// Nothing more fits beside `held` bytes.
     [[nodiscard]] bool spent(std::size_t held) const { return held + typical_ > most_; }
     [[nodiscard]] std::size_t left(std::size_t held) const { return most_ - std::min(held, most_); }

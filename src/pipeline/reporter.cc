@@ -13,21 +13,6 @@ Reason reason_of(const Error& error) {
     return error.code == codes::kDbTimeout ? Reason::db_timeout : Reason::db_error;
 }
 
-LaneTotals Reporter::totals() const {
-    const MutexLock lock(mutex_);
-    return totals_;
-}
-
-void Reporter::add(std::uint64_t LaneTotals::* count, std::uint64_t amount) {
-    const MutexLock lock(mutex_);
-    totals_.*count += amount;
-}
-
-void Reporter::claimed(std::size_t rows) {
-    add(&LaneTotals::claimed, rows);
-    observer_.on_claimed(rows);
-}
-
 void Reporter::settled(const store::Settlement& settlement) {
     observer_.on_settled(settlement);
     const auto ended = [this](std::uint64_t LaneTotals::* count, Reason reason) {
@@ -46,11 +31,6 @@ void Reporter::settled(const store::Settlement& settlement) {
     }
 }
 
-void Reporter::conflict() {
-    add(&LaneTotals::conflicts, 1);
-    observer_.on_flush(Reason::conflict, 1);
-}
-
 void Reporter::gave_up_settling(std::size_t rows, std::string_view first) {
     add(&LaneTotals::abandoned, rows);
     log_.error("could not record how these rows ended: they will be sent again",
@@ -59,6 +39,7 @@ void Reporter::gave_up_settling(std::size_t rows, std::string_view first) {
 
 void Reporter::database_failed(Instant now, std::string_view operation, const Error& error, std::size_t rows) {
     add(&LaneTotals::database_errors, 1);
+    // A call without rows, such as a claim, counts as one.
     observer_.on_flush(reason_of(error), std::max<std::size_t>(rows, 1));
     std::optional<std::uint64_t> left_out;
     {
@@ -68,6 +49,7 @@ void Reporter::database_failed(Instant now, std::string_view operation, const Er
                                                      : database_lines_.admit(now);
     }
     if (!left_out) return;
+    // Outside the lock: writing a line can block.
     log_.warn("database call failed", {{"lane", lane_},
                                        {"operation", operation},
                                        {"rows", rows},

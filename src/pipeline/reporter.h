@@ -16,10 +16,40 @@
 #include "message/message.h"
 #include "pipeline/log_limiter.h"
 #include "pipeline/observer.h"
-#include "pipeline/runner.h"
 #include "store/row_queue.h"
 
 namespace deliverd::pipeline {
+
+/// What a lane has done since it was made.
+struct LaneTotals {
+    std::uint64_t claimed = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t duplicates = 0;  // not sent: an equal message was sent before
+    std::uint64_t retried = 0;
+    std::uint64_t dead = 0;
+    std::uint64_t conflicts = 0;  // settled by someone else in the meantime
+    std::uint64_t abandoned = 0;  // left to their leases: the database was away, or there was no time to finish
+    std::uint64_t released = 0;   // given back unsent
+    std::uint64_t put_off = 0;    // sends that the sink could not try
+    std::uint64_t database_errors = 0;
+
+    LaneTotals& operator+=(const LaneTotals& other) {
+        claimed += other.claimed;
+        sent += other.sent;
+        duplicates += other.duplicates;
+        retried += other.retried;
+        dead += other.dead;
+        conflicts += other.conflicts;
+        abandoned += other.abandoned;
+        released += other.released;
+        put_off += other.put_off;
+        database_errors += other.database_errors;
+        return *this;
+    }
+    [[nodiscard]] bool anything_failed() const {
+        return retried + dead + conflicts + abandoned + put_off + database_errors > 0;
+    }
+};
 
 /// db_timeout or db_error.
 [[nodiscard]] Reason reason_of(const Error& error);
@@ -32,8 +62,10 @@ public:
 
     [[nodiscard]] Observer& observer() const { return observer_; }
     [[nodiscard]] Log& log() const { return log_; }
-    [[nodiscard]] const std::string& lane() const { return lane_; }
-    [[nodiscard]] LaneTotals totals() const;
+    [[nodiscard]] LaneTotals totals() const {
+        const MutexLock lock(mutex_);
+        return totals_;
+    }
 
     /// Runs `call`, a method of a store, and reports how long it took and whether it worked.
     template <typename Call>
@@ -43,13 +75,22 @@ public:
         observer_.on_database_call(operation, clock.now() - began, answer.has_value());
         return answer;
     }
-    void add(std::uint64_t LaneTotals::* count, std::uint64_t amount);
-    /// A look at the table took `rows` rows.
-    void claimed(std::size_t rows);
+    void add(std::uint64_t LaneTotals::* count, std::uint64_t amount) {
+        const MutexLock lock(mutex_);
+        totals_.*count += amount;
+    }
+    /// A poll of the table took `rows` rows.
+    void claimed(std::size_t rows) {
+        add(&LaneTotals::claimed, rows);
+        observer_.on_claimed(rows);
+    }
     /// A settlement took effect.
     void settled(const store::Settlement& settlement);
     /// A settlement found that its row, or its shard, is someone else's.
-    void conflict();
+    void conflict() {
+        add(&LaneTotals::conflicts, 1);
+        observer_.on_flush(Reason::conflict, 1);
+    }
     /// `rows` settlements were given up; `first` names one of the rows.
     void gave_up_settling(std::size_t rows, std::string_view first);
     /// A call to the store concerned `rows` rows and failed.
@@ -67,10 +108,11 @@ private:
     Log& log_;
     mutable Mutex mutex_;
     LaneTotals totals_ GUARDED_BY(mutex_);
-    LogLimiter failure_lines_ GUARDED_BY(mutex_);
-    LogLimiter database_lines_ GUARDED_BY(mutex_);
-    RepeatLimiter other_shards_lines_ GUARDED_BY(mutex_);
-    RepeatLimiter put_off_lines_ GUARDED_BY(mutex_);
+    LogLimiter failure_lines_ GUARDED_BY(mutex_) = {10, std::chrono::seconds(1)};
+    LogLimiter database_lines_ GUARDED_BY(mutex_) = {10, std::chrono::seconds(1)};
+    // Trouble that lasts: a line when it begins or changes, then one per minute.
+    LogLimiter other_shards_lines_ GUARDED_BY(mutex_) = {1, std::chrono::minutes(1)};
+    LogLimiter put_off_lines_ GUARDED_BY(mutex_) = {1, std::chrono::minutes(1)};
 };
 
 /// Reports the depth of a queue whenever it has changed. Only the thread that takes from a queue reports it: two

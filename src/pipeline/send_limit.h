@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "message/http_answer.h"
+#include "message/message.h"
 #include "pipeline/reporter.h"
 #include "pipeline/throttle.h"
 

@@ -1,11 +1,11 @@
-// How sends ended, on the way into the table: gathered into batches, repeated until the database has taken them. Pure
-// code over instants.
+// Settlements on their way into the table: collected into batches and repeated until the database has accepted them.
+// Pure code over instants.
 //
-// A settle is repeated, not given up: each row recorded late is a row not sent twice. Repeating is safe, because a
-// settlement takes effect only while the row is open with the same count. If a try ended ambiguously and the next one
-// meets a conflict, the first one took effect, as far as anyone can know.
+// A settle is repeated, not given up: each row that is recorded late is a row that is not sent twice. Repeating is
+// safe, because a settlement takes effect only while the row is open with the same count. If a try ended ambiguously
+// and the next one meets a conflict, the first one took effect, as far as anyone can know.
 //
-// What the database does not take is tried again for `patience`, then given up:
+// What the database does not accept is tried again for `patience`, then given up:
 //   - the call failed: the same batch, after a growing wait, so that an ambiguous try is answered before anything else;
 //   - the call was refused for good: its rows one by one, so that the others pass; the refused ones wait on their own;
 //   - the row is locked by someone: it waits with others like it and is tried with them, so that the rest passes.
@@ -59,25 +59,103 @@ public:
     void add(Settlement settlement, Instant now) { waiting_.push_back({std::move(settlement), now}); }
     /// Forgets those that match and are not under way; answers how many.
     template <typename Matches>
-    std::size_t drop(Matches matches);
+    std::size_t drop(Matches matches) {
+        const auto dropped = [&](const Item& item) { return matches(item.settlement); };
+        const auto among = [&](std::size_t first) {
+            const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(first);
+            return static_cast<std::size_t>(std::count_if(waiting_.begin(), end, dropped));
+        };
+        again_ -= among(again_);
+        one_by_one_ -= among(one_by_one_);
+        return std::erase_if(waiting_, dropped) + std::erase_if(alone_, dropped) + std::erase_if(locked_, dropped);
+    }
 
     /// Is it time for a settle? `idle`: nothing else is under way that could fill the batch.
-    [[nodiscard]] bool due(Instant now, bool idle) const;
-    /// When it will be if nothing happens; Instant::max() when there is nothing.
-    [[nodiscard]] Instant due_at() const;
-    /// The next batch; end() must follow. Empty when there is nothing to do now. Valid until then.
-    [[nodiscard]] const std::vector<Settlement>& begin(Instant now);
+    [[nodiscard]] bool due(Instant now, bool idle) const {
+        if (under_way() || now < next_try_) return false;
+        if (has_come(alone_, now) || has_come(locked_, now)) return true;
+        if (waiting_.empty()) return false;
+        return idle || waiting_.size() >= options_.batch || again_ > 0 || one_by_one_ > 0 ||
+               now - waiting_.front().queued_at >= options_.linger;
+    }
 
-    struct Ended {
+    /// When it will be if nothing happens; Instant::max() when there is nothing.
+    [[nodiscard]] Instant due_at() const {
+        if (under_way()) return Instant::max();
+        Instant at = alone_.empty() ? Instant::max() : alone_.front().retry_at;
+        if (!locked_.empty()) at = std::min(at, locked_.front().retry_at);
+        if (!waiting_.empty()) at = std::min(at, waiting_.front().queued_at + options_.linger);
+        return at == Instant::max() ? at : std::max(at, next_try_);
+    }
+
+    /// The next batch; end() must follow. Empty when there is nothing to do now. Valid until then.
+    [[nodiscard]] const std::vector<Settlement>& begin(Instant now) {
+        ASSERT(!under_way());
+        request_.clear();
+        if (now < next_try_) return request_;
+        take_batch(now);
+        request_.reserve(batch_.size());
+        for (Item& item : batch_) request_.push_back(std::move(item.settlement));
+        return request_;
+    }
+
+    struct EndedBatch {
         std::vector<Item> answered;      // in the order of the answers
         std::vector<Item> given_up;      // their patience has ended
         std::vector<Settlement> failed;  // for the first time: copies, for `report_failures` only
     };
     /// The settle was answered, or failed with `error`.
-    Ended end(const Error* error, Instant now, Random& random, bool report_failures = false);
+    EndedBatch end(const Error* error, Instant now, Random& random, bool report_failures = false) {
+        EndedBatch ended;
+        std::vector<Item> batch = take_back();
+        if (error == nullptr) {
+            failed_calls_ = 0;
+            refused_in_a_row_ = 0;
+            ended.answered = std::move(batch);
+            return ended;
+        }
+        ASSERT(!batch.empty());
+        const bool refused = error->error_class == ErrorClass::permanent;
+        const bool alone = refused && batch.size() == 1;
+        const bool counts = alone || !refused;  // a refusal of several does not say which of them is at fault
+        if (refused) {
+            failed_calls_ = 0;  // it did answer
+            ++refused_in_a_row_;
+        } else {
+            refused_in_a_row_ = 0;
+            next_try_ = now + backoff(++failed_calls_, kFirstRetryWait, kLongestRetryWait, random);
+        }
+        for (Item& item : batch) {
+            if (report_failures && counts && item.tries == 0) ended.failed.push_back(item.settlement);
+            if (counts) count_try(item, now);
+            item.in_doubt = item.in_doubt || error->error_class == ErrorClass::ambiguous;
+        }
+        if (counts && impatient(batch.front(), now)) {
+            ended.given_up = std::move(batch);
+        } else if (alone) {
+            batch.front().retry_at = now + backoff(batch.front().tries, kFirstRetryWait, kLongestRetryWait, random);
+            alone_.push_back(std::move(batch.front()));
+        } else {
+            waiting_.insert(waiting_.begin(), std::move_iterator(batch.begin()), std::move_iterator(batch.end()));
+            if (refused_in_a_row_ > 0 || one_by_one_ > 0) {
+                one_by_one_ += batch.size();
+            } else {
+                again_ = batch.size();
+            }
+        }
+        return ended;
+    }
+
     /// An answered one whose row is locked by someone: kept to be tried again. False when its patience has ended: it is
     /// still the caller's.
-    [[nodiscard]] bool keep_locked(Item& item, Instant now, Random& random);
+    [[nodiscard]] bool keep_locked(Item& item, Instant now, Random& random) {
+        count_try(item, now);
+        if (impatient(item, now)) return false;
+        if constexpr (requires { item.settlement.met_lock; }) item.settlement.met_lock = true;
+        item.retry_at = now + backoff(item.tries, kFirstRetryWait, kLongestLockWait, random);
+        locked_.push_back(std::move(item));
+        return true;
+    }
 
     [[nodiscard]] bool under_way() const { return !batch_.empty(); }
     /// The last settles were all refused for good: whatever is sent now is sent in vain.
@@ -86,7 +164,17 @@ public:
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
     [[nodiscard]] std::size_t size() const { return waiting_.size() + alone_.size() + locked_.size() + batch_.size(); }
     /// Everything that is not recorded, for the end.
-    std::vector<Item> take_all();
+    std::vector<Item> take_all() {
+        std::vector<Item> items = take_back();
+        for (auto* list : {&alone_, &locked_}) {
+            std::move(list->begin(), list->end(), std::back_inserter(items));
+            list->clear();
+        }
+        std::move(waiting_.begin(), waiting_.end(), std::back_inserter(items));
+        waiting_.clear();
+        again_ = one_by_one_ = 0;
+        return items;
+    }
 
 private:
     static constexpr Duration kFirstRetryWait = std::chrono::milliseconds(10);  // most locks are gone by then
@@ -102,8 +190,35 @@ private:
     [[nodiscard]] bool impatient(const Item& item, Instant now) const {
         return item.tries > 0 && now - item.first_try >= options_.patience;
     }
-    void take_batch(Instant now);
-    std::vector<Item> take_back();
+
+    void take_batch(Instant now) {
+        ASSERT(again_ <= waiting_.size() && one_by_one_ <= waiting_.size());
+        if (again_ == 0 && has_come(alone_, now)) {
+            batch_.push_back(std::move(alone_.front()));
+            alone_.pop_front();
+            return;
+        }
+        while (again_ == 0 && has_come(locked_, now) && batch_.size() < options_.most) {
+            batch_.push_back(std::move(locked_.front()));
+            locked_.pop_front();
+        }
+        if (!batch_.empty()) return;
+        const std::size_t most = one_by_one_ > 0 ? 1 : again_ > 0 ? again_ : options_.most;
+        const std::size_t count = std::min(most, waiting_.size());
+        const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
+        batch_.assign(std::move_iterator(waiting_.begin()), std::move_iterator(end));
+        waiting_.erase(waiting_.begin(), end);
+        again_ -= std::min(again_, count);
+        one_by_one_ -= std::min(one_by_one_, count);
+    }
+
+    /// The batch, with its settlements again.
+    std::vector<Item> take_back() {
+        ASSERT(request_.size() == batch_.size());
+        for (std::size_t i = 0; i < request_.size(); ++i) batch_[i].settlement = std::move(request_[i]);
+        request_.clear();
+        return std::exchange(batch_, {});
+    }
 
     const SettleQueueOptions options_;
     std::pmr::unsynchronized_pool_resource memory_;  // an item is a deque's whole block: no malloc for each
@@ -118,142 +233,5 @@ private:
     Instant next_try_{};
     std::int32_t refused_in_a_row_ = 0;
 };
-
-template <typename Settlement>
-template <typename Matches>
-std::size_t SettleQueue<Settlement>::drop(Matches matches) {
-    const auto dropped = [&](const Item& item) { return matches(item.settlement); };
-    const auto among = [&](std::size_t first) {
-        const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(first);
-        return static_cast<std::size_t>(std::count_if(waiting_.begin(), end, dropped));
-    };
-    again_ -= among(again_);
-    one_by_one_ -= among(one_by_one_);
-    return std::erase_if(waiting_, dropped) + std::erase_if(alone_, dropped) + std::erase_if(locked_, dropped);
-}
-
-template <typename Settlement>
-bool SettleQueue<Settlement>::due(Instant now, bool idle) const {
-    if (under_way() || now < next_try_) return false;
-    if (has_come(alone_, now) || has_come(locked_, now)) return true;
-    if (waiting_.empty()) return false;
-    return idle || waiting_.size() >= options_.batch || again_ > 0 || one_by_one_ > 0 ||
-           now - waiting_.front().queued_at >= options_.linger;
-}
-
-template <typename Settlement>
-Instant SettleQueue<Settlement>::due_at() const {
-    if (under_way()) return Instant::max();
-    Instant at = alone_.empty() ? Instant::max() : alone_.front().retry_at;
-    if (!locked_.empty()) at = std::min(at, locked_.front().retry_at);
-    if (!waiting_.empty()) at = std::min(at, waiting_.front().queued_at + options_.linger);
-    return at == Instant::max() ? at : std::max(at, next_try_);
-}
-
-template <typename Settlement>
-void SettleQueue<Settlement>::take_batch(Instant now) {
-    ASSERT(again_ <= waiting_.size() && one_by_one_ <= waiting_.size());
-    if (again_ == 0 && has_come(alone_, now)) {
-        batch_.push_back(std::move(alone_.front()));
-        alone_.pop_front();
-        return;
-    }
-    while (again_ == 0 && has_come(locked_, now) && batch_.size() < options_.most) {
-        batch_.push_back(std::move(locked_.front()));
-        locked_.pop_front();
-    }
-    if (!batch_.empty()) return;
-    const std::size_t most = one_by_one_ > 0 ? 1 : again_ > 0 ? again_ : options_.most;
-    const std::size_t count = std::min(most, waiting_.size());
-    const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-    batch_.assign(std::move_iterator(waiting_.begin()), std::move_iterator(end));
-    waiting_.erase(waiting_.begin(), end);
-    again_ -= std::min(again_, count);
-    one_by_one_ -= std::min(one_by_one_, count);
-}
-
-template <typename Settlement>
-const std::vector<Settlement>& SettleQueue<Settlement>::begin(Instant now) {
-    ASSERT(!under_way());
-    request_.clear();
-    if (now < next_try_) return request_;
-    take_batch(now);
-    request_.reserve(batch_.size());
-    for (Item& item : batch_) request_.push_back(std::move(item.settlement));
-    return request_;
-}
-
-/// The batch, with its settlements again.
-template <typename Settlement>
-auto SettleQueue<Settlement>::take_back() -> std::vector<Item> {
-    ASSERT(request_.size() == batch_.size());
-    for (std::size_t i = 0; i < request_.size(); ++i) batch_[i].settlement = std::move(request_[i]);
-    request_.clear();
-    return std::exchange(batch_, {});
-}
-
-template <typename Settlement>
-auto SettleQueue<Settlement>::end(const Error* error, Instant now, Random& random, bool report_failures) -> Ended {
-    Ended ended;
-    std::vector<Item> batch = take_back();
-    if (error == nullptr) {
-        failed_calls_ = 0;
-        refused_in_a_row_ = 0;
-        ended.answered = std::move(batch);
-        return ended;
-    }
-    ASSERT(!batch.empty());
-    const bool refused = error->error_class == ErrorClass::permanent;
-    const bool alone = refused && batch.size() == 1;
-    if (refused) {
-        failed_calls_ = 0;  // it did answer
-        ++refused_in_a_row_;
-    } else {
-        refused_in_a_row_ = 0;
-        next_try_ = now + backoff(++failed_calls_, kFirstRetryWait, kLongestRetryWait, random);
-    }
-    for (Item& item : batch) {
-        if (report_failures && item.tries == 0 && (alone || !refused)) ended.failed.push_back(item.settlement);
-        if (alone || !refused) count_try(item, now);
-        item.in_doubt = item.in_doubt || error->error_class == ErrorClass::ambiguous;
-    }
-    if ((alone || !refused) && impatient(batch.front(), now)) {
-        ended.given_up = std::move(batch);
-    } else if (alone) {
-        batch.front().retry_at = now + backoff(batch.front().tries, kFirstRetryWait, kLongestRetryWait, random);
-        alone_.push_back(std::move(batch.front()));
-    } else {
-        waiting_.insert(waiting_.begin(), std::move_iterator(batch.begin()), std::move_iterator(batch.end()));
-        if (refused_in_a_row_ > 0 || one_by_one_ > 0) {
-            one_by_one_ += batch.size();
-        } else {
-            again_ = batch.size();
-        }
-    }
-    return ended;
-}
-
-template <typename Settlement>
-bool SettleQueue<Settlement>::keep_locked(Item& item, Instant now, Random& random) {
-    count_try(item, now);
-    if (impatient(item, now)) return false;
-    if constexpr (requires { item.settlement.met_lock; }) item.settlement.met_lock = true;
-    item.retry_at = now + backoff(item.tries, kFirstRetryWait, kLongestLockWait, random);
-    locked_.push_back(std::move(item));
-    return true;
-}
-
-template <typename Settlement>
-auto SettleQueue<Settlement>::take_all() -> std::vector<Item> {
-    std::vector<Item> items = take_back();
-    for (auto* list : {&alone_, &locked_}) {
-        std::move(list->begin(), list->end(), std::back_inserter(items));
-        list->clear();
-    }
-    std::move(waiting_.begin(), waiting_.end(), std::back_inserter(items));
-    waiting_.clear();
-    again_ = one_by_one_ = 0;
-    return items;
-}
 
 }  // namespace deliverd::pipeline

@@ -35,7 +35,7 @@ protected:
     std::size_t drop_shard(std::int32_t shard) {
         return queue_.drop([&](const store::EventSettlement& settlement) { return settlement.lease.shard == shard; });
     }
-    Queue::Ended fail(ErrorClass error_class, Instant now = kQueueStart) {
+    Queue::EndedBatch fail(ErrorClass error_class, Instant now = kQueueStart) {
         const Error error{error_class, "db_error", "away"};
         return queue_.end(&error, now, random_);
     }

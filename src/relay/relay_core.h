@@ -90,7 +90,7 @@ public:
     void cut_off() { cut_off_ = true; }
     /// Counts what is not recorded as abandoned and what was not sent as released.
     void abandon();
-    /// Makes only one more look, for Runner::run_once; with strict_order the first for which anything is certain.
+    /// Makes only one more look, for Engine::run_once; with strict_order the first for which anything is certain.
     void look_once() { looks_left_ = 1; }
     /// That look is still to come, and there is something to wait for.
     [[nodiscard]] bool look_left() const {

@@ -21,7 +21,7 @@ Instant RelayCore::next_settle(Instant now) const {
 
 void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>& answer) {
     const std::size_t waiting = settles_.size();
-    Settles::Ended ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
+    Settles::EndedBatch ended = settles_.end(answer ? nullptr : &answer.error(), now, random_);
     if (!answer) reporter_.database_failed(now, "settle", answer.error(), waiting);
     ASSERT(!answer || answer->size() == ended.answered.size());
     for (std::size_t i = 0; i < ended.answered.size(); ++i) {
