@@ -11,6 +11,7 @@ namespace deliverd::lane {
 DedupGate::Verdict DedupGate::admit(store::Claimed& row) {
     const std::string& key = row.message.dedup_key;
     if (key.empty()) return Verdict::lead;
+    // Its settle may be on the way still, so the claim could not know.
     if (const auto known = delivered_.find(key); known != delivered_.end()) {
         row.duplicate = true;
         row.duplicate_receipt = known->second;
@@ -19,7 +20,6 @@ DedupGate::Verdict DedupGate::admit(store::Claimed& row) {
     const auto [place, first] = behind_.try_emplace(key);
     if (first) return Verdict::lead;
     place->second.push_back(std::move(row));
-    ++waiting_;
     return Verdict::wait;
 }
 
@@ -31,16 +31,14 @@ DedupGate::Followers DedupGate::leader_ended(const std::string& dedup_key, bool 
     std::deque<store::Claimed>& waiting = place->second;
     if (delivered) {
         std::move(waiting.begin(), waiting.end(), std::back_inserter(followers.duplicates));
-        ASSERT(waiting_ >= waiting.size());
-        waiting_ -= waiting.size();
         behind_.erase(place);
         remember(dedup_key, receipt);
     } else if (waiting.empty()) {
         behind_.erase(place);
     } else {
+        // One at a time: once it is delivered, the others are duplicates.
         followers.next.push_back(std::move(waiting.front()));
         waiting.pop_front();
-        --waiting_;
     }
     return followers;
 }
@@ -50,6 +48,7 @@ void DedupGate::remember(const std::string& dedup_key, const std::optional<std::
     delivered_order_.push_back(dedup_key);
     if (delivered_order_.size() <= remember_) return;
     ASSERT(delivered_.size() == delivered_order_.size());
+    // The oldest was settled long ago, and the claim finds it.
     delivered_.erase(delivered_order_.front());
     delivered_order_.pop_front();
 }
@@ -58,9 +57,9 @@ std::vector<store::Claimed> DedupGate::take_all() {
     std::vector<store::Claimed> all;
     for (auto& [key, waiting] : behind_) {
         std::move(waiting.begin(), waiting.end(), std::back_inserter(all));
+        // The keys stay: their leaders may still end.
         waiting.clear();
     }
-    waiting_ = 0;
     return all;
 }
 

@@ -39,14 +39,12 @@ public:
 
     /// Takes everything that waits.
     std::vector<store::Claimed> take_all();
-    [[nodiscard]] std::size_t waiting() const { return waiting_; }
 
 private:
     void remember(const std::string& dedup_key, const std::optional<std::string>& receipt);
 
     const std::size_t remember_;
     std::unordered_map<std::string, std::deque<store::Claimed>> behind_;
-    std::size_t waiting_ = 0;
     std::unordered_map<std::string, std::optional<std::string>> delivered_;  // key → receipt
     std::deque<std::string> delivered_order_;                                // oldest first
 };

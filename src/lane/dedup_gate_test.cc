@@ -29,7 +29,7 @@ TEST_F(Gate, DifferentOrUncomparedMessagesDoNotWait) {
     EXPECT_TRUE(admit(2, "b"));
     EXPECT_TRUE(admit(3, ""));
     EXPECT_TRUE(admit(4, ""));
-    EXPECT_EQ(gate.waiting(), 0U);
+    EXPECT_TRUE(gate.take_all().empty());
 }
 
 TEST_F(Gate, MessagesEqualToADeliveredOneAreDuplicates) {
@@ -41,7 +41,7 @@ TEST_F(Gate, MessagesEqualToADeliveredOneAreDuplicates) {
     EXPECT_EQ(followers.duplicates[0].message.id, 2);
     EXPECT_EQ(followers.duplicates[1].message.id, 3);
     EXPECT_TRUE(followers.next.empty());
-    EXPECT_EQ(gate.waiting(), 0U);
+    EXPECT_TRUE(gate.take_all().empty());
 }
 
 TEST_F(Gate, AnEqualMessageAfterTheDeliveryIsADuplicateToo) {
@@ -69,7 +69,6 @@ TEST_F(Gate, AfterAFailureTheNextOneLeadsAndTheRestKeepWaiting) {
     const DedupGate::Followers followers = ended("a", false);
     ASSERT_EQ(followers.next.size(), 1U);
     EXPECT_EQ(followers.next[0].message.id, 2);
-    EXPECT_EQ(gate.waiting(), 1U);
     EXPECT_FALSE(admit(4, "a"));
     EXPECT_EQ(ended("a", false).next[0].message.id, 3);
     EXPECT_EQ(ended("a", false).next[0].message.id, 4);
@@ -81,7 +80,7 @@ TEST_F(Gate, WaitingRowsCanBeTakenBack) {
     admit(1, "a");
     admit(2, "a");
     EXPECT_EQ(gate.take_all().size(), 1U);
-    EXPECT_EQ(gate.waiting(), 0U);
+    EXPECT_TRUE(gate.take_all().empty());
     EXPECT_TRUE(ended("a", true).duplicates.empty());
 }
 

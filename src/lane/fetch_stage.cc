@@ -16,9 +16,11 @@ FetchStage::FetchStage(Shared& shared, std::uint64_t seed)
 std::size_t FetchStage::room() const {
     const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
     const std::size_t held = shared_.book.size();
+    // A whole batch must fit behind one that is not sent yet: see the assertion in take().
     if (shared_.claimed.size() > batch_size || held + batch_size > shared_.held_limit()) return 0;
     if (shared_.settles_refused.load()) return 1;
     const std::size_t bytes = shared_.book.bytes();
+    // Rows of a megabyte, held four batches deep, took 400 MB. Before the first row its size is unknown.
     if (held > 0 && budget_.spent(bytes)) return 0;
     return std::min(budget_.rows(bytes), batch_size);
 }
@@ -26,7 +28,9 @@ std::size_t FetchStage::room() const {
 Instant FetchStage::step() {
     const Instant began = shared_.clock.now();
     const Instant nap = began + kLongestNap;
+    // What is claimed now would only be given back.
     if (shared_.control.draining.load()) return nap;
+    // Rows claimed during a pause would wait here with a running lease, and other workers could not take them.
     if (shared_.limit.paused(began)) return std::min(shared_.limit.paused_until(), nap);
     const std::size_t limit = room();
     if (limit == 0) return nap;
@@ -40,6 +44,7 @@ Instant FetchStage::step() {
     Result<store::ClaimBatch> batch = shared_.call("claim", 0, [&] { return shared_.outbox.claim(request); });
     const Instant ended = shared_.clock.now();
     if (!batch) {
+        // If the claim did commit, its rows come back when their lease runs out.
         pacer_.failed(began, ended, !request.after.has_value(), random_);
         return pacer_.next_look();
     }
@@ -48,6 +53,7 @@ Instant FetchStage::step() {
     shared_.reporter.claimed(rows);
     pacer_.looked(began, ended, !request.after.has_value(), rows, limit, batch->last);
     if (rows == 0) return pacer_.next_look();
+    // A crash here leaves rows that nobody sends until their lease runs out.
     failpoint("lane.after_claim");
     take(std::move(*batch), began);
     return Instant::min();
@@ -60,6 +66,7 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
         shared_.observer().on_lag(row.age_seconds);
         budget_.on_row(row.message.body.size());
         // One that is still under way here is sent again only once that has ended.
+        // The lease is counted from before the call, so that it never ends earlier than the book assumes.
         if (shared_.book.add(row, began)) rows.push_back(std::move(row));
     }
     // room() left space for the whole batch, and nobody else pushes.

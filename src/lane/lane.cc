@@ -19,17 +19,20 @@ Lane::~Lane() {
 }
 
 void Lane::leave() {
+    // First what is under way, so that take_unsent() finds only rows of which no attempt was made.
     send_.abandon();
     settle_.abandon();
     const std::vector<std::int64_t> unsent = send_.take_unsent();
     if (unsent.empty()) return;
     shared_.book.remove(unsent);
+    // Given back, they are due at once; left to their leases they would wait, those of orders ten minutes.
     const auto released = shared_.call("release", unsent.size(),
                                        [&] { return shared_.outbox.release(shared_.options.worker_id, unsent); });
     shared_.reporter.add(released ? &LaneTotals::released : &LaneTotals::abandoned, unsent.size());
 }
 
 bool Lane::at_work() const {
+    // A receiver that asks for a pause ends the batch: run_once() does not wait for it.
     return shared_.book.size() > 0 && !control_.draining && !shared_.limit.paused(clock_.now());
 }
 

@@ -15,7 +15,9 @@ bool LeaseBook::add(store::Claimed& row, Instant since) {
     bytes_ += bytes;
     if (added) return true;
     Entry& entry = place->second;
+    // A renewal may have begun after this claim. Both took effect, so the lease is as young as the later one.
     entry.since = std::max(entry.since, since);
+    // The claim just proved that it is ours.
     entry.lost = false;
     if (entry.newer) bytes_ -= entry.newer->message.body.size();
     entry.newer = std::move(row);
@@ -36,6 +38,7 @@ bool LeaseBook::end(std::int64_t id, std::optional<std::int32_t> ended_failures,
     const auto place = held_.find(id);
     if (place == held_.end()) return false;
     Entry& entry = place->second;
+    // The count fences settlements: a copy with the count that was just settled is settled as well.
     if (!entry.newer || entry.newer->message.failures == ended_failures) {
         drop(place);
         return false;
@@ -44,6 +47,7 @@ bool LeaseBook::end(std::int64_t id, std::optional<std::int32_t> ended_failures,
     claimed_again_.push_back(std::move(*entry.newer));
     entry.newer.reset();
     entry.since = now;
+    // A settlement under way at the claim may have ended it; nobody knows before a renewal.
     entry.in_doubt = true;
     return true;
 }
@@ -91,6 +95,7 @@ Instant LeaseBook::next_renewal(Instant now) const {
     Instant next = now + lease_ / 3;
     const MutexLock lock(mutex_);
     for (const auto& [id, entry] : held_) {
+        // A lost row stays until the lane is done with it, but there is nothing to renew.
         if (!entry.lost) next = std::min(next, entry.in_doubt ? now : entry.since + lease_ / 3);
     }
     return next;

@@ -29,6 +29,7 @@ void PollPacer::looked(Instant began, Instant ended, bool from_beginning, std::s
     const bool all_taken_before_it = from_beginning && rows < limit && cursor_;
     if (last && !all_taken_before_it) cursor_ = last;
 
+    // A full batch: more is due.
     if (rows >= limit) {
         wait_ = busy_poll_;
         next_look_ = ended;
@@ -36,7 +37,7 @@ void PollPacer::looked(Instant began, Instant ended, bool from_beginning, std::s
     }
     if (rows > 0) {
         wait_ = busy_poll_;
-    } else if (from_beginning) {
+    } else if (from_beginning) {  // no other look shows that nothing is due
         wait_ = std::min(wait_ * 2, idle_poll_);
     }
     next_look_ = ended + wait_;

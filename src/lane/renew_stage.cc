@@ -19,6 +19,7 @@ void RenewStage::rescue() {
         shared_.call("rescue", 0, [&] { return shared_.outbox.rescue(options.worker_id, options.lease); });
     next_rescue_ = shared_.clock.now() + options.rescue_interval;
     if (!rescued || *rescued == 0) return;
+    // Always worth a line: a worker died, or stood still for longer than its lease.
     shared_.reporter.log().warn("freed rows that were stuck with a worker",
                                 {{"lane", options.name}, {"rows", *rescued}});
     shared_.control.signals.take.poke();
@@ -38,6 +39,7 @@ Instant RenewStage::renew() {
     renewals_fail_ = !answer.has_value();
     if (!answer) return next_try_;
     shared_.book.renewed(answer->renewed, answer->lost, began);
+    // Rows may wait for this renewal before they are sent.
     shared_.control.signals.send.poke();
     return Instant::min();
 }

@@ -19,10 +19,12 @@ SendStage::SendStage(Shared& shared, std::uint64_t seed)
 
 Instant SendStage::step() {
     const bool draining = shared_.control.draining.load();
+    // By the thread that takes from the queue: so an idle lane shows 0.
     depth_.report(shared_.observer(), shared_.claimed.size());
     std::size_t moved = read_answers();
     shared_.at_sink.store(under_way_.size());
     const Instant now = shared_.clock.now();
+    // While the settler has no room, nothing more is sent: each outcome must be recorded in the end.
     if (hand_over() && !draining) {
         moved += send_more(now);
         hand_over();
@@ -41,6 +43,7 @@ std::size_t SendStage::read_answers() {
     shared_.control.inbox.take(answers_);
     if (!answers_.empty()) failpoint("lane.after_send");
     for (const pipeline::Answer& answer : answers_) {
+        // Not found: abandon() has left it to its lease.
         auto node = under_way_.extract(answer.id);
         if (!node.empty()) finish(answer, node.mapped());
     }
@@ -66,6 +69,7 @@ void SendStage::finish(const pipeline::Answer& answer, UnderWay& under_way) {
     if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) {
         unsent_.push_back(message.id);  // it never went out: no attempt was made
     } else if (outcome.kind == OutcomeKind::ambiguous && shared_.control.cut_off.load()) {
+        // Our own stop cut it off. A settlement as ambiguous would count an attempt for that.
         shared_.book.end(message.id, message.failures, now);
         shared_.reporter.add(&LaneTotals::abandoned, 1);
     } else {
@@ -98,31 +102,27 @@ std::size_t SendStage::send_more(Instant now) {
     const std::size_t most = present + shared_.limit.permits(now, parallelism - present);
     batch_.clear();
     std::size_t moved = 0;
-    for (std::size_t turn = stale_.size(); turn > 0 && under_way_.size() < most; --turn) {
-        store::Claimed row = std::move(stale_.front());
-        stale_.pop_front();
-        moved += admit(row, now, true) ? 1 : 0;
-    }
-    while (under_way_.size() < most && !leading_.empty()) {
-        store::Claimed row = std::move(leading_.front());
-        leading_.pop_front();
-        moved += admit(row, now, true) ? 1 : 0;
+    // Oldest claims first, because their leases end first. Each row once: admit() may put it back.
+    for (std::deque<store::Claimed>* rows : {&stale_, &leading_}) {
+        for (std::size_t turn = rows->size(); turn > 0 && under_way_.size() < most; --turn) {
+            store::Claimed row = std::move(rows->front());
+            rows->pop_front();
+            moved += admit(row, now, true) ? 1 : 0;
+        }
     }
     while (under_way_.size() < most) {
-        std::vector<store::Claimed> again = shared_.book.take_claimed_again(most - under_way_.size());
-        if (again.empty()) break;
-        for (store::Claimed& row : again) moved += admit(row, now, false) ? 1 : 0;
-    }
-    while (under_way_.size() < most) {
-        popped_.clear();
-        if (shared_.claimed.try_pop(popped_, most - under_way_.size()) == 0) break;
-        shared_.control.signals.take.poke();
-        for (store::Claimed& row : popped_) moved += admit(row, now, false) ? 1 : 0;
+        const std::size_t room = most - under_way_.size();
+        std::vector<store::Claimed> rows = shared_.book.take_claimed_again(room);
+        if (rows.empty() && shared_.claimed.try_pop(rows, room) > 0) shared_.control.signals.take.poke();
+        if (rows.empty()) break;
+        for (store::Claimed& row : rows) moved += admit(row, now, false) ? 1 : 0;
     }
     if (batch_.empty()) return moved;
     ASSERT(under_way_.size() <= parallelism);
     shared_.limit.on_sent(now, batch_.size());
+    // A crash here leaves rows without an attempt until their lease runs out.
     failpoint("lane.before_send");
+    // Before the sink has them: otherwise the settler could think that no outcome is on its way, and settle a part.
     shared_.at_sink.store(under_way_.size());
     shared_.sink.send(batch_, shared_.control.inbox);
     return moved;
@@ -131,8 +131,10 @@ std::size_t SendStage::send_more(Instant now) {
 /// Puts a row where it belongs: settled as a duplicate, dropped as lost, kept until its lease is renewed, kept behind
 /// an equal one, or into the batch. `leads`: the gate already let it through. False when the row only waits.
 bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
+    // The copy in hand has an old count: its settlement would be refused as a conflict.
     if (std::optional<store::Claimed> newer = shared_.book.take_newer(row.message.id)) row = std::move(*newer);
     if (row.duplicate) {
+        // A claim found it only now. The rows that wait behind this one need no send either.
         if (leads) follow(row.message.dedup_key, true, row.duplicate_receipt);
         ready_.push_back(pipeline::settle_as_duplicate(row.message, std::move(row.duplicate_receipt)));
         return true;
@@ -144,9 +146,7 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
     }
     switch (shared_.book.look(row.message.id, now)) {
         case Hold::lost: {
-            store::Settlement nothing;
-            nothing.id = row.message.id;
-            nothing.failures_before = row.message.failures;
+            const store::Settlement nothing{.id = row.message.id, .failures_before = row.message.failures};
             shared_.conflict(nothing, "the lease was lost before it was sent");
             shared_.forget(nothing, false);
             shared_.control.signals.settle.poke();  // it writes the note
@@ -155,12 +155,14 @@ bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
             return true;
         }
         case Hold::stale:
+            // No send begins on a lease that may run out before the receiver answers.
             stale_.push_back(std::move(row));
             return false;
         case Hold::fresh:
             break;
     }
     const std::int64_t id = row.message.id;
+    // The sink gets pointers into the map, whose nodes do not move.
     const auto [placed, is_new] = under_way_.emplace(id, UnderWay{std::move(row), now});
     ASSERT(is_new);  // the book keeps a row that was claimed again until its elder has ended
     batch_.push_back(&placed->second.row.message);
@@ -181,22 +183,18 @@ void SendStage::abandon() {
 }
 
 std::vector<std::int64_t> SendStage::take_unsent() {
-    std::vector<std::int64_t> ids = std::move(unsent_);
-    unsent_.clear();
-    const auto collect = [&ids](auto& rows) {
+    std::vector<std::int64_t> ids = std::exchange(unsent_, {});
+    const auto collect = [&ids](const auto& rows) {
         for (const store::Claimed& row : rows) ids.push_back(row.message.id);
-        rows.clear();
     };
-    popped_.clear();
-    shared_.claimed.try_pop(popped_, shared_.claimed.capacity());
-    collect(popped_);
-    collect(leading_);
-    collect(stale_);
-    std::vector<store::Claimed> waiting = gate_.take_all();
-    collect(waiting);
-    std::vector<store::Claimed> again = shared_.book.take_claimed_again(shared_.held_limit());
-    collect(again);
-    std::sort(ids.begin(), ids.end());
+    std::vector<store::Claimed> claimed;
+    shared_.claimed.try_pop(claimed, shared_.claimed.capacity());
+    collect(claimed);
+    collect(std::exchange(leading_, {}));
+    collect(std::exchange(stale_, {}));
+    collect(gate_.take_all());
+    collect(shared_.book.take_claimed_again(shared_.held_limit()));
+    std::ranges::sort(ids);
     return ids;
 }
 

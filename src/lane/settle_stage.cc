@@ -27,25 +27,29 @@ Instant SettleStage::step() {
         flush(now, queue_.begin(now));
         return now;
     }
-    if (queue_.size() == 0 && !shared_.notes.empty() && now >= next_notes_) write_notes(now);
+    if (queue_.size() == 0 && has_notes() && now >= next_notes_) write_notes(now);
     return taken ? now : std::min(queue_.due_at(), now + kLongestNap);
 }
 
 bool SettleStage::take_queued(Instant now) {
     const auto batch_size = static_cast<std::size_t>(shared_.options.batch_size);
+    // What stays in the bounded queue slows the sender down: memory stays bounded while the database is away.
     if (queue_.waiting() >= batch_size) return false;
     popped_.clear();
     if (shared_.settling.try_pop(popped_, batch_size - queue_.waiting()) == 0) return false;
     for (store::Settlement& settlement : popped_) queue_.add(std::move(settlement), now);
+    // There is room again for the settlements that the sender kept back.
     shared_.control.signals.send.poke();
     return true;
 }
 
 void SettleStage::flush(Instant now, const std::vector<store::Settlement>& settlements) {
+    // A crash here repeats a send: the receiver has the message, and the row says that it is open.
     failpoint("lane.before_settle");
     const auto answers = shared_.call("settle", settlements.size(),
                                       [&] { return shared_.outbox.settle(shared_.options.worker_id, settlements); });
-    Queue::Ended ended = queue_.end(answers ? nullptr : &answers.error(), now, random_, true);
+    Queue::EndedBatch ended = queue_.end(answers ? nullptr : &answers.error(), now, random_, true);
+    // While it is only unavailable, claims fail as well; nothing needs to hold them back.
     if (answers || queue_.refused()) shared_.settles_refused = queue_.refused();
     for (const store::Settlement& failed : ended.failed) {
         shared_.note(failed, pipeline::reason_of(answers.error()), answers.error().message);
@@ -56,13 +60,14 @@ void SettleStage::flush(Instant now, const std::vector<store::Settlement>& settl
     for (std::size_t i = 0; i < ended.answered.size(); ++i) record(ended.answered[i], (*answers)[i], now);
     shared_.control.signals.take.poke();
     shared_.control.signals.stopping.poke();
-    if (!shared_.notes.empty()) write_notes(now);
+    if (has_notes()) write_notes(now);
 }
 
 void SettleStage::record(Queue::Item& item, const store::SettleAnswer& answer, Instant now) {
     const store::Settlement& settlement = item.settlement;
     const bool took_effect =
         answer.applied || (item.in_doubt && answer.row && pipeline::took_effect_earlier(settlement, *answer.row));
+    // Someone has the row locked at this moment. Waiting for it would hold up all others.
     if (!took_effect && answer.row && pipeline::still_ours(settlement, *answer.row, shared_.options.worker_id)) {
         if (!queue_.keep_locked(item, now, random_)) leave_to_lease({std::move(item)});
         return;
@@ -78,13 +83,13 @@ void SettleStage::record(Queue::Item& item, const store::SettleAnswer& answer, I
 }
 
 void SettleStage::write_notes(Instant now) {
-    std::vector<store::AuditNote> notes = shared_.notes.take();
+    shared_.notes.try_pop(notes_, Shared::kMostNotes - notes_.size());
     const auto written =
-        shared_.call("audit", notes.size(), [&] { return shared_.outbox.audit(shared_.options.worker_id, notes); });
-    if (written) return;
-    next_notes_ = now + kNotesRetryWait;
-    if (written.error().error_class == ErrorClass::retryable) shared_.notes.put_back(std::move(notes));
-    // Otherwise rather one too few than two.
+        shared_.call("audit", notes_.size(), [&] { return shared_.outbox.audit(shared_.options.worker_id, notes_); });
+    if (!written) next_notes_ = now + kNotesRetryWait;
+    // Nothing in a note shows that it is a repeat. So after an ambiguous failure one may be missing, but none is
+    // written twice.
+    if (written || written.error().error_class != ErrorClass::retryable) notes_.clear();
 }
 
 void SettleStage::leave_to_lease(const std::vector<Queue::Item>& items) {
@@ -101,7 +106,7 @@ void SettleStage::abandon() {
     const Instant now = shared_.clock.now();
     for (store::Settlement& settlement : popped_) queue_.add(std::move(settlement), now);
     leave_to_lease(queue_.take_all());
-    if (!shared_.notes.empty()) write_notes(now);
+    if (has_notes()) write_notes(now);
 }
 
 }  // namespace deliverd::lane

@@ -6,23 +6,103 @@
 // Each stage is used by one thread at a time. A step blocks for as long as one database call may.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/bounded_queue.h"
 #include "base/random.h"
 #include "lane/dedup_gate.h"
+#include "lane/lane_options.h"
+#include "lane/lease_book.h"
 #include "lane/poll_pacer.h"
-#include "lane/shared.h"
+#include "pipeline/control.h"
 #include "pipeline/pacing.h"
+#include "pipeline/reporter.h"
+#include "pipeline/send_limit.h"
 #include "pipeline/settle_queue.h"
+#include "store/row_queue.h"
 
 namespace deliverd::lane {
+
+using pipeline::kLongestNap;
+using pipeline::LaneTotals;
+using pipeline::Observer;
+using pipeline::Reason;
+
+/// What the stages of one lane share: its ports, its bounded queues and its counts.
+struct Shared {
+    static constexpr std::size_t kMostNotes = 10'000;  // for outbox_audit; further ones are only counted and logged
+
+    Shared(LaneOptions lane_options, store::RowQueue& lane_outbox, sink::Sink& lane_sink, const Clock& lane_clock,
+           Observer& observer, Log& log, pipeline::Control& lane_control)
+        : options(std::move(lane_options)),
+          outbox(lane_outbox),
+          sink(lane_sink),
+          clock(lane_clock),
+          control(lane_control),
+          reporter(options.name, observer, log),
+          limit(options.throttle, options.retry_after_cap, reporter),
+          book(options.lease),
+          claimed(2 * static_cast<std::size_t>(options.batch_size)),
+          settling(2 * static_cast<std::size_t>(options.batch_size)),
+          notes(kMostNotes) {}
+
+    const LaneOptions options;
+    store::RowQueue& outbox;
+    sink::Sink& sink;
+    const Clock& clock;
+    pipeline::Control& control;
+    pipeline::Reporter reporter;
+    pipeline::SendLimit limit;  // the sender's; the fetcher reads the pause
+
+    LeaseBook book;
+    BoundedQueue<store::Claimed> claimed;      // fetch → send
+    BoundedQueue<store::Settlement> settling;  // send → settle
+    BoundedQueue<store::AuditNote> notes;      // send and settle → settle
+
+    std::atomic<bool> settles_refused{false};  // the last settle that was answered was refused for good
+    std::atomic<std::size_t> at_sink{0};
+
+    [[nodiscard]] Observer& observer() const { return reporter.observer(); }
+
+    /// Rows held at once, at most.
+    [[nodiscard]] std::size_t held_limit() const {
+        return 4 * static_cast<std::size_t>(options.batch_size) + static_cast<std::size_t>(options.parallelism);
+    }
+
+    /// Calls the outbox about `rows` rows: reports how long that took, and the error if it failed.
+    template <typename Call>
+    auto call(std::string_view operation, std::size_t rows, Call&& call) {
+        auto answer = reporter.timed(clock, operation, std::forward<Call>(call));
+        if (!answer) reporter.database_failed(clock.now(), operation, answer.error(), rows);
+        return answer;
+    }
+
+    /// Someone else has the row, or it is gone: counted, and noted once.
+    void conflict(const store::Settlement& settlement, std::string found) {
+        reporter.conflict();
+        note(settlement, Reason::conflict, std::move(found));
+    }
+    void note(const store::Settlement& settlement, Reason reason, std::string detail) {
+        store::AuditNote note{settlement.id, std::string(pipeline::to_string(reason)), std::move(detail),
+                              settlement.failures_before};
+        notes.try_push(note);
+    }
+    /// The lane is done with this copy of a row. `ended`: a newer copy with the same count has ended too; otherwise
+    /// that one is sent next.
+    void forget(const store::Settlement& settlement, bool ended) {
+        const auto ended_failures = ended ? std::optional(settlement.failures_before) : std::nullopt;
+        if (book.end(settlement.id, ended_failures, clock.now())) control.signals.keep.poke();
+    }
+};
 
 /// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {
@@ -85,7 +165,6 @@ private:
     std::deque<store::Claimed> leading_;   // followers whose leader failed, and what was put off: next to be sent
     std::deque<store::Claimed> stale_;     // waiting for their lease to be renewed
     std::vector<std::int64_t> unsent_;     // handed to the sink, but stopped before they went out
-    std::vector<store::Claimed> popped_;
     std::vector<pipeline::Answer> answers_;
     std::vector<const Message*> batch_;
 };
@@ -109,6 +188,7 @@ private:
     void flush(Instant now, const std::vector<store::Settlement>& settlements);
     void record(Queue::Item& item, const store::SettleAnswer& answer, Instant now);
     void leave_to_lease(const std::vector<Queue::Item>& items);
+    [[nodiscard]] bool has_notes() const { return !notes_.empty() || shared_.notes.size() > 0; }
     void write_notes(Instant now);
 
     Shared& shared_;
@@ -116,6 +196,7 @@ private:
     pipeline::QueueDepth depth_{"settling"};
     Queue queue_;
     std::vector<store::Settlement> popped_;
+    std::vector<store::AuditNote> notes_;  // taken from the queue, not written yet
     Instant next_notes_{};
 };
 

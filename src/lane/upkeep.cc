@@ -14,28 +14,17 @@ Upkeep::~Upkeep() {
 
 void Upkeep::start() {
     thread_ = std::thread([this] {
-        MutexLock lock(mutex_);
         while (!ending_) {
-            lock.unlock();
             run_due();
-            lock.lock();
-            wake_.wait_for(mutex_, wait_between_looks(), [this]() REQUIRES(mutex_) { return ending_; });
+            wake_.wait_until(std::chrono::steady_clock::now() + wait_between_looks());
         }
     });
 }
 
 void Upkeep::stop() {
-    {
-        const MutexLock lock(mutex_);
-        ending_ = true;
-    }
-    wake_.notify_all();
+    ending_ = true;
+    wake_.poke();
     if (thread_.joinable()) thread_.join();
-}
-
-bool Upkeep::ending() {
-    const MutexLock lock(mutex_);
-    return ending_;
 }
 
 Duration Upkeep::wait_between_looks() const {
@@ -47,7 +36,7 @@ Duration Upkeep::wait_between_looks() const {
 std::int64_t Upkeep::run_due() {
     std::int64_t rows = 0;
     for (const Chore& chore : chores_) {
-        if (ending()) break;
+        if (ending_) break;
         rows += run(chore);
     }
     return rows;
@@ -56,9 +45,11 @@ std::int64_t Upkeep::run_due() {
 std::int64_t Upkeep::run(const Chore& chore) {
     const Result<bool> begun = store_.begin(chore.name, owner_, chore.interval, kLease);
     if (!begun) complain(chore, begun.error());
+    // False: it is not due, or another process does it.
     if (!begun || !*begun) return 0;
     std::int64_t rows = 0;
     const bool finished = work_off(chore, rows);
+    // Also after a failure: another process may try at once.
     if (const auto ended = store_.end(chore.name, owner_, finished); !ended) complain(chore, ended.error());
     if (rows > 0) log_.info("upkeep done", {{"chore", chore.name}, {"rows", rows}, {"finished", finished}});
     return rows;
@@ -66,13 +57,15 @@ std::int64_t Upkeep::run(const Chore& chore) {
 
 bool Upkeep::work_off(const Chore& chore, std::int64_t& rows) {
     Instant kept = clock_.now();
-    while (!ending()) {
+    while (!ending_) {
         if (clock_.now() - kept >= kKeepAfter) {
+            // A chore of many pieces outlasts the lease. If the lease is lost, another process does the rest.
             const Result<bool> ours = store_.keep(owner_, kLease);
             if (!ours) complain(chore, ours.error());
             if (!ours || !*ours) return false;
             kept = clock_.now();
         }
+        // In pieces, because one long transaction would keep dead rows of all tables alive and delay a stop.
         const Result<std::int64_t> done = chore.work(chore.piece);
         if (!done) {
             complain(chore, done.error());

@@ -2,6 +2,7 @@
 // rare and short. When each was last done is in the database, so that restarts neither repeat nor forget one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -10,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "deliverd/result.h"
+#include "pipeline/control.h"
 #include "store/upkeep.h"
 
 namespace deliverd::lane {
@@ -51,7 +52,6 @@ private:
     bool work_off(const Chore& chore, std::int64_t& rows);
     void complain(const Chore& chore, const Error& error);
     [[nodiscard]] Duration wait_between_looks() const;
-    [[nodiscard]] bool ending();
 
     const std::vector<Chore> chores_;
     store::Upkeep& store_;
@@ -59,9 +59,8 @@ private:
     const Clock& clock_;
     Log& log_;
 
-    Mutex mutex_;
-    Condition wake_;
-    bool ending_ GUARDED_BY(mutex_) = false;
+    pipeline::Signal wake_;
+    std::atomic<bool> ending_{false};
     std::thread thread_;
 };
 
