@@ -3,12 +3,16 @@
 // deadlock.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
-#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
 
-#include "base/clock.h"
+#include "base/bounded_queue.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "deliverd/result.h"
 #include "store/orders.h"
 
@@ -42,8 +46,23 @@ public:
     void stop();
 
 private:
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
+    struct Waiting {
+        store::NewOrder order;
+        Done done;
+    };
+    void write_until_closed();
+    void store_group(std::vector<Waiting>& group);
+    /// Stops at the first error that is not permanent.
+    void store_one_by_one(std::vector<Waiting>& group, std::span<const store::NewOrder> batch);
+    Result<std::vector<store::AcceptAnswer>> accept(std::span<const store::NewOrder> batch);
+
+    const IntakeOptions options_;
+    store::Orders& orders_;
+    Log& log_;
+    std::atomic<bool> failing_ = false;
+    BoundedQueue<Waiting> queue_;
+    Mutex stop_mutex_;
+    std::vector<std::thread> writers_ GUARDED_BY(stop_mutex_);
 };
 
 }  // namespace deliverd::orders

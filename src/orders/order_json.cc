@@ -14,6 +14,7 @@ using Text = std::optional<std::string>;
 
 /// JSON byte for byte; a string if it is not JSON.
 void add_json(JsonObject& object, std::string_view name, const Text& value) {
+    // As JSON even if it has no canonical form: as a string, readers would have to parse it a second time.
     if (value && is_json(*value)) {
         object.raw(name, *value);
     } else {
@@ -66,6 +67,7 @@ std::string acceptance_json(const store::AcceptAnswer& answer) {
     add_acceptance(object, order);
     const bool has_result = order.broker_order_id || order.result_digest || order.result_json;
     if (answer.kind == store::AcceptKind::known && has_result) add_result(object, order);
+    // Whoever posts a dead order again wants to know whether the broker may have it after all.
     if (answer.kind == store::AcceptKind::known && order.status == "dead") {
         object.text("last_error", order.last_error);
         object.boolean("in_doubt", order.in_doubt);

@@ -31,11 +31,6 @@ std::string shown(std::string_view text) {
 
 // --- one rule per field -------------------------------------------------------------------------------------------
 
-std::size_t count_characters(std::string_view utf8) {
-    return static_cast<std::size_t>(std::count_if(
-        utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-}
-
 bool has_control_character(std::string_view utf8) {
     for (std::size_t i = 0; i < utf8.size(); ++i) {
         const auto byte = static_cast<unsigned char>(utf8[i]);
@@ -60,9 +55,8 @@ bool is_key(const CanonicalMember& member) {
 
 bool is_symbol(const CanonicalMember& member) {
     const auto text = json_string(member.value);
-    return text && text->size() >= 3 && text->size() <= 20 && std::all_of(text->begin(), text->end(), [](char c) {
-               return is_upper(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
-           });
+    const auto allowed = [](char c) { return is_upper(c) || is_digit(c) || c == '.' || c == '_' || c == '-'; };
+    return text && text->size() >= 3 && text->size() <= 20 && std::ranges::all_of(*text, allowed);
 }
 
 bool is_intent(const CanonicalMember& member) {
@@ -107,7 +101,7 @@ constexpr std::array kRules = {
 
 constexpr auto kFields = [] {
     std::array<std::string_view, kRules.size()> names;
-    std::transform(kRules.begin(), kRules.end(), names.begin(), [](const Rule& rule) { return rule.field; });
+    std::ranges::transform(kRules, names.begin(), &Rule::field);
     return names;
 }();
 
@@ -133,6 +127,7 @@ std::optional<std::string> storage_problem(std::string_view value) {
         }
         return {};
     };
+    // canonical_members() has read it before.
     ASSERT(read_json(value, check));
     return problem;
 }
@@ -140,8 +135,7 @@ std::optional<std::string> storage_problem(std::string_view value) {
 // --- all fields ---------------------------------------------------------------------------------------------------
 
 const CanonicalMember* find(const Members& members, std::string_view key) {
-    const auto found = std::find_if(members.begin(), members.end(),
-                                    [key](const CanonicalMember& member) { return member.key == key; });
+    const auto found = std::ranges::find(members, key, &CanonicalMember::key);
     return found == members.end() ? nullptr : &*found;
 }
 
@@ -150,6 +144,7 @@ std::optional<std::string> problem_with(const Rule& rule, const CanonicalMember*
         if (!rule.required) return std::nullopt;
         return fmt::format("is missing; it must be {}", rule.allowed);
     }
+    // What PostgreSQL's jsonb cannot hold is refused for SQLite too: no order may depend on which database is used.
     if (auto problem = storage_problem(member->value)) return problem;
     if (rule.holds(*member)) return std::nullopt;
     return fmt::format("must be {}; it is {}", rule.allowed, shown(member->value));
@@ -170,7 +165,7 @@ std::vector<FieldProblem> problems_in(const Members& members) {
     }
     std::size_t unknown = 0;
     for (const CanonicalMember& member : members) {
-        if (std::find(kFields.begin(), kFields.end(), member.key) != kFields.end()) continue;
+        if (std::ranges::find(kFields, member.key) != kFields.end()) continue;
         if (++unknown <= kMaxUnknownFieldsNamed) problems.push_back({shown(member.key), unknown_field(member.key)});
     }
     if (unknown > kMaxUnknownFieldsNamed) {
@@ -210,6 +205,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::string digest_of(Members members) {
+    // The same order posted again may have another trace id. The key is what the digest is stored under.
     std::erase_if(members, [](const CanonicalMember& member) { return member.key == kKey || member.key == kTraceId; });
     return "sha256:" + sha256_hex(canonical_object(members));
 }
@@ -227,6 +223,7 @@ Reading read_order(std::string_view header_key, std::string_view body, WallTime 
 
     const CanonicalMember* key_member = find(*members, kKey);
     auto key = key_member == nullptr ? std::nullopt : json_string(key_member->value);
+    // Before the fields, because with a wrong key the body may be that of another order.
     if (key && *key != header_key) {
         std::string message = fmt::format(
             "the header Idempotency-Key is '{}' and the body's idempotency_key '{}'; "
@@ -244,6 +241,7 @@ Reading read_order(std::string_view header_key, std::string_view body, WallTime 
         order.trace_id = *json_string(trace_id->value);
     } else {
         order.trace_id = make_uuid_v7(now, random);
+        // Before the closing brace, so that everything else stays as it was posted.
         order.json.insert(order.json.size() - 1, fmt::format(R"(,"trace_id":"{}")", order.trace_id));
     }
     order.digest = digest_of(std::move(*members));

@@ -29,34 +29,34 @@ Reading read(std::string_view body, std::string_view header = kKey) {
 }
 
 /// The members of an order that is fine, as `name` and JSON text.
-using Parts = std::vector<std::pair<std::string, std::string>>;
+using Fields = std::vector<std::pair<std::string, std::string>>;
 
-Parts good_parts() {
+Fields good_fields() {
     return {{"idempotency_key", R"("order-0001")"}, {"symbol", R"("AAPL")"}, {"intent", R"("BUY")"}, {"qty", "10"}};
 }
 
-std::string join(const Parts& parts) {
+std::string join(const Fields& fields) {
     std::string out = "{";
-    for (const auto& [name, value] : parts) out += (out.size() > 1 ? ",\"" : "\"") + name + "\":" + value;
+    for (const auto& [name, value] : fields) out += (out.size() > 1 ? ",\"" : "\"") + name + "\":" + value;
     return out + "}";
 }
 
 /// A good order with one member replaced or added.
 std::string with(const std::string& name, const std::string& value) {
-    Parts parts = good_parts();
-    const auto found = std::find_if(parts.begin(), parts.end(), [&](const auto& part) { return part.first == name; });
-    if (found == parts.end()) {
-        parts.emplace_back(name, value);
+    Fields fields = good_fields();
+    const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& part) { return part.first == name; });
+    if (found == fields.end()) {
+        fields.emplace_back(name, value);
     } else {
         found->second = value;
     }
-    return join(parts);
+    return join(fields);
 }
 
 std::string without(const std::string& name) {
-    Parts parts = good_parts();
-    std::erase_if(parts, [&](const auto& part) { return part.first == name; });
-    return join(parts);
+    Fields fields = good_fields();
+    std::erase_if(fields, [&](const auto& part) { return part.first == name; });
+    return join(fields);
 }
 
 std::string code_of(std::string_view body, std::string_view header = kKey) {
@@ -104,7 +104,7 @@ TEST(OrderRequest, ANullAndAnAbsentFieldDiffer) {
 }
 
 TEST(OrderRequest, GetsATraceIdAsLastMemberWhereItHasNone) {
-    const std::string body = join(good_parts());
+    const std::string body = join(good_fields());
     const Reading reading = read(body + " ");
     ASSERT_TRUE(reading.order);
     // UUID version 7 of kNow, whose milliseconds are 0x18bcfe56800.
@@ -129,13 +129,13 @@ TEST(OrderRequest, KeepsNumbersAsWritten) {
 }
 
 TEST(OrderRequest, NeedsTheHeader) {
-    EXPECT_EQ(code_of(join(good_parts()), ""), "400 IDEMPOTENCY_KEY_REQUIRED");
+    EXPECT_EQ(code_of(join(good_fields()), ""), "400 IDEMPOTENCY_KEY_REQUIRED");
     EXPECT_EQ(code_of("not json", ""), "400 IDEMPOTENCY_KEY_REQUIRED");
 }
 
 TEST(OrderRequest, HeaderAndBodyMustAgreeBeforeTheFieldsAreLookedAt) {
-    EXPECT_EQ(code_of(join(good_parts()), "order-0002"), "422 IDEMPOTENCY_MISMATCH");
-    EXPECT_EQ(code_of(join(good_parts()), "ORDER-0001"), "422 IDEMPOTENCY_MISMATCH");
+    EXPECT_EQ(code_of(join(good_fields()), "order-0002"), "422 IDEMPOTENCY_MISMATCH");
+    EXPECT_EQ(code_of(join(good_fields()), "ORDER-0001"), "422 IDEMPOTENCY_MISMATCH");
     EXPECT_EQ(code_of(with("qty", "-1"), "order-0002"), "422 IDEMPOTENCY_MISMATCH");
     EXPECT_EQ(code_of(with("idempotency_key", "\"order-0001 \"")), "422 IDEMPOTENCY_MISMATCH");
     EXPECT_EQ(code_of("{", "order-0002"), "400 BAD_JSON");
@@ -273,13 +273,13 @@ TEST(OrderRequest, TellsAllWrongFieldsAtOnce) {
 }
 
 TEST(OrderRequest, NamesOnlySoManyUnknownFields) {
-    Parts parts = good_parts();
-    for (int i = 0; i < 5000; ++i) parts.emplace_back("x" + std::to_string(i), "1");
-    const auto reading = read(join(parts));
+    Fields fields = good_fields();
+    for (int i = 0; i < 5000; ++i) fields.emplace_back("x" + std::to_string(i), "1");
+    const auto reading = read(join(fields));
     ASSERT_EQ(reading.refusal.details.size(), kMaxUnknownFieldsNamed + 1);
     EXPECT_THAT(reading.refusal.details.back().message, HasSubstr("4980 more"));
-    parts.resize(good_parts().size() + kMaxUnknownFieldsNamed);
-    EXPECT_EQ(read(join(parts)).refusal.details.size(), kMaxUnknownFieldsNamed);
+    fields.resize(good_fields().size() + kMaxUnknownFieldsNamed);
+    EXPECT_EQ(read(join(fields)).refusal.details.size(), kMaxUnknownFieldsNamed);
 }
 
 TEST(OrderRequest, RefusesDuplicateKeysByName) {
@@ -295,12 +295,12 @@ TEST(OrderRequest, RefusesWhatIsNoJsonObject) {
         EXPECT_EQ(code_of(body), "400 BAD_JSON") << body;
     }
     EXPECT_THAT(read(" ").refusal.message, HasSubstr("empty"));
-    const std::string marked = "\xEF\xBB\xBF" + join(good_parts());
+    const std::string marked = "\xEF\xBB\xBF" + join(good_fields());
     EXPECT_EQ(code_of(marked), "400 BAD_JSON");
     EXPECT_THAT(read(marked).refusal.message, HasSubstr("byte order mark"));
     EXPECT_THAT(read("[]").refusal.message, HasSubstr("an object is expected at byte 0"));
-    EXPECT_EQ(code_of(join(good_parts()) + "x"), "400 BAD_JSON");
-    EXPECT_EQ(code_of(join(good_parts()) + std::string(1, '\0')), "400 BAD_JSON");
+    EXPECT_EQ(code_of(join(good_fields()) + "x"), "400 BAD_JSON");
+    EXPECT_EQ(code_of(join(good_fields()) + std::string(1, '\0')), "400 BAD_JSON");
 }
 
 // What a hostile client sends: an answer, quickly, whatever it is.
@@ -325,26 +325,26 @@ TEST(OrderRequest, SurvivesHostileBodies) {
     expect_wrong(with("qty", repeat("9", kMebibyte)), "qty");
     expect_wrong(with("symbol", "\"" + repeat("A", kMebibyte) + "\""), "symbol");
     EXPECT_EQ(code_of(with(repeat("k", kMebibyte), "1")), "422 VALIDATION_ERROR");
-    EXPECT_EQ(code_of(join(good_parts()), repeat("k", kMebibyte)), "422 IDEMPOTENCY_MISMATCH");
+    EXPECT_EQ(code_of(join(good_fields()), repeat("k", kMebibyte)), "422 IDEMPOTENCY_MISMATCH");
 }
 
 // --- properties ---------------------------------------------------------------------------------------------------
 
 /// An order that is fine, with a member order of its own.
-rc::Gen<Parts> any_parts() {
+rc::Gen<Fields> any_fields() {
     const auto number = rc::gen::map(rc::gen::inRange(1, 1'000'000), [](int n) { return std::to_string(n) + ".25"; });
     const auto word = rc::gen::map(rc::gen::container<std::string>(rc::gen::inRange('a', 'z')),
                                    [](std::string text) { return "\"" + text.substr(0, 20) + "x\""; });
     const auto make = [](const std::string& qty, const std::string& price, const std::string& trace,
                          const std::string& meta, std::vector<int> order) {
-        const Parts all = {{"idempotency_key", R"("order-0001")"},
-                           {"symbol", R"("AAPL")"},
-                           {"intent", R"("BUY")"},
-                           {"qty", qty},
-                           {"limit_price", price},
-                           {"trace_id", trace},
-                           {"meta", "{\"note\":" + meta + "}"}};
-        Parts shuffled;
+        const Fields all = {{"idempotency_key", R"("order-0001")"},
+                            {"symbol", R"("AAPL")"},
+                            {"intent", R"("BUY")"},
+                            {"qty", qty},
+                            {"limit_price", price},
+                            {"trace_id", trace},
+                            {"meta", "{\"note\":" + meta + "}"}};
+        Fields shuffled;
         for (std::size_t i = 0; i < all.size(); ++i) {
             const auto place = static_cast<std::size_t>(order[i]) % (shuffled.size() + 1);
             shuffled.insert(shuffled.begin() + static_cast<std::ptrdiff_t>(place), all[i]);
@@ -356,9 +356,9 @@ rc::Gen<Parts> any_parts() {
 }
 
 /// The same object, with space wherever JSON allows it.
-std::string spaced(const Parts& parts) {
+std::string spaced(const Fields& fields) {
     std::string out = " {\n";
-    for (const auto& [name, value] : parts) out += (out.size() > 3 ? "\t,\"" : "\"") + name + "\" :\r\n" + value + " ";
+    for (const auto& [name, value] : fields) out += (out.size() > 3 ? "\t,\"" : "\"") + name + "\" :\r\n" + value + " ";
     return out + "} ";
 }
 
@@ -369,7 +369,7 @@ RC_GTEST_PROP(OrderRequestProperty, AnyBytesAreAnOrderOrARefusal, (const std::st
 
 // A good order with a few bytes changed reaches the places that random bytes never do.
 RC_GTEST_PROP(OrderRequestProperty, ADamagedOrderIsAnOrderOrARefusal, ()) {
-    std::string body = spaced(*any_parts());
+    std::string body = spaced(*any_fields());
     for (const int damage : *rc::gen::container<std::vector<int>>(3, rc::gen::inRange(0, 1'000'000))) {
         const auto at = static_cast<std::size_t>(damage) % body.size();
         body[at] = static_cast<char>(damage / 1000);
@@ -380,40 +380,40 @@ RC_GTEST_PROP(OrderRequestProperty, ADamagedOrderIsAnOrderOrARefusal, ()) {
 }
 
 RC_GTEST_PROP(OrderRequestProperty, SpaceMemberOrderAndTraceIdDoNotCount, ()) {
-    const Parts parts = *any_parts();
-    Parts other = parts;
+    const Fields fields = *any_fields();
+    Fields other = fields;
     std::reverse(other.begin(), other.end());
     std::erase_if(other, [](const auto& part) { return part.first == "trace_id"; });
-    const Reading a = read(join(parts));
+    const Reading a = read(join(fields));
     const Reading b = read(spaced(other));
     RC_ASSERT(a.order.has_value() && b.order.has_value());
     RC_ASSERT(a.order->digest == b.order->digest);
 }
 
 RC_GTEST_PROP(OrderRequestProperty, AnyOtherChangeGivesAnotherDigest, ()) {
-    const Parts parts = *any_parts();
-    const std::string before = read(join(parts)).order->digest;
-    const Parts changes = {{"symbol", R"("MSFT")"},  {"intent", R"("SELL")"}, {"qty", "0.75"},
-                           {"limit_price", "0.75"},  {"limit_price", "null"}, {"meta", "{}"},
-                           {"meta", R"({"note":0})"}};
+    const Fields fields = *any_fields();
+    const std::string before = read(join(fields)).order->digest;
+    const Fields changes = {{"symbol", R"("MSFT")"},  {"intent", R"("SELL")"}, {"qty", "0.75"},
+                            {"limit_price", "0.75"},  {"limit_price", "null"}, {"meta", "{}"},
+                            {"meta", R"({"note":0})"}};
     for (const auto& [name, value] : changes) {
-        Parts changed = parts;
+        Fields changed = fields;
         for (auto& part : changed) {
             if (part.first == name) part.second = value;
         }
         RC_ASSERT(read(join(changed)).order->digest != before);
     }
     for (const std::string name : {"limit_price", "meta"}) {
-        Parts fewer = parts;
+        Fields fewer = fields;
         std::erase_if(fewer, [&](const auto& part) { return part.first == name; });
         RC_ASSERT(read(join(fewer)).order->digest != before);
     }
 }
 
 RC_GTEST_PROP(OrderRequestProperty, WhatIsStoredReadsAsWhatWasPosted, ()) {
-    Parts parts = *any_parts();
-    if (*rc::gen::arbitrary<bool>()) std::erase_if(parts, [](const auto& part) { return part.first == "trace_id"; });
-    const std::string body = spaced(parts);
+    Fields fields = *any_fields();
+    if (*rc::gen::arbitrary<bool>()) std::erase_if(fields, [](const auto& part) { return part.first == "trace_id"; });
+    const std::string body = spaced(fields);
     const Reading reading = read(body);
     RC_ASSERT(reading.order.has_value());
     auto stored = boost::json::parse(reading.order->json).as_object();
