@@ -10,8 +10,7 @@
 //
 // Ownership: the connection remains the caller's and must outlive the Lease. Answers own their text.
 // Transactions: no function begins or ends one. Each is one statement, which becomes part of the caller's transaction
-// if
-//   there is one. (On SQLite mark_dead_by_worker() is two statements in a savepoint of its own.)
+//   if there is one. (On SQLite mark_dead_by_worker() is two statements in a savepoint of its own.)
 // Threads: one Lease (and its connection) is used by one thread at a time.
 // Blocking: each call is one round trip. It blocks for as long as the connection does: set statement_timeout or
 //   busy_timeout on it to bound that.

@@ -8,15 +8,13 @@
 //
 // Ownership: the connection remains the caller's and must outlive the Outbox. Answers own their text.
 // Transactions: no function begins or ends one. Each is one statement, which becomes part of the caller's transaction
-// if
-//   there is one. After an error PostgreSQL lets that transaction do nothing but roll back.
+//   if there is one. After an error, PostgreSQL allows that transaction only to roll back.
 // Threads: one Outbox (and its connection) is used by one thread at a time.
 // Blocking: each call is one round trip. It blocks for as long as the connection does: set statement_timeout or
 //   busy_timeout on it to bound that. add() waits for no relay.
 // Failure: an Error, no exceptions. After one nothing changed, unless its class is ambiguous. Codes (error_codes.h):
 //   `bad_argument`    permanent: an aggregate or type that is empty or too long, payload or metadata that is not JSON
-//   or
-//                     too large, metadata that is not an object, a limit below 1, an age below 0
+//                     or too large, metadata that is not an object, a limit below 1, an age below 0
 //   `db_timeout`      retryable: a lock or the statement took too long
 //   `db_unreachable`  the connection was lost: ambiguous for what writes, else retryable
 //   `db_error`        permanent or retryable, as the cause is; "run `deliverd migrate`" where the schema is missing

@@ -10,6 +10,8 @@
 // Values only: no allocation beyond the strings, no exceptions, safe to copy between threads.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -22,15 +24,8 @@ namespace deliverd {
 enum class ErrorClass { retryable, permanent, ambiguous };
 
 [[nodiscard]] constexpr std::string_view to_string(ErrorClass error_class) noexcept {
-    switch (error_class) {
-        case ErrorClass::retryable:
-            return "retryable";
-        case ErrorClass::permanent:
-            return "permanent";
-        case ErrorClass::ambiguous:
-            return "ambiguous";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 3> kNames{"retryable", "permanent", "ambiguous"};
+    return kNames[static_cast<std::size_t>(error_class)];
 }
 
 struct Error {

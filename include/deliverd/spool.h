@@ -25,6 +25,7 @@
 //     of a run; the next one records it), `io_error` (ambiguous where nobody knows whether it is on the disk).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -42,17 +43,8 @@ namespace deliverd {
 enum class SpoolState { pending, retrying, exhausted, resolved };
 
 [[nodiscard]] constexpr std::string_view to_string(SpoolState state) noexcept {
-    switch (state) {
-        case SpoolState::pending:
-            return "pending";
-        case SpoolState::retrying:
-            return "retrying";
-        case SpoolState::exhausted:
-            return "exhausted";
-        case SpoolState::resolved:
-            return "resolved";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 4> kNames{"pending", "retrying", "exhausted", "resolved"};
+    return kNames[static_cast<std::size_t>(state)];
 }
 
 /// What went wrong last.
@@ -116,7 +108,7 @@ struct SpoolPost {
 struct SpoolAnswer {
     bool delivered = false;  // any 2xx
     SpoolFault error{};
-    double wait_seconds = 0;  // the receiver asked for that (Retry-After); counts up to 30 days
+    double wait_seconds = 0;  // what the receiver asked for (Retry-After); capped at 30 days
     bool cut_short = false;   // nobody waited for the answer: no attempt, and the run ends
 };
 
@@ -147,7 +139,7 @@ struct SpoolCleanup {
     std::int64_t rejected = 0;
 };
 
-/// By hand.
+/// What resolve() or revive() changed.
 struct SpoolChange {
     std::vector<std::string> job_ids;  // of the entries that changed
     std::int64_t rejected = 0;         // lines moved to FILE.rejected
@@ -157,14 +149,14 @@ struct SpoolChange {
 inline constexpr std::size_t kSpoolBatch = 500;
 inline constexpr std::size_t kSpoolBatchBytes = std::size_t{4} << 20;
 
-/// Entries that somebody else is to keep from now on, such as a database.
+/// How to give entries to somebody else, such as a database, who keeps them from now on.
 struct SpoolHandOver {
     std::function<bool(const SpoolEntry&)> wanted{};  // always the same answer for the same entry
-    /// Keeps them for good before it answers; whatever it answers, they may come again: it keeps each once. Answers the
-    /// numbers of those it refuses for their own sake, which stay as they are. A failure ends the run.
+    /// Keeps them for good before it answers. They may come again whatever it answers, so it keeps each once. Answers
+    /// the indexes of those it refuses because of their content; these stay as they are. A failure ends the run.
     std::function<Result<std::vector<std::size_t>>(std::span<const SpoolEntry>)> take{};
-    /// What the entry is known by where it was taken to: stands in it as `deadLetter` from then on, always the same for
-    /// the same entry. Empty: entries that were taken are removed from the file.
+    /// The entry's name in its new place, always the same for the same entry. It is stored in the entry as
+    /// `deadLetter`. Without this function, entries that were taken are removed from the file.
     std::function<std::string(const SpoolEntry&)> receipt{};
     std::function<bool()> should_stop{};  // asked before each batch
 };
@@ -208,7 +200,7 @@ public:
     virtual Result<SpoolEntry> add(const NewSpoolEntry& entry) = 0;
 
     /// Every entry in the file's order, without changing anything; `entry` ends it by answering false. `reject` (may be
-    /// empty) is told of every line that is no entry.
+    /// empty) is called for every line that is no entry.
     virtual Result<SpoolScan> each(const std::function<bool(const SpoolEntry&)>& entry,
                                    const std::function<void(const SpoolReject&)>& reject) = 0;
 
@@ -227,14 +219,15 @@ public:
     /// for the last failure.
     virtual Result<SpoolCleanup> cleanup() = 0;
 
-    /// These were dealt with.
+    /// Marks these as dealt with.
     virtual Result<SpoolChange> resolve(std::span<const std::string> job_ids) = 0;
 
     /// Exhausted entries become pending again, due at once, with no attempts made.
     virtual Result<SpoolChange> revive(std::span<const std::string> job_ids) = 0;
 
     /// Gives entries away in the file's order, and then removes or marks them, with one replacement of the file. What
-    /// was taken before a failure or a stop is removed or marked; a process that dies before gives it again next time.
+    /// was taken before a failure or a stop is removed or marked. If the process dies before that, the next run gives
+    /// the same entries again.
     virtual Result<SpoolHandedOver> hand_over(const SpoolHandOver& order) = 0;
 
     /// Takes entries back that were handed over; one answer each. Safe to repeat: an entry remembers the receipt it was
