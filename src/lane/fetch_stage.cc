@@ -36,8 +36,8 @@ Instant FetchStage::step() {
     if (limit == 0) return nap;
     const Instant after_refusal =
         shared_.settles_refused.load() ? last_claim_ + kClaimIntervalWhileRefused : Instant::min();
-    const Instant next_look = std::max(pacer_.next_look(), after_refusal);
-    if (began < next_look) return next_look;
+    const Instant next_poll = std::max(pacer_.next_poll(), after_refusal);
+    if (began < next_poll) return next_poll;
 
     const store::ClaimRequest request{shared_.options.worker_id, static_cast<std::int32_t>(limit),
                                       shared_.options.lease, pacer_.position(began)};
@@ -46,13 +46,13 @@ Instant FetchStage::step() {
     if (!batch) {
         // If the claim did commit, its rows come back when their lease runs out.
         pacer_.failed(began, ended, !request.after.has_value(), random_);
-        return pacer_.next_look();
+        return pacer_.next_poll();
     }
     const std::size_t rows = batch->rows.size();
     last_claim_ = ended;
     shared_.reporter.claimed(rows);
-    pacer_.looked(began, ended, !request.after.has_value(), rows, limit, batch->last);
-    if (rows == 0) return pacer_.next_look();
+    pacer_.polled(began, ended, !request.after.has_value(), rows, limit, batch->last);
+    if (rows == 0) return pacer_.next_poll();
     // A crash here leaves rows that nobody sends until their lease runs out.
     failpoint("lane.after_claim");
     take(std::move(*batch), began);

@@ -26,7 +26,7 @@ enum class Reason { success, retry, dead, conflict, dedup_hit, db_timeout, db_er
 class Observer {
 public:
     virtual ~Observer() = default;
-    virtual void on_claimed(std::size_t /*rows*/) {}                  // each look at the table, even if it found none
+    virtual void on_claimed(std::size_t /*rows*/) {}                  // each poll of the table, even if it found none
     virtual void on_lag(double /*seconds*/) {}                        // the age of each row claimed
     virtual void on_settled(const store::Settlement& /*settled*/) {}  // each that took effect
     virtual void on_send_rate(double /*per_second*/) {}               // the throttle's; 0 while there is none
