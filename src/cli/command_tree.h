@@ -18,7 +18,7 @@
 
 #include "cli/command.h"
 #include "config/load.h"
-#include "config/setting.h"
+#include "config/settings.h"
 
 namespace deliverd::cli {
 

@@ -1,18 +1,20 @@
-#include "config/auth.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "base/sha256.h"
 #include "base/text.h"
 #include "config/finish.h"
+#include "config/load.h"
 #include "config/settings.h"
 #include "deadletter/topic_pattern.h"
 #include "http/tls.h"
+#include "sink/http/http_options.h"
+#include "sink/http/token_hosts.h"
 
 namespace deliverd::config {
 
@@ -37,51 +39,37 @@ bool is_well_known(std::string_view sha256) {
     });
 }
 
-/// `name` is missing or wrong in the token at `path`.
-void token_problem(Problems& problems, const std::string& path, std::string_view name, std::string_view message) {
-    const std::string where = fmt::format("{}.{}", path, name);
-    problems.add(problems.values().has(where) ? where : path, fmt::format("{} {}", where, message));
-}
-
 /// An empty list is a mistake, and must not mean a token without limits.
 void check_topics(const std::vector<std::string>& topics, const std::string& path, Problems& problems) {
-    if (topics.empty())
-        token_problem(problems, path, "topics", "is empty; name topics, or leave it out for all of them");
+    problems.require(!topics.empty(), path, " is empty; name topics, or leave it out for all of them");
     for (const std::string& pattern : topics) {
-        if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
-            token_problem(problems, path, "topics", fmt::format("has a wrong pattern: {}", ok.error().message));
-        }
+        problems.require(deadletter::check_topic_pattern(pattern), path, " has a wrong pattern: {}");
     }
 }
 
 api::Token make_token(const std::string& path, Problems& problems) {
-    const auto wrong = [&](std::string_view name, std::string_view message) {
-        token_problem(problems, path, name, message);
-    };
     TokenDraft draft;
     fill(problems.values(), "auth.tokens[]", path, &draft);
     api::Token& token = draft.token;
-    if (token.name.empty()) wrong("name", "is missing: give the token a name");
-    if (token.name.starts_with("jwt:")) {
-        wrong("name", "begins with jwt:, as the audit names callers of an OpenID provider; choose another name");
-    }
+    problems.require(!token.name.empty(), path + ".name", " is missing: give the token a name");
+    problems.require(!token.name.starts_with("jwt:"), path + ".name",
+                     " begins with jwt:, as the audit names callers of an OpenID provider; choose another name");
     if (!draft.expires_at.empty()) {
         token.expires_at = parse_rfc3339(draft.expires_at);
-        if (!token.expires_at) {
-            wrong("expires_at",
-                  fmt::format("must be a time such as 2027-01-31T00:00:00Z, not \"{}\"", draft.expires_at));
-        }
+        problems.require(token.expires_at.has_value(), path + ".expires_at",
+                         " must be a time such as 2027-01-31T00:00:00Z, not \"{}\"", draft.expires_at);
     }
-    if (problems.values().has(path + ".topics")) {
-        token.scope.topics = draft.topics.value_or(std::vector<std::string>());
-        check_topics(*token.scope.topics, path, problems);
-    }
+    if (problems.values().has(path + ".topics")) check_topics(*token.scope.topics, path + ".topics", problems);
+    // sha256_hex() writes lower case, and a caller's token is compared as text.
     token.sha256 = ascii_lower(token.sha256);
     if (!is_sha256(token.sha256)) {
-        wrong("sha256", "must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
+        problems.about(path + ".sha256",
+                       " must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
     } else if (is_well_known(token.sha256)) {
-        wrong("sha256",
-              "is that of a word anyone would try; make a token with `deliverd token new --name NAME --role ROLE`");
+        // A hash hides a word only from those who do not try it.
+        problems.about(path + ".sha256",
+                       " is that of a word anyone would try; make a token with `deliverd token new --name NAME --role "
+                       "ROLE`");
     }
     return token;
 }
@@ -98,40 +86,93 @@ std::shared_ptr<api::TokenList> make_file_tokens(const std::string& path, Proble
     if (path.empty()) return nullptr;
     std::vector<std::string> wrong;
     auto tokens = read_tokens_file(path, wrong);
-    for (const std::string& message : wrong) problems.add("auth.tokens_file", "auth.tokens_file: " + message);
+    for (const std::string& message : wrong) problems.about("auth.tokens_file", ": {}", message);
     return std::make_shared<api::TokenList>(std::move(tokens));
 }
 
+constexpr const char* kJwt = "auth.jwt";
+
+std::vector<std::pair<std::string, api::Role>> make_roles(const TextMap& names, Problems& problems) {
+    constexpr std::array kRoles{api::Role::viewer, api::Role::operator_, api::Role::admin};
+    std::vector<std::pair<std::string, api::Role>> out;
+    for (const auto& [claim, name] : names) {
+        const auto* role = std::ranges::find(kRoles, name, api::role_name);
+        if (role != kRoles.end()) {
+            out.emplace_back(claim, *role);
+        } else {
+            problems.about("auth.jwt.roles." + claim, " must be viewer, operator or admin, not \"{}\"", name);
+        }
+    }
+    problems.require(!names.empty(), "auth.jwt.roles",
+                     " is missing: map values of the role claim to roles, such as {{ deliverd-ops: operator }}");
+    return out;
+}
+
+void check_url(const JwksSource& source, Problems& problems) {
+    if (const auto good = sink::check_http_url(source.url); !good) {
+        problems.about("auth.jwt.jwks_url", " {}", good.error().message);
+    } else if (!sink::is_guarded_url(source.url)) {
+        problems.about("auth.jwt.jwks_url",
+                       " must be https, or http to a loopback address: whoever can change the keys in transit can sign "
+                       "tokens");
+    }
+    // Only whether it can be opened: what is in it libcurl checks at each fetch.
+    const bool readable = source.ca_file.empty() || std::ifstream(source.ca_file).good();
+    problems.require(readable, "auth.jwt.ca_file", " cannot be read: {}", source.ca_file);
+}
+
+api::JwtKeySet make_keys(const JwksSource& source, Problems& problems) {
+    if (source.file.empty() == source.url.empty()) {
+        problems.about(kJwt, " needs the provider's keys: give either jwks_url or jwks_file");
+        return {};
+    }
+    // The keys of a URL are fetched while serving: a provider that is down must not keep the program from starting.
+    if (!source.url.empty()) check_url(source, problems);
+    if (source.file.empty()) return {};
+    problems.require(source.ca_file.empty(), "auth.jwt.ca_file", " is for jwks_url; remove it");
+    auto keys = read_secret_file(source.file).and_then([](const std::string& text) { return api::parse_jwks(text); });
+    if (keys) return std::move(*keys);
+    problems.about("auth.jwt.jwks_file", " cannot be used: {}", keys.error().message);
+    return {};
+}
+
+/// Reads `jwks_file` too; keys of a `jwks_url` come later (daemon/jwks_refresh.h). None without `auth.jwt`.
+std::optional<api::JwtAuth> make_jwt(const Draft& draft, Problems& problems) {
+    if (!problems.values().has_section(kJwt)) return std::nullopt;
+    const api::JwtRules& rules = draft.auth.jwt;
+    problems.require(!rules.issuer.empty(), "auth.jwt.issuer",
+                     " is missing: the provider's URL, as the tokens have it in `iss`");
+    problems.require(!rules.audience.empty(), "auth.jwt.audience",
+                     " is missing: what the provider writes into `aud` of tokens for deliverd");
+    problems.require(!rules.role_claim.empty(), "auth.jwt.role_claim", " is empty; name the claim that has the roles");
+    api::JwtAuth jwt;
+    jwt.rules = rules;
+    jwt.roles = make_roles(draft.auth.jwt_roles, problems);
+    jwt.keys = std::make_shared<api::JwtKeys>(make_keys(draft.config.jwks, problems));
+    return jwt;
+}
+
+/// A server that anyone can reach, and a token that anyone can read, must be asked for: neither is ever a default.
 void check_mode(const Draft& draft, Problems& problems) {
     const bool enabled = draft.config.auth.enabled;
     const std::string& mode = draft.auth.mode;
-    if (mode == "none" && enabled) {
-        problems.add("auth.mode",
-                     "auth.mode is none, but there are auth.tokens, an auth.tokens_file or auth.jwt; remove one of the "
-                     "two");
-    }
-    if (mode != "tokens" && !enabled && problems.values().line_of("auth.tokens") > 0) {
-        problems.add("auth.tokens",
-                     "auth.tokens is empty, so anyone may do everything; give tokens, or state auth.mode: none without "
-                     "the list");
-    }
-    if (mode == "tokens" && !enabled) problems.add("auth.mode", "auth.mode is tokens, but auth.tokens is empty");
+    problems.require(mode != "none" || !enabled, "auth.mode",
+                     " is none, but there are auth.tokens, an auth.tokens_file or auth.jwt; remove one of the two");
+    problems.require(mode == "tokens" || enabled || !problems.values().has_section("auth.tokens"), "auth.tokens",
+                     " is empty, so anyone may do everything; give tokens, or state auth.mode: none without the list");
+    problems.require(mode != "tokens" || enabled, "auth.mode", " is tokens, but auth.tokens is empty");
     const std::string& host = draft.config.server.host;
     if (api::is_loopback(host)) return;
-    if (mode.empty() && !enabled) {
-        problems.add("server.host",
-                     fmt::format("server.host {} can be reached from outside, and anyone could use the API; give "
-                                 "auth.tokens, state auth.mode: none, or bind 127.0.0.1",
-                                 host));
-    }
-    const bool has_tls = problems.values().has("server.tls.cert_file");
-    if (enabled && !has_tls && !draft.config.insecure_http) {
-        problems.add("server.host",
-                     fmt::format("server.host {} can be reached from outside, and tokens would cross the network in "
-                                 "plain HTTP; give server.tls a certificate, or put TLS in front and state "
-                                 "server.insecure_http: true, or bind 127.0.0.1",
-                                 host));
-    }
+    problems.require(!mode.empty() || enabled, "server.host",
+                     " {} can be reached from outside, and anyone could use the API; give auth.tokens, state "
+                     "auth.mode: none, or bind 127.0.0.1",
+                     host);
+    const bool guarded = problems.values().has("server.tls.cert_file") || draft.config.insecure_http;
+    problems.require(!enabled || guarded, "server.host",
+                     " {} can be reached from outside, and tokens would cross the network in plain HTTP; give "
+                     "server.tls a certificate, or put TLS in front and state server.insecure_http: true, or bind "
+                     "127.0.0.1",
+                     host);
 }
 
 /// A token is proof enough. Without one, the names that requests carry must do; where `auth.mode: none` states that
@@ -144,9 +185,7 @@ void finish_doors(Draft& draft, Problems& problems) {
     doors.check_host = !enabled && (draft.auth.mode != "none" || !doors.allowed_hosts.empty());
     for (const std::string& name : doors.allowed_hosts) {
         if (api::is_host_name(name)) continue;
-        problems.add(
-            "server.allowed_hosts",
-            fmt::format("server.allowed_hosts: \"{}\" is not a name or name:port, such as deliverd.internal", name));
+        problems.about("server.allowed_hosts", ": \"{}\" is not a name or name:port, such as deliverd.internal", name);
     }
 }
 
@@ -163,6 +202,7 @@ std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<st
     // As if it were in the configuration, so that both are read and checked alike.
     Node auth{Node::Kind::map, 1, {}, {{"tokens", 1, std::move(list)}}, {}};
     const Node root{Node::Kind::map, 1, {}, {{"auth", 1, std::move(auth)}}, {}};
+    // Without the environment: a file of tokens holds hashes, and "${" in it would be a mistake.
     const Values values = read_values(root, path, [](const std::string&) { return std::nullopt; }, found);
     Problems about_tokens(values, found);
     auto tokens = make_tokens(about_tokens);
@@ -174,14 +214,13 @@ std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<st
 
 void finish_tls(Draft& draft, Problems& problems) {
     constexpr const char* kSection = "server.tls";
-    if (problems.values().line_of(kSection) == 0) return;
+    if (!problems.values().has_section(kSection)) return;
     draft.config.server.tls = draft.tls;
     if (draft.tls.cert_file.empty() || draft.tls.key_file.empty()) {
-        problems.add(
-            kSection,
-            "server.tls needs both cert_file and key_file; give them, or remove server.tls to serve plain HTTP");
+        problems.about(kSection,
+                       " needs both cert_file and key_file; give them, or remove server.tls to serve plain HTTP");
     } else if (const auto loaded = http::load_tls(draft.tls); !loaded) {
-        problems.add(kSection, "server.tls: " + loaded.error().message);
+        problems.about(kSection, ": {}", loaded.error().message);
     }
 }
 
@@ -191,14 +230,13 @@ void finish_auth(Draft& draft, Problems& problems) {
     auth.tokens = make_tokens(problems);
     auth.file_tokens = make_file_tokens(config.tokens_file, problems);
     auth.jwt = make_jwt(draft, problems);
+    // A tokens_file counts even when it is empty: emptying it revokes all tokens and must not open the door.
     auth.enabled = !auth.tokens.empty() || auth.file_tokens || auth.jwt;
     check_mode(draft, problems);
-    if (auth.audit_reads && config.log.level > LogLevel::info) {  // an audit must not get lost for another setting
-        const char* level = config.log.level == LogLevel::warn ? "warn" : "error";
-        problems.add(
-            "auth.audit_reads",
-            fmt::format("auth.audit_reads writes lines of level info, but log.level is {}; make it info", level));
-    }
+    // An audit must not get lost for another setting.
+    problems.require(!auth.audit_reads || config.log.level <= LogLevel::info, "auth.audit_reads",
+                     " writes lines of level info, but log.level is {}; make it info",
+                     config.log.level == LogLevel::warn ? "warn" : "error");
     finish_doors(draft, problems);
 }
 

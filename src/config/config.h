@@ -12,7 +12,6 @@
 #include "api/api.h"
 #include "base/stderr_log.h"
 #include "config/database_url.h"
-#include "config/jwks_source.h"
 #include "http/server.h"
 #include "lane/lane_options.h"
 #include "orders/intake.h"
@@ -53,9 +52,19 @@ struct EventsConfig {
 
 struct LaneConfig {
     OutboxKind outbox = OutboxKind::memory;
-    lane::LaneOptions options;  // without worker_id; a lane of events uses only the name
+    lane::LaneOptions options;  // without worker_id; a lane of events has a copy of the engine's in events.relay
     EventsConfig events;        // when outbox is events
     SinkConfig sink;
+};
+
+/// Where the keys of an OpenID provider (`auth.jwt`) are: one of the two.
+struct JwksSource {
+    std::string file;
+    std::string url;
+    std::string ca_file;  // for `url`; empty: the system's authorities
+
+    /// For logs and messages: a user and a password in the URL are masked.
+    [[nodiscard]] std::string name() const { return file.empty() ? mask_http_url(url) : file; }
 };
 
 struct LogConfig {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "base/text.h"
 
@@ -18,53 +17,35 @@ bool is_postgres(std::string_view url) {
     return url.starts_with("postgres://") || url.starts_with("postgresql://");
 }
 
-/// Part of a text: [begin, end).
-struct Span {
-    std::size_t begin;
-    std::size_t end;
-};
-
 constexpr std::string_view kSchemeEnd = "://";
 
 /// The part between scheme and path. libpq ends it at the first '/', curl also at '?' and '#'.
-Span authority_of(std::string_view url, std::string_view ends) {
-    const std::size_t begin = url.find(kSchemeEnd) + kSchemeEnd.size();
-    return {begin, std::min(url.find_first_of(ends, begin), url.size())};
+std::string_view authority_of(std::string_view url, std::string_view ends) {
+    const std::string_view rest = url.substr(url.find(kSchemeEnd) + kSchemeEnd.size());
+    return rest.substr(0, rest.find_first_of(ends));
 }
 
 /// As libpq reads it: the first '@' ends it.
 bool has_password_in_authority(std::string_view url) {
-    const Span authority = authority_of(url, "/");
-    const std::string_view text = url.substr(authority.begin, authority.end - authority.begin);
-    const std::size_t at = text.find('@');
-    return at != std::string_view::npos && text.substr(0, at).find(':') != std::string_view::npos;
+    const std::string_view authority = authority_of(url, "/");
+    const std::size_t at = authority.find('@');
+    return at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos;
 }
 
 /// Whether there is a '@' that libpq would take for the end of a password, or for a part of a host or database.
 bool has_stray_at(std::string_view url) {
-    const Span authority = authority_of(url, "/");
-    const auto in_authority = std::ranges::count(url.substr(authority.begin, authority.end - authority.begin), '@');
-    const std::string_view rest = url.substr(authority.end);
-    return in_authority > 1 || rest.substr(0, rest.find('?')).find('@') != std::string_view::npos;
+    const std::string_view authority = authority_of(url, "/");
+    const std::string_view rest(authority.end(), url.end());
+    return std::ranges::count(authority, '@') > 1 || rest.substr(0, rest.find('?')).find('@') != std::string_view::npos;
 }
 
-/// The part to mask: up to the last '@', because a password with an unescaped '/', '?', '=' or '@' is wrong, but must
-/// not be shown either.
-std::optional<Span> masked_in_authority(std::string_view url) {
-    const std::size_t begin = authority_of(url, "/").begin;
-    const std::size_t at = url.rfind('@');
-    const std::size_t colon = url.find(':', begin);
-    if (at == std::string_view::npos || colon == std::string_view::npos || colon >= at) return std::nullopt;
-    return Span{colon + 1, at};
-}
-
-std::optional<Span> find_parameter(std::string_view url, std::string_view key, std::size_t from) {
-    for (std::size_t at = url.find(key, from); at != std::string_view::npos; at = url.find(key, at + 1)) {
-        if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
-        const std::size_t begin = at + key.size();
-        return Span{begin, std::min(url.find('&', begin), url.size())};
+/// Where the first value of the parameter `key` ("password=") at or behind `from` begins; npos: there is none.
+std::size_t find_value(std::string_view url, std::string_view key, std::size_t from) {
+    std::size_t at = url.find(key, from);
+    while (at != std::string_view::npos && (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&'))) {
+        at = url.find(key, at + 1);
     }
-    return std::nullopt;
+    return at == std::string_view::npos ? at : at + key.size();
 }
 
 Result<DatabaseTarget> parse_sqlite(std::string_view path) {
@@ -86,6 +67,7 @@ Result<DatabaseTarget> parse_sqlite(std::string_view path) {
 }  // namespace
 
 Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view password) {
+    // libpq takes a C string: it would connect to what stands before the NUL.
     if (url.find('\0') != std::string_view::npos) return permanent("bad_url", "the database URL has a NUL byte");
     if (url.starts_with(kSqlite)) return parse_sqlite(url.substr(kSqlite.size()));
     if (!is_postgres(url)) {
@@ -100,8 +82,10 @@ Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view
                          "percent-encode special characters in the password: write %40 for @, %2F for /");
     }
     std::string target(url);
-    const bool has_password = has_password_in_authority(url) || find_parameter(url, "password=", 0);
+    const bool has_password =
+        has_password_in_authority(url) || find_value(url, "password=", 0) != std::string_view::npos;
     if (!password.empty() && !has_password) {
+        // As a parameter: it needs no user in the URL, and percent-encoding makes any password one.
         target += target.find('?') == std::string::npos ? '?' : '&';
         target += "password=" + url_encoded(password);
     }
@@ -113,10 +97,13 @@ std::string mask_url(std::string_view url) {
         return std::string(url.find_first_of("=@") == std::string_view::npos ? url : kMask);
     }
     std::string out(url);
-    if (const auto span = masked_in_authority(out)) out.replace(span->begin, span->end - span->begin, kMask);
+    // Up to the last '@': a password with an unescaped '/', '?', '=' or '@' is wrong, but must not be shown either.
+    const std::size_t at = out.rfind('@');
+    const std::size_t colon = out.find(':', out.find(kSchemeEnd) + kSchemeEnd.size());
+    if (at != std::string::npos && colon < at) out.replace(colon + 1, at - colon - 1, kMask);
     for (const std::string_view key : {"password=", "sslpassword="}) {
-        for (auto span = find_parameter(out, key, 0); span; span = find_parameter(out, key, span->begin)) {
-            out.replace(span->begin, span->end - span->begin, kMask);
+        for (std::size_t begin = 0; (begin = find_value(out, key, begin)) != std::string::npos;) {
+            out.replace(begin, out.find('&', begin) - begin, kMask);
         }
     }
     return out;
@@ -126,12 +113,12 @@ std::string mask_http_url(std::string_view url) {
     if (url.find(kSchemeEnd) == std::string_view::npos) return std::string(kMask);
     const std::size_t query = url.find('?');
     std::string out(url.substr(0, query));
-    const Span authority = authority_of(out, "/#");
-    const std::size_t at = out.substr(0, authority.end).rfind('@');
-    if (at != std::string::npos && at >= authority.begin) {
-        const std::size_t colon = out.find(':', authority.begin);
-        const std::size_t begin = colon < at ? colon + 1 : authority.begin;  // a name alone is often a token
-        out.replace(begin, at - begin, kMask);
+    const std::size_t begin = out.find(kSchemeEnd) + kSchemeEnd.size();
+    const std::string_view authority = authority_of(out, "/#");
+    if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
+        const std::size_t colon = authority.find(':');
+        const std::size_t shown = colon < at ? colon + 1 : 0;  // a name alone is often a token
+        out.replace(begin + shown, at - shown, kMask);
     }
     if (query == std::string_view::npos) return out;
     std::string_view rest = url.substr(query + 1);

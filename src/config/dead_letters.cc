@@ -17,9 +17,8 @@ void check_sasl(const KafkaSettings& settings, Problems& problems) {
     if (settings.security_protocol.starts_with("SASL_")) return;
     for (const char* path : {"kafka.sasl_mechanism", "kafka.sasl_username", "kafka.sasl_password"}) {
         if (!problems.values().has(path)) continue;
-        return problems.add(path, fmt::format("{} is given, but kafka.security_protocol is {}; make it SASL_SSL or "
-                                              "SASL_PLAINTEXT",
-                                              path, settings.security_protocol));
+        return problems.about(path, " is given, but kafka.security_protocol is {}; make it SASL_SSL or SASL_PLAINTEXT",
+                              settings.security_protocol);
     }
 }
 
@@ -29,7 +28,7 @@ void check_client(const DeadLettersConfig& config, Problems& problems) {
     if (checked && config.ingest) {
         checked = deadletter::check_record_source_options(record_source_options(config.kafka));
     }
-    if (!checked) problems.add("kafka", fmt::format("kafka: {}", checked.error().message));
+    problems.require(checked, "kafka", ": {}");
 }
 
 }  // namespace
@@ -50,27 +49,24 @@ TextMap kafka_client_settings(const KafkaSettings& settings) {
 
 std::string kafka_password_file(const Values& values, const TextMap& settings) {
     const Value* value = values.find("kafka.sasl_password");
+    // With two, librdkafka takes the last, and that one is from no file.
     const auto is_password = [](const auto& setting) { return setting.first == "sasl.password"; };
     return value != nullptr && std::ranges::count_if(settings, is_password) == 1 ? value->file : std::string();
 }
 
 deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
-    deadletter::RecordSourceOptions options;
-    options.brokers = kafka.brokers;
-    options.group = kafka.consumer_group;
-    options.topic_pattern = kafka.topic_pattern;
-    options.librdkafka = kafka.librdkafka;
-    options.password_file = kafka.password_file;
-    return options;
+    return {.brokers = kafka.brokers,
+            .group = kafka.consumer_group,
+            .topic_pattern = kafka.topic_pattern,
+            .librdkafka = kafka.librdkafka,
+            .password_file = kafka.password_file};
 }
 
 deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
-    deadletter::ReplayerOptions options;
-    options.brokers = config.kafka.brokers;
-    options.timeout = config.replay_timeout;
-    options.librdkafka = config.kafka.librdkafka;
-    options.password_file = config.kafka.password_file;
-    return options;
+    return {.brokers = config.kafka.brokers,
+            .timeout = config.replay_timeout,
+            .librdkafka = config.kafka.librdkafka,
+            .password_file = config.kafka.password_file};
 }
 
 void finish_dead_letters(Draft& draft, Problems& problems) {
@@ -78,27 +74,26 @@ void finish_dead_letters(Draft& draft, Problems& problems) {
     DeadLettersConfig& config = draft.config.dead_letters;
     KafkaConfig& kafka = config.kafka;
     for (const std::string& pattern : kafka.replay_topics) {
-        if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
-            problems.add("kafka.replay_topics", fmt::format("kafka.replay_topics: {}", ok.error().message));
-        }
+        problems.require(deadletter::check_topic_pattern(pattern), "kafka.replay_topics", ": {}");
     }
     const auto check_text = [&](const char* path, const std::string& text) {
-        if (text.empty()) problems.add(path, fmt::format("{} must not be empty", path));
+        problems.require(!text.empty(), path, " must not be empty");
     };
     check_text("kafka.consumer_group", kafka.consumer_group);
     check_text("kafka.dlq_topic_pattern", kafka.topic_pattern);
     check_sasl(draft.kafka, problems);
-    kafka.configured = problems.values().line_of("kafka") > 0;
+    kafka.configured = problems.values().has_section("kafka");
+    // Empty means that there is no Kafka; the setting itself always has a default.
     if (!kafka.configured) kafka.topic_pattern.clear();
     kafka.librdkafka = kafka_client_settings(draft.kafka);
     kafka.password_file = kafka_password_file(problems.values(), kafka.librdkafka);
 
-    if (config.retry_lease <= kLongestPublishTimeouts * config.replay_timeout) {
-        problems.add("dead_letters.retry_lease_seconds",
-                     fmt::format("dead_letters.retry_lease_seconds must be more than {} times "
-                                 "dead_letters.replay_timeout_seconds, or a retry in progress would be repeated",
-                                 kLongestPublishTimeouts));
-    }
+    problems.require(config.retry_lease > kLongestPublishTimeouts * config.replay_timeout,
+                     "dead_letters.retry_lease_seconds",
+                     " must be more than {} times dead_letters.replay_timeout_seconds, or a retry in progress would "
+                     "be repeated",
+                     kLongestPublishTimeouts);
+    // librdkafka would report the same mistakes again in its own words.
     if (!kafka.brokers.empty() && problems.count() == before) check_client(config, problems);
 }
 

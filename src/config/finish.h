@@ -1,23 +1,72 @@
-// Checks what only shows in combination, and finishes the draft that the settings have filled. One function for each
-// part of the configuration; load.cc calls them.
+// What the settings fill: the typed configuration, and beside it the values that only make sense together, such as the
+// parts of a database URL. Then the functions that make the one from the other and check what only shows in
+// combination, one for each part of the configuration; load.cc calls them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
-#include "config/draft.h"
+#include "config/config.h"
 #include "config/values.h"
 
 namespace deliverd::config {
+
+struct DatabaseSettings {
+    std::string url;
+    std::optional<std::string> host;
+    std::int64_t port = 0;
+    std::optional<std::string> name;
+    std::optional<std::string> user;
+    std::optional<std::string> password;
+    std::optional<std::string> ssl_mode;
+    std::optional<std::string> ssl_ca_file;
+};
+
+struct AuthSettings {
+    std::string mode;
+    api::JwtRules jwt;
+    TextMap jwt_roles;
+};
+
+struct KafkaSettings {
+    std::string security_protocol;
+    std::optional<std::string> sasl_mechanism;
+    std::optional<std::string> sasl_username;
+    std::optional<std::string> sasl_password;
+    std::optional<std::string> ssl_ca_file;
+    TextMap librdkafka;
+};
+
+struct Draft {
+    Config config;
+    DatabaseSettings database;
+    http::TlsFiles tls;
+    AuthSettings auth;
+    KafkaSettings kafka;
+};
+
+struct LaneDraft {
+    LaneConfig lane;
+    std::int64_t max_payload_bytes = 0;
+    std::int32_t retry_max = 0;
+    Given columns;
+    std::string topic;
+    EventAttributesOptions attributes;
+    std::optional<std::string> token;
+    ProcessedMatch processed;
+};
+
+struct TokenDraft {
+    api::Token token;
+    std::string expires_at;
+};
 
 /// `server.tls`, whose files must be there and usable.
 void finish_tls(Draft& draft, Problems& problems);
 
 /// Who may use the API. After finish_tls().
 void finish_auth(Draft& draft, Problems& problems);
-
-/// Reads `jwks_file` too; keys of a `jwks_url` come later (daemon/jwks_refresh.h). None without `auth.jwt`.
-[[nodiscard]] std::optional<api::JwtAuth> make_jwt(const Draft& draft, Problems& problems);
 
 /// Which database it is: from `database.url`, or from `database.host` and its companions, with the password put in.
 /// Problems: both forms at once, a host without a name, a URL that cannot be used. When a secret of the database comes
@@ -39,9 +88,5 @@ void finish_lanes(Draft& draft, Problems& problems);
 
 /// `lane` is the lane's path, "lanes.events".
 void finish_sink(LaneDraft& draft, const Draft& all, const std::string& lane, Problems& problems);
-
-/// In the file's order. The tokens come from `environment`; a missing one is a problem of who sends, not of every
-/// command.
-void finish_spools(Config& config, const Environment& environment, Problems& problems);
 
 }  // namespace deliverd::config

@@ -42,6 +42,9 @@ struct LoadedConfig {
 [[nodiscard]] LoadedConfig load_config_text(const std::string& yaml, const std::string& file,
                                             const ConfigRequest& request, const Environment& environment);
 
+/// The tokens of `auth.tokens_file`: a YAML list. What is wrong with it is added to `problems`, with file and line.
+[[nodiscard]] std::vector<api::Token> read_tokens_file(const std::string& path, std::vector<std::string>& problems);
+
 /// A value for display, with secrets masked.
 [[nodiscard]] std::string shown_value(std::string_view path, const Value& value);
 

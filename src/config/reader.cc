@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxNameLength = 64;
 
+// Names become parts of paths, in which "." and "[" have a meaning, and labels of metrics and logs.
 bool is_good_name(std::string_view name) {
     return !name.empty() && name.size() <= kMaxNameLength &&
            std::ranges::all_of(name, [](char c) { return is_alphanumeric(c) || c == '_' || c == '-'; });
@@ -37,19 +38,22 @@ public:
     }
 
 private:
-    void problem(int line, std::string message) { problems_.push_back({line, std::move(message)}); }
+    template <typename... Args>
+    void problem(int line, fmt::format_string<Args...> message, Args&&... args) {
+        problems_.push_back({line, fmt::format(message, std::forward<Args>(args)...)});
+    }
 
+    // An unknown key is a problem, never ignored: a misspelt setting would leave its default in force unnoticed.
     void section(const Node& node, const std::string& path, const std::string& pattern) {
         if (node.kind == Node::Kind::nothing) return;
         if (node.kind != Node::Kind::map) {
-            return problem(node.line, fmt::format("{} must hold settings, not a single value", path));
+            return problem(node.line, "{} must hold settings, not a single value", path);
         }
         const std::vector<std::string> names = names_in(pattern);
         const bool any_name = names.size() == 1 && names.front() == "*";
         for (const Node::Member& member : node.members) {
             if (any_name && !is_good_name(member.name)) {
-                problem(member.line,
-                        fmt::format("\"{}\" cannot be a name in {}: use letters, digits, _ and -", member.name, path));
+                problem(member.line, "\"{}\" cannot be a name in {}: use letters, digits, _ and -", member.name, path);
             } else if (any_name || std::ranges::find(names, member.name) != names.end()) {
                 member_of(member, join(path, member.name), join(pattern, any_name ? "*" : member.name));
             } else {
@@ -61,10 +65,9 @@ private:
     void unknown_key(const Node::Member& member, const std::string& path, const std::vector<std::string>& names) {
         const std::vector<std::string_view> views(names.begin(), names.end());
         const auto meant = nearest(member.name, views);
-        std::string advice =
-            meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("known are: {}", fmt::join(views, ", "));
-        problem(member.line, fmt::format("unknown key \"{}\"{}; {}", member.name,
-                                         path.empty() ? std::string() : " in " + path, advice));
+        problem(
+            member.line, "unknown key \"{}\"{}; {}", member.name, path.empty() ? "" : " in " + path,
+            meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("known are: {}", fmt::join(views, ", ")));
     }
 
     void member_of(const Node::Member& member, const std::string& path, const std::string& pattern) {
@@ -74,6 +77,7 @@ private:
             return leaf(member, path, *setting);
         }
         if (const Setting* setting = find_file_form(pattern)) return file_form(member, path, *setting);
+        // Recorded even when nothing is in it: an empty `auth.tokens` or `kafka` says something by being there.
         values_.set_section(path, member.line);
         if (is_section(pattern + "[]")) return list(member, path, pattern + "[]");
         section(member.value, path, pattern);
@@ -81,7 +85,7 @@ private:
 
     void list(const Node::Member& member, const std::string& path, const std::string& pattern) {
         if (member.value.kind == Node::Kind::nothing) return;
-        if (member.value.kind != Node::Kind::list) return problem(member.line, path + " must be a list");
+        if (member.value.kind != Node::Kind::list) return problem(member.line, "{} must be a list", path);
         for (std::size_t i = 0; i < member.value.items.size(); ++i) {
             const std::string item = fmt::format("{}[{}]", path, i);
             values_.set_section(item, member.value.items[i].line);
@@ -90,98 +94,85 @@ private:
     }
 
     void text_map(const Node::Member& member, const std::string& path, const Setting& setting) {
-        if (member.value.kind == Node::Kind::nothing) return;
-        if (!setting.choices.empty() && member.value.kind == Node::Kind::scalar &&
-            is_listed(setting.choices, member.value.text)) {
+        const Node& value = member.value;
+        if (value.kind == Node::Kind::nothing) return;
+        if (value.kind == Node::Kind::scalar && is_listed(setting.choices, value.text)) {
             return leaf(member, path, setting);
         }
-        if (member.value.kind != Node::Kind::map) {
-            return problem(member.line, fmt::format("{} must be {}", path, describe_type(setting)));
+        if (value.kind != Node::Kind::map) {
+            return problem(member.line, "{} must be {}", path, describe_type(setting));
         }
-        for (const Node::Member& entry : member.value.members) leaf(entry, join(path, entry.name), setting);
+        for (const Node::Member& entry : value.members) leaf(entry, join(path, entry.name), setting);
     }
 
     void text_list(const Node::Member& member, const std::string& path, const Setting& setting) {
         if (member.value.kind != Node::Kind::list) return leaf(member, path, setting);
+        // One text with commas, whichever form the file has: `config show` and check_text() know texts only.
         std::string joined;
         for (const Node& item : member.value.items) {
-            const auto text = scalar(Node::Member{.name = member.name, .line = item.line, .value = item}, path);
+            const auto text = scalar(item, item.line, path);
             if (!text) return;
             joined += (joined.empty() ? "" : ",") + *text;
         }
-        store(path, joined, member.line, setting, fmt::format("{}:{}", file_, member.line));
+        store(path, joined, member.line, setting);
+    }
+
+    void leaf(const Node::Member& member, const std::string& path, const Setting& setting) {
+        if (const auto text = scalar(member.value, member.line, path)) store(path, *text, member.line, setting);
+    }
+
+    void file_form(const Node::Member& member, const std::string& path, const Setting& setting) {
+        const auto name = scalar(member.value, member.line, path);
+        if (!name) return;
+        // Now, not when it is needed: a secret that cannot be read must fail the start.
+        const auto content = read_secret_file(*name);
+        if (!content) return problem(member.line, "{}: {}", path, content.error().message);
+        if (content->empty()) return problem(member.line, "{}: {} is empty; put the secret there", path, *name);
+        const std::string target = path.substr(0, path.size() - std::string_view("_file").size());
+        store(target, *content, member.line, setting, *name);
     }
 
     /// The value with every ${NAME} replaced; none, and a problem, when that cannot be done.
-    std::optional<std::string> scalar(const Node::Member& member, const std::string& path) {
-        if (member.value.kind == Node::Kind::nothing) {
-            problem(member.line, path + " has no value");
-            return std::nullopt;
-        }
-        if (member.value.kind != Node::Kind::scalar) {
-            problem(member.line, path + " must be a single value");
-            return std::nullopt;
-        }
-        return interpolate(member.value.text, member.line, path);
+    std::optional<std::string> scalar(const Node& value, int line, const std::string& path) {
+        if (value.kind == Node::Kind::scalar) return interpolate(value.text, line, path);
+        problem(line, "{} {}", path, value.kind == Node::Kind::nothing ? "has no value" : "must be a single value");
+        return std::nullopt;
     }
 
     std::optional<std::string> interpolate(std::string_view text, int line, const std::string& path) {
         std::string out;
         bool ok = true;
-        while (!text.empty()) {
-            const std::size_t start = text.find("${");
-            if (start == std::string_view::npos) {
-                out += text;
-                break;
-            }
+        for (std::size_t start = 0; (start = text.find("${")) != std::string_view::npos;) {
             if (start > 0 && text[start - 1] == '$') {  // $${ is a literal ${
-                out += text.substr(0, start - 1);
-                out += "${";
+                out.append(text.substr(0, start - 1)).append("${");
                 text.remove_prefix(start + 2);
                 continue;
             }
             const std::size_t end = text.find('}', start);
             if (end == std::string_view::npos) {
-                problem(line, fmt::format("{}: \"${{\" without \"}}\"; write \"$${{\" for a literal one", path));
+                problem(line, "{}: \"${{\" without \"}}\"; write \"$${{\" for a literal one", path);
                 return std::nullopt;
             }
             const std::string name(text.substr(start + 2, end - start - 2));
             const auto value = environment_(name);
-            if (!value) {
-                problem(line, fmt::format("{}: environment variable \"{}\" is not set", path, name));
-                ok = false;
-            }
-            out += text.substr(0, start);
-            out += value.value_or("");
+            // The rest is read all the same: a user wants to know every variable that is not set at once.
+            if (!value) problem(line, "{}: environment variable \"{}\" is not set", path, name);
+            ok = ok && value.has_value();
+            out.append(text.substr(0, start)).append(value.value_or(""));
             text.remove_prefix(end + 1);
         }
-        return ok ? std::optional(out) : std::nullopt;
+        return ok ? std::optional(out.append(text)) : std::nullopt;
     }
 
-    void leaf(const Node::Member& member, const std::string& path, const Setting& setting) {
-        const auto text = scalar(member, path);
-        if (text) store(path, *text, member.line, setting, fmt::format("{}:{}", file_, member.line));
-    }
-
-    void file_form(const Node::Member& member, const std::string& path, const Setting& setting) {
-        const auto name = scalar(member, path);
-        if (!name) return;
-        const auto content = read_secret_file(*name);
-        if (!content) return problem(member.line, fmt::format("{}: {}", path, content.error().message));
-        if (content->empty()) {
-            return problem(member.line, fmt::format("{}: {} is empty; put the secret there", path, *name));
-        }
-        const std::string target = path.substr(0, path.size() - std::string_view("_file").size());
-        store(target, *content, member.line, setting, fmt::format("{}:{}, file {}", file_, member.line, *name), *name);
-    }
-
-    void store(const std::string& path, const std::string& text, int line, const Setting& setting, std::string origin,
-               std::string secret_file = {}) {
-        if (const std::string wrong = check_text(setting, path, text); !wrong.empty()) return problem(line, wrong);
-        if (values_.has(path)) {
-            return problem(line, fmt::format("{0} and {0}_file are both given; keep one", path));
-        }
-        values_.set(path, Value{text, std::move(origin), line, &setting, std::move(secret_file)});
+    /// `file` is where a secret was read from.
+    void store(const std::string& path, const std::string& text, int line, const Setting& setting,
+               const std::string& file = {}) {
+        if (const std::string wrong = check_text(setting, path, text); !wrong.empty())
+            return problem(line, "{}", wrong);
+        // yaml.cc refuses a key that is repeated, so the other value is of the other form.
+        if (values_.has(path)) return problem(line, "{0} and {0}_file are both given; keep one", path);
+        const std::string origin = fmt::format("{}:{}{}", file_, line, file.empty() ? "" : ", file " + file);
+        values_.set(path, {text, origin, line, &setting, file});
     }
 
     const std::string& file_;

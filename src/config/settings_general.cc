@@ -1,4 +1,4 @@
-#include "config/settings_tables.h"
+#include "config/table.h"
 
 namespace deliverd::config {
 
@@ -10,6 +10,8 @@ constexpr double kMaxCount = 1'000'000;
 
 void add_server_settings(Table<Draft> app, Table<Draft> server) {
     app.add("name", FIELD(it.config.app_name), "deliverd", "Shown in logs and `config show`.");
+    // The dead-letter manager that deliverd replaces had this key. Its files are read as they are, also the keys below
+    // that have no meaning here, and its names are the defaults of `kafka`.
     app.accept(SettingType::text, "version", "", "Accepted for older files, without effect: see `deliverd --version`.");
     app.add("environment", FIELD(it.config.environment), "production", "Shown in logs and `config show`.");
 
@@ -26,6 +28,7 @@ void add_server_settings(Table<Draft> app, Table<Draft> server) {
     server.add("tls.key_file", FIELD(it.tls.key_file), "", "The certificate's private key, PEM without a passphrase.");
     server.add("tls.client_ca_file", FIELD(it.tls.client_ca_file), "",
                "Mutual TLS: each client needs a certificate signed by one of the authorities in this PEM file.");
+    // Names its danger, and is off: tokens in plain HTTP must be somebody's decision.
     server.add("insecure_http", FIELD(it.config.insecure_http), "false",
                "Allows tokens to cross the network in plain HTTP, for when something in front terminates TLS. Needed "
                "for tokens on an address that is not loopback, unless `server.tls` is set.");
@@ -58,22 +61,21 @@ void add_server_settings(Table<Draft> app, Table<Draft> server) {
 }
 
 void add_database_settings(Table<Draft> database) {
-    database
-        .add("url", FIELD(it.database.url), "sqlite:./deliverd.db",
-             "`postgres://user@host:5432/name` or `sqlite:PATH`. `DATABASE_URL` overrides it, `--database` overrides "
-             "both.")
-        .is_secret();
+    Table secret = database.with(&Setting::secret, true);
+    secret.add("url", FIELD(it.database.url), "sqlite:./deliverd.db",
+               "`postgres://user@host:5432/name` or `sqlite:PATH`. `DATABASE_URL` overrides it, `--database` overrides "
+               "both.");
     database.add("host", FIELD(it.database.host), "", "The PostgreSQL server, instead of `url`.");
     database.add("port", FIELD(it.database.port), "5432", "With `host`.", {1, 65535});
     database.add("name", FIELD(it.database.name), "", "With `host`: the database.");
     database.add("user", FIELD(it.database.user), "", "With `host`: the role.");
-    database.add("password", FIELD(it.database.password), "", "Used unless the database URL has a password of its own.")
-        .is_secret();
-    database.one_of("disable|allow|prefer|require|verify-ca|verify-full", "ssl_mode", FIELD(it.database.ssl_mode), "",
-                    "With `host`: libpq's `sslmode`; without it, libpq's default.");
+    secret.add("password", FIELD(it.database.password), "", "Used unless the database URL has a password of its own.");
+    database.one_of({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}, "ssl_mode",
+                    FIELD(it.database.ssl_mode), "", "With `host`: libpq's `sslmode`; without it, libpq's default.");
     database.add("ssl_ca_file", FIELD(it.database.ssl_ca_file), "",
                  "With `host`: the authorities that sign the server's certificate, for `verify-ca` and `verify-full`. "
                  "Without it, libpq's file `~/.postgresql/root.crt`.");
+    // PostgreSQL takes 100 connections in all by default, and every process has a pool of its own.
     database.add("max_open_conns", FIELD(it.config.database.postgres.max_connections), "8",
                  "PostgreSQL connections per process.", {1, 1000});
     database.accept(SettingType::integer, "max_idle_conns", "",
@@ -98,7 +100,7 @@ void add_database_settings(Table<Draft> database) {
 
 void add_auth_settings(Table<Draft> auth, Table<TokenDraft> token) {
     using api::Role;
-    auth.one_of("none|tokens", "mode", FIELD(it.auth.mode), "",
+    auth.one_of({"none", "tokens"}, "mode", FIELD(it.auth.mode), "",
                 "`none` states that something else controls access to the API; `tokens` is the same as giving tokens.");
     token.add("name", FIELD(it.token.name), "", "Who uses the token; shown in logs and in the audit.");
     token.choice("role", FIELD(it.token.role),
@@ -106,8 +108,9 @@ void add_auth_settings(Table<Draft> auth, Table<TokenDraft> token) {
                  "viewer reads, operator also changes, admin also deletes.");
     token.add("sha256", FIELD(it.token.sha256), "",
               "Hex SHA-256 of the token. `deliverd token new` makes a token and prints this.");
+    // A text here and a time in the token: check_text() knows no times, so make_token() reads it.
     token.add("expires_at", FIELD(it.expires_at), "", "The token is refused from then on: `2027-01-31T00:00:00Z`.");
-    token.add("topics", FIELD(it.topics), "",
+    token.add("topics", FIELD(it.token.scope.topics), "",
               "Topics the token may see and act on: names or patterns with `*` and `?`. It may then use dead letters "
               "only. Without it: everything its role may.");
     auth.add(
@@ -143,6 +146,7 @@ void add_log_settings(Table<Draft> log) {
 }
 
 void add_dead_letter_settings(Table<Draft> kafka, Table<Draft> letters) {
+    Table secret = kafka.with(&Setting::secret, true);
     kafka.list("brokers", FIELD(it.config.dead_letters.kafka.brokers), "",
                "Where dead letters are read and sent back, and the default for kafka sinks.");
     kafka.add("consumer_group", FIELD(it.config.dead_letters.kafka.consumer_group), "dlq-manager.default",
@@ -154,22 +158,18 @@ void add_dead_letter_settings(Table<Draft> kafka, Table<Draft> letters) {
               "topic that is not a dead-letter topic.");
     kafka.add("max_value_bytes", FIELD(it.config.dead_letters.kafka.max_value_bytes), "8388608",
               "A longer dead letter is cut to this length and cannot be sent back.", {1024, kMaxBytes});
-    kafka.one_of("PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL", "security_protocol", FIELD(it.kafka.security_protocol),
-                 "PLAINTEXT", "How to connect to the brokers.");
-    kafka.one_of("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", "sasl_mechanism", FIELD(it.kafka.sasl_mechanism), "",
+    kafka.one_of({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}, "security_protocol",
+                 FIELD(it.kafka.security_protocol), "PLAINTEXT", "How to connect to the brokers.");
+    kafka.one_of({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, "sasl_mechanism", FIELD(it.kafka.sasl_mechanism), "",
                  "With SASL. Set others in `librdkafka`. Kafka 4 refuses SCRAM from librdkafka before 2.6.1.");
     kafka.add("sasl_username", FIELD(it.kafka.sasl_username), "", "With SASL.");
-    kafka
-        .add("sasl_password", FIELD(it.kafka.sasl_password), "",
-             "With SASL. deliverd reloads its file when it changes.")
-        .is_secret();
+    secret.add("sasl_password", FIELD(it.kafka.sasl_password), "",
+               "With SASL. deliverd reloads its file when it changes.");
     kafka.add("ssl_ca_file", FIELD(it.kafka.ssl_ca_file), "",
               "With SSL: the authorities that sign the brokers' certificates, if not the system's.");
-    kafka
-        .add("librdkafka", FIELD(it.kafka.librdkafka), "",
-             "librdkafka's own settings for every Kafka connection; they override those above. The values are shown "
-             "masked.")
-        .is_secret();
+    secret.add("librdkafka", FIELD(it.kafka.librdkafka), "",
+               "librdkafka's own settings for every Kafka connection; they override those above. The values are shown "
+               "masked.");
 
     letters.add("ingest", FIELD(it.config.dead_letters.ingest), "true",
                 "Reads the dead-letter topics. Needs `kafka.brokers`.");
@@ -178,19 +178,20 @@ void add_dead_letter_settings(Table<Draft> kafka, Table<Draft> letters) {
     letters.add("retry_lease_seconds", FIELD(it.config.dead_letters.retry_lease), "30",
                 "A retry whose process died may be repeated after this; must be more than three times the timeout.",
                 {1, kDay});
-    letters.seconds_or_never("keep_resolved", FIELD(it.config.dead_letters.keep_resolved), "30d",
-                             "RESOLVED dead letters are deleted this long after their last change.", {0, kLongest});
-    letters.seconds_or_never("keep_dead", FIELD(it.config.dead_letters.keep_dead), "never",
-                             "The same for DEAD ones. `never`: they are kept.", {0, kLongest});
-    letters.seconds_or_never("keep_pending", FIELD(it.config.dead_letters.keep_pending), "never",
-                             "The same for PENDING and RETRYING ones, which nobody has handled yet.", {0, kLongest});
-    letters.seconds_or_never("keep_audit", FIELD(it.config.dead_letters.keep_audit), "365d",
-                             "How long the audit of dead letters is kept, also of deleted ones.", {0, kLongest});
+    letters.add("keep_resolved", FIELD(it.config.dead_letters.keep_resolved), "30d",
+                "RESOLVED dead letters are deleted this long after their last change.", {0, kLongest});
+    // What nobody has dealt with is never deleted by default: a dead letter may be the only copy of a message.
+    letters.add("keep_dead", FIELD(it.config.dead_letters.keep_dead), "never",
+                "The same for DEAD ones. `never`: they are kept.", {0, kLongest});
+    letters.add("keep_pending", FIELD(it.config.dead_letters.keep_pending), "never",
+                "The same for PENDING and RETRYING ones, which nobody has handled yet.", {0, kLongest});
+    letters.add("keep_audit", FIELD(it.config.dead_letters.keep_audit), "365d",
+                "How long the audit of dead letters is kept, also of deleted ones.", {0, kLongest});
 }
 
 void add_upkeep_settings(Table<Draft> orders, Table<Draft> upkeep) {
-    orders.number_of(std::chrono::hours(1), "ledger_ttl_hours", FIELD(it.config.orders.ledger_ttl), "48",
-                     "How long the ledger keeps a broker's answer for callers who ask again.", {0.0001, 24 * 3650});
+    orders.count(kHours, "ledger_ttl_hours", FIELD(it.config.orders.ledger_ttl), "48",
+                 "How long the ledger keeps a broker's answer for callers who ask again.", {0.0001, 24 * 3650});
     orders.add("max_waiting", FIELD(it.config.intake.max_waiting), "4096",
                "Orders waiting to be stored; further ones get 503.", {1, kMaxCount});
     orders.add("group_size", FIELD(it.config.intake.batch_size), "64", "Orders stored per commit, at most.",
@@ -203,6 +204,7 @@ void add_upkeep_settings(Table<Draft> orders, Table<Draft> upkeep) {
                "How often published events older than their `keep_published` are deleted.", {0.1, kDay});
     upkeep.add("dead_letters_purge_seconds", FIELD(it.config.upkeep.dead_letters_interval), "600",
                "How often expired dead letters are deleted.", {0.1, kDay});
+    // A long delete would hold its row locks, and keep vacuum from the rows, until it ends.
     upkeep.add("batch_size", FIELD(it.config.upkeep.batch_size), "1000",
                "Rows per delete, so that no delete holds locks for long.", {1, 100000});
 }

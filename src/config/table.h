@@ -11,17 +11,34 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "config/setting.h"
+#include "config/finish.h"
+#include "config/settings.h"
 
 /// The fields of the target `it` that a setting fills, all with the same value.
 #define FIELD(...) [](auto& it) { return std::tie(__VA_ARGS__); }
 
 namespace deliverd::config {
 
-struct Range {
-    double least = 0;
-    double most = std::numeric_limits<double>::max();
+inline constexpr std::string_view kNever = "never";
+
+/// A default as a user would write it, and others for lanes with this outbox or this sink.
+struct Fallback {
+    // NOLINTNEXTLINE(google-explicit-constructor): nearly every setting has one default, written as a text alone
+    Fallback(const char* all, decltype(Setting::others) others_ = {}) : usual(all), others(std::move(others_)) {}
+
+    std::string_view usual;
+    decltype(Setting::others) others;
 };
+
+/// A Duration that a setting counts in units.
+struct Unit {
+    SettingType type;
+    std::chrono::duration<double, Duration::period> length;
+};
+inline constexpr Unit kMillis{SettingType::integer, std::chrono::milliseconds(1)};
+inline constexpr Unit kExactMillis{SettingType::number, std::chrono::milliseconds(1)};
+inline constexpr Unit kMinutes{SettingType::number, std::chrono::minutes(1)};
+inline constexpr Unit kHours{SettingType::number, std::chrono::hours(1)};
 
 /// What was read of a text that check_text() has seen.
 template <typename Value>
@@ -30,170 +47,128 @@ Value checked(std::optional<Value> value) {
     return *value;
 }
 
-/// The setting's type for a field of each type, and the value it is filled with.
-template <typename Field>
-struct Reads;
-template <>
-struct Reads<std::string> {
-    static constexpr auto kType = SettingType::text;
-    static const std::string& from(const Given& given) { return given.text; }
-};
-template <>
-struct Reads<bool> {
-    static constexpr auto kType = SettingType::boolean;
-    static bool from(const Given& given) { return checked(parse_boolean(given.text)); }
-};
-template <std::integral Whole>
-struct Reads<Whole> {
-    static constexpr auto kType = SettingType::integer;
-    static Whole from(const Given& given) { return static_cast<Whole>(checked(parse_integer(given.text))); }
-};
-template <>
-struct Reads<double> {
-    static constexpr auto kType = SettingType::number;
-    static double from(const Given& given) { return checked(parse_number(given.text)); }
-};
-template <>
-struct Reads<Duration> {
-    static constexpr auto kType = SettingType::seconds;
-    static Duration from(const Given& given) { return from_seconds(checked(parse_seconds(given.text))); }
-};
-template <>
-struct Reads<std::vector<std::string>> {
-    static constexpr auto kType = SettingType::text_list;
-    static std::vector<std::string> from(const Given& given) { return split_list(given.text); }
-};
-template <>
-struct Reads<TextMap> {
-    static constexpr auto kType = SettingType::text_map;
-    static const TextMap& from(const Given& given) { return given.entries; }
-};
-template <>
-struct Reads<Given> {
-    static constexpr auto kType = SettingType::text_map;
-    static const Given& from(const Given& given) { return given; }
-};
-template <typename Field>
-struct Reads<std::optional<Field>> : Reads<Field> {};
+/// The setting's type for a field of each type, and how it is filled. A std::optional<Duration> may be "never".
+struct FieldKinds {
+    static constexpr SettingType type(const std::string*) { return SettingType::text; }
+    static constexpr SettingType type(const bool*) { return SettingType::boolean; }
+    static constexpr SettingType type(const std::integral auto*) { return SettingType::integer; }
+    static constexpr SettingType type(const double*) { return SettingType::number; }
+    static constexpr SettingType type(const Duration*) { return SettingType::seconds; }
+    static constexpr SettingType type(const std::vector<std::string>*) { return SettingType::text_list; }
+    static constexpr SettingType type(const TextMap*) { return SettingType::text_map; }
+    static constexpr SettingType type(const Given*) { return SettingType::text_map; }
+    template <typename Field>
+    static constexpr SettingType type(const std::optional<Field>*) {
+        return type(static_cast<const Field*>(nullptr));
+    }
 
-/// Adds settings below one section to the list.
+    static void fill(std::string& field, const Given& given) { field = given.text; }
+    static void fill(bool& field, const Given& given) { field = checked(parse_boolean(given.text)); }
+    template <std::integral Whole>
+    static void fill(Whole& field, const Given& given) {
+        field = static_cast<Whole>(checked(parse_integer(given.text)));
+    }
+    static void fill(double& field, const Given& given) { field = checked(parse_number(given.text)); }
+    static void fill(Duration& field, const Given& given) { field = from_seconds(checked(parse_seconds(given.text))); }
+    static void fill(std::vector<std::string>& field, const Given& given) { field = split_list(given.text); }
+    static void fill(TextMap& field, const Given& given) { field = given.entries; }
+    static void fill(Given& field, const Given& given) { field = given; }
+    template <typename Field>
+    static void fill(std::optional<Field>& field, const Given& given) {
+        fill(field.emplace(), given);
+    }
+    static void fill(std::optional<Duration>& field, const Given& given) {
+        field.reset();
+        if (given.text != kNever) fill(field.emplace(), given);
+    }
+};
+
+/// Adds settings below one section to the list. Each fills fields of an `Into`.
 template <typename Into>
 class Table {
     template <typename Get>
     using FieldOf = std::remove_cvref_t<std::tuple_element_t<0, std::invoke_result_t<Get, Into&>>>;
-    template <typename Field>
-    struct Plain : std::type_identity<Field> {};
-    template <typename Field>
-    struct Plain<std::optional<Field>> : std::type_identity<Field> {};
     using View = std::string_view;
 
 public:
     /// `section` is "server." or "lanes.*.".
-    Table(std::vector<Setting>& list, View section) : list_(list), section_(section) {}
+    Table(std::vector<Setting>& list, std::string section) : list_(list), usual_{.path = std::move(section)} {}
 
-    /// The same section, for lanes with one of these kinds of outbox or types of sink: "memory|events".
-    [[nodiscard]] Table for_outbox(View kinds) const {
+    /// The same section, with a property that all its settings have, such as the sinks that they are for.
+    template <typename Property>
+    [[nodiscard]] Table with(Property Setting::* property, std::type_identity_t<Property> value) const {
         Table some = *this;
-        some.only_outbox_ = kinds;
-        return some;
-    }
-    [[nodiscard]] Table for_sink(View types) const {
-        Table some = *this;
-        some.only_sink_ = types;
+        some.usual_.*property = std::move(value);
         return some;
     }
 
-    /// By the field's type.
+    /// By the field's type. An optional Duration may be "never": then it stays empty.
     template <typename Get>
-    Setting& add(View path, Get get, View fallback, View doc, Range range = {}) {
-        using How = Reads<FieldOf<Get>>;
-        const auto set = [](const Given& given, auto& field) { field = How::from(given); };
-        return bind({path, How::kType, fallback, doc, range}, get, set);
-    }
-
-    /// Seconds, or "never": then the field stays empty.
-    template <typename Get>
-    Setting& seconds_or_never(View path, Get get, View fallback, View doc, Range range) {
-        const auto set = [](const Given& given, std::optional<Duration>& field) {
-            const auto value = parse_seconds(given.text);
-            field = value ? std::optional(from_seconds(*value)) : std::nullopt;
-        };
-        return bind({path, SettingType::seconds, fallback, doc, range}, get, set).or_one_of("never");
+    Setting& add(View path, Get get, const Fallback& fallback, View doc, Range range = {}) {
+        using Field = FieldOf<Get>;
+        Setting& setting = accept(FieldKinds::type(static_cast<Field*>(nullptr)), path, fallback, doc, range);
+        if constexpr (std::is_same_v<Field, std::optional<Duration>>) setting.choices = {kNever};
+        return bind(setting, get, [](const Given& given, auto& field) { FieldKinds::fill(field, given); });
     }
 
     /// A text that is one of `words`.
     template <typename Get>
-    Setting& one_of(View words, View path, Get get, View fallback, View doc) {
-        const auto set = [](const Given& given, auto& field) { field = given.text; };
-        return bind({path, SettingType::choice, fallback, doc, {}}, get, set).or_one_of(words);
+    Setting& one_of(Words words, View path, Get get, const Fallback& fallback, View doc) {
+        Setting& setting = accept(SettingType::choice, path, fallback, doc);
+        setting.choices = std::move(words);
+        return bind(setting, get, [](const Given& given, auto& field) { field = given.text; });
     }
 
     /// One of these names, each for a value.
     template <typename Get>
-    Setting& choice(View path, Get get, std::vector<std::pair<View, typename Plain<FieldOf<Get>>::type>> names,
-                    View fallback, View doc) {
-        std::string words;
-        for (const auto& [name, value] : names) words.append(words.empty() ? "" : "|").append(name);
-        const auto set = [names = std::move(names)](const Given& given, auto& field) {
+    Setting& choice(View path, Get get, std::vector<std::pair<View, FieldOf<Get>>> names, const Fallback& fallback,
+                    View doc) {
+        Setting& setting = accept(SettingType::choice, path, fallback, doc);
+        for (const auto& [name, value] : names) setting.choices.push_back(name);
+        return bind(setting, get, [names = std::move(names)](const Given& given, auto& field) {
             const auto found = std::ranges::find(names, given.text, [](const auto& named) { return named.first; });
             ASSERT(found != names.end());
             field = found->second;
-        };
-        return bind({path, SettingType::choice, fallback, doc, {}}, get, set).or_one_of(words);
+        });
     }
 
     /// A list that is kept as one text with commas.
     template <typename Get>
-    Setting& list(View path, Get get, View fallback, View doc) {
-        const auto set = [](const Given& given, auto& field) { field = given.text; };
-        return bind({path, SettingType::text_list, fallback, doc, {}}, get, set);
+    Setting& list(View path, Get get, const Fallback& fallback, View doc) {
+        return bind(accept(SettingType::text_list, path, fallback, doc), get,
+                    [](const Given& given, auto& field) { field = given.text; });
     }
 
     /// Seconds in a field that counts them.
     template <typename Get>
-    Setting& seconds(View path, Get get, View fallback, View doc, Range range) {
-        const auto set = [](const Given& given, double& field) { field = checked(parse_seconds(given.text)); };
-        return bind({path, SettingType::seconds, fallback, doc, range}, get, set);
-    }
-
-    /// A whole number of milliseconds in a Duration.
-    template <typename Get>
-    Setting& millis(View path, Get get, View fallback, View doc, Range range) {
-        const auto set = [](const Given& given, Duration& field) {
-            field = std::chrono::milliseconds(checked(parse_integer(given.text)));
-        };
-        return bind({path, SettingType::integer, fallback, doc, range}, get, set);
+    Setting& seconds(View path, Get get, const Fallback& fallback, View doc, Range range) {
+        return bind(accept(SettingType::seconds, path, fallback, doc, range), get,
+                    [](const Given& given, double& field) { field = checked(parse_seconds(given.text)); });
     }
 
     /// A number of `unit` in a Duration.
     template <typename Get>
-    Setting& number_of(Duration unit, View path, Get get, View fallback, View doc, Range range) {
-        const auto set = [unit](const Given& given, Duration& field) {
-            field = from_seconds(checked(parse_number(given.text)) * to_seconds(unit));
-        };
-        return bind({path, SettingType::number, fallback, doc, range}, get, set);
+    Setting& count(Unit unit, View path, Get get, const Fallback& fallback, View doc, Range range) {
+        return bind(accept(unit.type, path, fallback, doc, range), get, [unit](const Given& given, Duration& field) {
+            field = std::chrono::duration_cast<Duration>(checked(parse_number(given.text)) * unit.length);
+        });
     }
 
     /// Checked, and without effect.
-    Setting& accept(SettingType type, View path, View fallback, View doc, Range range = {}) {
-        Setting setting{std::string(section_).append(path), type, fallback, doc, nullptr, range.least, range.most};
-        setting.only_outbox = only_outbox_;
-        setting.only_sink = only_sink_;
-        return list_.emplace_back(std::move(setting));
+    Setting& accept(SettingType type, View path, const Fallback& fallback, View doc, Range range = {}) {
+        Setting& setting = list_.emplace_back(usual_);
+        setting.path += path;
+        setting.type = type;
+        setting.fallback = fallback.usual;
+        setting.others = fallback.others;
+        setting.doc = doc;
+        setting.range = range;
+        return setting;
     }
 
 private:
-    struct Words {
-        View path;
-        SettingType type;
-        View fallback;
-        View doc;
-        Range range;
-    };
-
     template <typename Get, typename Set>
-    Setting& bind(const Words& words, Get get, Set set) {
-        Setting& setting = accept(words.type, words.path, words.fallback, words.doc, words.range);
+    Setting& bind(Setting& setting, Get get, Set set) {
         setting.fill = [get, set = std::move(set)](const Target& target, const Given& given) {
             std::apply([&](auto&... fields) { (set(given, fields), ...); }, get(*std::get<Into*>(target)));
         };
@@ -201,9 +176,23 @@ private:
     }
 
     std::vector<Setting>& list_;
-    View section_;
-    View only_outbox_{};
-    View only_sink_{};
+    Setting usual_;
 };
+
+// Limits of several settings.
+inline constexpr double kDay = 86400;
+inline constexpr double kLongest = 3650 * kDay;
+inline constexpr double kMaxBytes = 1024.0 * 1024 * 1024;
+
+// The tables, in the order of the documentation.
+void add_server_settings(Table<Draft> app, Table<Draft> server);
+void add_database_settings(Table<Draft> database);
+void add_auth_settings(Table<Draft> auth, Table<TokenDraft> token);
+void add_dead_letter_settings(Table<Draft> kafka, Table<Draft> letters);
+void add_upkeep_settings(Table<Draft> orders, Table<Draft> upkeep);
+void add_log_settings(Table<Draft> log);
+void add_lane_settings(Table<LaneDraft> lane);
+void add_sink_settings(Table<LaneDraft> sink);
+void add_spool_settings(Table<SpoolConfig> spool);
 
 }  // namespace deliverd::config

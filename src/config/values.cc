@@ -20,24 +20,22 @@ const Value* Values::find(const std::string& path) const {
     return found == values_.end() ? nullptr : &found->second;
 }
 
-int Values::line_of(const std::string& path) const {
-    if (const Value* value = find(path)) return value->line;
-    const auto section = sections_.find(path);
-    return section == sections_.end() ? 0 : section->second;
+int Values::line_of(std::string path) const {
+    for (;;) {
+        if (const Value* value = find(path)) return value->line;
+        if (const auto section = sections_.find(path); section != sections_.end()) return section->second;
+        // A setting that is missing is a problem of the section that it is missing in.
+        const std::size_t end = path.find_last_of(".[");
+        if (end == std::string::npos) return 0;
+        path.resize(end);
+    }
 }
 
-std::string Values::outbox_of(std::string_view path) const {
+std::string Values::of_lane(std::string_view path, std::string_view setting) const {
     constexpr std::string_view kLanes = "lanes.";
     if (!path.starts_with(kLanes)) return {};
-    const Value* outbox = find(std::string(path.substr(0, path.find('.', kLanes.size()))) + ".outbox");
-    return outbox == nullptr ? std::string() : outbox->text;
-}
-
-std::string Values::sink_of(std::string_view path) const {
-    constexpr std::string_view kLanes = "lanes.";
-    if (!path.starts_with(kLanes)) return {};
-    const Value* type = find(std::string(path.substr(0, path.find('.', kLanes.size()))) + ".sink.type");
-    return type == nullptr ? std::string() : type->text;
+    const Value* value = find(std::string(path.substr(0, path.find('.', kLanes.size()))).append(setting));
+    return value == nullptr ? std::string() : value->text;
 }
 
 TextMap Values::text_map(const std::string& path) const {
@@ -57,6 +55,7 @@ std::vector<std::string> Values::names_below(const std::string& section) const {
             found.emplace_back(line, path.substr(prefix.size()));
         }
     }
+    // By line: the map is in the order of names, and lanes are started and listed as the file has them.
     std::ranges::sort(found);
     std::vector<std::string> names;
     for (auto& [line, name] : found) names.push_back(std::move(name));
@@ -74,11 +73,14 @@ bool Problems::are_about(const std::string& path) const {
 }
 
 Result<std::string> read_secret_file(const std::string& path) {
+    // The standard does not promise that a stream sets errno: without this, an old error would be reported.
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     if (!file) return permanent("unreadable", fmt::format("{}: {}", path, std::strerror(errno)));
+    // One byte more than allowed tells a file that is too long from one that just fits.
     std::string content(kMaxSecretBytes + 1, '\0');
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
+    // A folder can be opened like a file; only reading it fails.
     if (file.bad() || (file.gcount() == 0 && !file.eof())) {
         return permanent("unreadable", fmt::format("{}: cannot be read", path));
     }
@@ -86,6 +88,7 @@ Result<std::string> read_secret_file(const std::string& path) {
     if (content.size() > kMaxSecretBytes) {
         return permanent("unreadable", fmt::format("{}: longer than {} bytes", path, kMaxSecretBytes));
     }
+    // Editors and `echo` end a file with one line break that is not part of the secret; any other may be.
     if (content.ends_with('\n')) content.pop_back();
     if (content.ends_with('\r')) content.pop_back();
     return content;

@@ -3,7 +3,8 @@
 // prints each with its origin, and every problem names the line of what it is about.
 #pragma once
 
-#include <cstdint>
+#include <fmt/format.h>
+
 #include <functional>
 #include <map>
 #include <optional>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/setting.h"
+#include "config/settings.h"
 #include "config/yaml.h"
 #include "deliverd/result.h"
 
@@ -37,7 +38,9 @@ public:
 
     [[nodiscard]] const Value* find(const std::string& path) const;
     [[nodiscard]] bool has(const std::string& path) const { return find(path) != nullptr; }
-    [[nodiscard]] int line_of(const std::string& path) const;  // of a value or section; 0 when unknown
+    [[nodiscard]] bool has_section(const std::string& path) const { return sections_.contains(path); }
+    /// The line of a value or section; of the section around one that is missing; 0 when it is not from the file.
+    [[nodiscard]] int line_of(std::string path) const;
 
     /// The entries of a text_map, without those of other settings.
     [[nodiscard]] TextMap text_map(const std::string& path) const;
@@ -48,13 +51,15 @@ public:
     [[nodiscard]] std::size_t entries(const std::string& list) const;
 
     /// The outbox of the lane that `path` is in; empty when it is in no lane, or the lane has no outbox.
-    [[nodiscard]] std::string outbox_of(std::string_view path) const;
+    [[nodiscard]] std::string outbox_of(std::string_view path) const { return of_lane(path, ".outbox"); }
     /// The same for the type of that lane's sink.
-    [[nodiscard]] std::string sink_of(std::string_view path) const;
+    [[nodiscard]] std::string sink_of(std::string_view path) const { return of_lane(path, ".sink.type"); }
 
     [[nodiscard]] const std::map<std::string, Value>& all() const { return values_; }
 
 private:
+    [[nodiscard]] std::string of_lane(std::string_view path, std::string_view setting) const;
+
     std::map<std::string, Value> values_;
     std::map<std::string, int> sections_;
 };
@@ -68,8 +73,24 @@ public:
     [[nodiscard]] const Values& values() const { return values_; }
     [[nodiscard]] std::size_t count() const { return list_.size(); }
 
-    void add(const std::string& path, std::string message) {
-        list_.push_back({values_.line_of(path), std::move(message)});
+    template <typename... Args>
+    void add(const std::string& path, fmt::format_string<Args...> message, Args&&... args) {
+        list_.push_back({values_.line_of(path), fmt::format(message, std::forward<Args>(args)...)});
+    }
+    /// The message is `path` with `text` behind it.
+    template <typename... Args>
+    void about(const std::string& path, fmt::format_string<Args...> text, Args&&... args) {
+        add(path, "{}{}", path, fmt::format(text, std::forward<Args>(args)...));
+    }
+    /// The same, unless `holds`.
+    template <typename... Args>
+    void require(bool holds, const std::string& path, fmt::format_string<Args...> text, Args&&... args) {
+        if (!holds) about(path, text, std::forward<Args>(args)...);
+    }
+    /// The same for what has failed; `text` takes the failure's message.
+    template <typename Value>
+    void require(const Result<Value>& good, const std::string& path, fmt::format_string<const std::string&> text) {
+        if (!good) about(path, text, good.error().message);
     }
     /// A key that was given but refused has its own problem already; it is not missing on top of that.
     [[nodiscard]] bool are_about(const std::string& path) const;

@@ -21,6 +21,7 @@ public:
     Node convert(const YAML::Node& from, int depth) {
         Node node;
         node.line = from.Mark().line + 1;
+        // Counted while converting: an alias is unfolded at each use, so nine short lines can mean a billion values.
         if (++nodes_ > kMaxConfigNodes || depth > kMaxConfigDepth) {
             if (!complained_) {
                 problems_.push_back(
@@ -48,11 +49,13 @@ private:
         std::map<std::string, int> first_lines;
         for (const auto& pair : from) {
             const int line = pair.first.Mark().line + 1;
+            // YAML allows lists and maps as keys; no setting is called so.
             if (!pair.first.IsScalar()) {
                 problems_.push_back({line, "a key must be plain text"});
                 continue;
             }
             const std::string name = pair.first.Scalar();
+            // yaml-cpp accepts a key twice; only the user knows which of the two was meant.
             const auto [at, fresh] = first_lines.emplace(name, line);
             if (!fresh) {
                 problems_.push_back(
@@ -151,6 +154,7 @@ Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
         return {};
     }
     try {
+        // YAML::Load() reads one document and ignores the rest: half of a file would not be in force.
         if (const auto line = second_document(text)) {
             problems.push_back({*line, "a second document starts here; only one is read"});
         }

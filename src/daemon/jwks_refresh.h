@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "config/jwks_source.h"
+#include "config/config.h"
 #include "deliverd/result.h"
 
 namespace deliverd::daemon {

@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "config/auth.h"
+#include "config/load.h"
 
 namespace deliverd::daemon {
 
