@@ -1,5 +1,9 @@
 #include "cli/command.h"
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
 #include "base/text.h"
 #include "base/try.h"
 #include "daemon/parts.h"
@@ -7,6 +11,7 @@
 namespace deliverd::cli {
 
 void complain(const Context& context, std::string_view message) {
+    // A message may quote what a stranger wrote; whoever reads the error stream line by line must get one line.
     std::string line = one_line(message);
     line.resize(line.find_last_not_of(' ') + 1);
     context.err << "deliverd: " << line << "\n";
@@ -14,10 +19,46 @@ void complain(const Context& context, std::string_view message) {
 
 Status with_database(const Call& call, MissingFile missing, const std::function<Status(store::Database&, Log&)>& work) {
     const config::DatabaseConfig& target = call.config().database;
+    // Only errors: what a command has to say, it says itself.
     const auto log = make_stderr_log(LogLevel::error, call.config().log.format);
+    // SQLite creates what it opens, so a mistyped path would become an empty database that answers "nothing found".
     if (missing == MissingFile::refuse) TRY(daemon::require_existing(target));
     TRY_ASSIGN(const auto database, daemon::open_ready_database(target, *log));
     return work(*database, *log);
+}
+
+Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
+                               std::int64_t limit, std::string_view limit_setting) {
+    const auto unreadable = [&](const std::string& why) {
+        const bool is_text = flag.ends_with('@');  // perhaps meant as one
+        return bad_argument(
+            fmt::format("{}{}: {}{}", flag, path, why,
+                        is_text ? fmt::format("; write @@{} for a text that begins with @", path) : ""));
+    };
+    const auto reason = [] { return std::string(errno == 0 ? "it cannot be read" : std::strerror(errno)); };
+    // Streams set errno on this platform, but never clear it.
+    std::ifstream file;
+    errno = 0;
+    if (path != "-") file.open(path, std::ios::binary);
+    if (!file) return unreadable(reason());
+    std::istream& from = path == "-" ? context.in : file;
+    errno = 0;
+    // One byte more than allowed, so that a huge input is refused without being held.
+    std::string text(static_cast<std::size_t>(limit) + 1, '\0');
+    from.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(from.gcount()));
+    if (from.bad()) return unreadable(reason());
+    if (static_cast<std::int64_t>(text.size()) <= limit) return text;
+    return unreadable(
+        fmt::format("longer than {} bytes{}", limit, limit_setting.empty() ? "" : fmt::format(" ({})", limit_setting)));
+}
+
+Result<std::string> text_or_input(const Context& context, std::string_view flag, const std::string& value,
+                                  std::int64_t limit, std::string_view limit_setting) {
+    if (value.starts_with("@@")) return value.substr(1);
+    if (value == "-") return read_input(context, fmt::format("{} ", flag), value, limit, limit_setting);
+    if (!value.starts_with('@')) return value;
+    return read_input(context, fmt::format("{} @", flag), value.substr(1), limit, limit_setting);
 }
 
 }  // namespace deliverd::cli

@@ -1,9 +1,11 @@
-// What every command is run with, and how it answers: output on `out`, one line per failure on `err`, and the exit
-// status (0 done, 1 something failed, 2 wrong usage or configuration).
+// What every command is run with, what it reads, and how it answers: output on `out`, one line per failure on `err`,
+// and the exit status (0 done, 1 something failed, 2 wrong usage or configuration).
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <istream>
 #include <ostream>
@@ -21,6 +23,9 @@ namespace deliverd::cli {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
+
+/// The exit status, or why the command failed: run() prints that, and exits with 2 for a `bad_argument`, 1 for others.
+using Status = Result<int>;
 
 /// Everything a command knows of the world around it.
 struct Context {
@@ -55,14 +60,12 @@ struct Call {
         return kDone;
     }
     /// "true" (exit 0) or "false" (exit 1): how a script asks whether something was done.
-    int print_truth(bool done) const {
-        print_line(done ? "true" : "false");
-        return done ? kDone : kFailed;
+    Status print_truth(const Result<bool>& done) const {
+        if (!done) return Failure(done.error());
+        print_line(*done ? "true" : "false");
+        return *done ? kDone : kFailed;
     }
 };
-
-/// The exit status, or why the command failed: run() prints that, and exits with 2 for a `bad_argument`, 1 for others.
-using Status = Result<int>;
 
 /// The failure of a command that was used as it should be.
 template <typename... Values>
@@ -76,5 +79,60 @@ enum class MissingFile { create, refuse };
 /// Opens the configuration's database with its schema in place, and returns what `work` returns, or why the database
 /// could not be opened. `work` may use both arguments until it returns.
 Status with_database(const Call& call, MissingFile missing, const std::function<Status(store::Database&, Log&)>& work);
+
+/// A JSON payload that is read from a file or from standard input.
+inline constexpr std::int64_t kMaxPayloadInputBytes = std::int64_t{16} << 20;
+
+/// The content of file `path`, or of standard input if it is "-", up to `limit` bytes. Failure: `bad_argument`, naming
+/// `limit_setting`, and `flag` and `path` as they stand: "--file " or "--payload @".
+[[nodiscard]] Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
+                                             std::int64_t limit = kMaxPayloadInputBytes,
+                                             std::string_view limit_setting = {});
+
+/// `value` itself, or the content of FILE for "@FILE", or standard input for "-" (also "@-"); "@@text" is "@text".
+/// Failure: as read_input(); `flag` is "--payload".
+[[nodiscard]] Result<std::string> text_or_input(const Context& context, std::string_view flag, const std::string& value,
+                                                std::int64_t limit = kMaxPayloadInputBytes,
+                                                std::string_view limit_setting = {});
+
+/// A list that is printed row by row as it is read, however long it is: a table, or with --json an array with one
+/// object on each line.
+class Listing {
+public:
+    /// `format` is fmt's, for one row: it takes the names of the columns, and the cells. The caller makes cells that
+    /// strangers wrote one_line(). `call` must outlive this object.
+    template <typename... Names>
+    Listing(const Call& call, std::string format, const Names&... names)
+        : call_(call), format_(std::move(format) + "\n"), header_(fmt::format(fmt::runtime(format_), names...)) {}
+
+    /// One row: its cells, or with --json what `json` makes of it.
+    template <typename Json, typename... Cells>
+    void row(Json json, const Cells&... cells) {
+        const bool first = count_++ == 0;
+        if (call_.json) return call_.print("{}{}", first ? "[" : ",\n ", json());
+        if (first) call_.print("{}", header_);
+        call_.print("{}", fmt::format(fmt::runtime(format_), cells...));
+    }
+    /// Ends the list; an empty table is the line `nothing`.
+    int end(std::string_view nothing) {
+        if (call_.json) return call_.print_line(count_ == 0 ? "[]" : "]");
+        return count_ == 0 ? call_.print_line(nothing) : kDone;
+    }
+    [[nodiscard]] std::int64_t count() const { return count_; }
+
+private:
+    const Call& call_;
+    const std::string format_;
+    const std::string header_;
+    std::int64_t count_ = 0;
+};
+
+/// The width of a column: that of its widest cell or of its name.
+template <typename Rows, typename Text>
+std::size_t widest(const Rows& rows, Text text_of, std::string_view name = {}) {
+    std::size_t width = name.size();
+    for (const auto& row : rows) width = std::max(width, std::string_view(std::invoke(text_of, row)).size());
+    return width;
+}
 
 }  // namespace deliverd::cli

@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "config/settings.h"
 
 namespace deliverd::cli {
@@ -24,6 +22,7 @@ void add_row(const config::Values& values, const std::string& path, const config
     const auto add = [&](const std::string& at, const config::Value& value) {
         rows.push_back({at, config::shown_value(path, value), value.origin});
     };
+    // Each entry comes from a line of its own.
     if (setting.type == config::SettingType::text_map && !values.has(path)) {
         for (const auto& [name, text] : values.text_map(path)) add(path + "." + name, *values.find(path + "." + name));
     } else if (const config::Value* value = values.find(path)) {
@@ -38,26 +37,19 @@ void add_row(const config::Values& values, const std::string& path, const config
     }
 }
 
-/// Every value in force, in the order of the list of settings, lane by lane, spool by spool and token by token.
+/// Every value in force, in the order of the list of settings, token by token, lane by lane and spool by spool.
 std::vector<Row> effective_rows(const config::Values& values) {
     std::vector<Row> rows;
-    const auto add_all = [&](std::string_view pattern_start, std::string_view placeholder, const std::string& with) {
-        for (const config::Setting& setting : config::settings()) {
-            if (!setting.path.starts_with(pattern_start)) continue;
-            std::string path(setting.path);
-            path.replace(path.find(placeholder), placeholder.size(), with);
-            add_row(values, path, setting, rows);
-        }
+    const auto add = [&](const config::Setting& setting, const std::string& path) {
+        add_row(values, path, setting, rows);
     };
-    for (const config::Setting& setting : config::settings()) {
-        const bool plain = setting.path.find_first_of("*[") == std::string_view::npos;
-        if (plain) add_row(values, std::string(setting.path), setting, rows);
-    }
+    config::each_setting("", "", add);
     for (std::size_t i = 0; i < values.entries("auth.tokens"); ++i) {
-        add_all("auth.tokens[]", "[]", fmt::format("[{}]", i));
+        config::each_setting("auth.tokens[]", fmt::format("auth.tokens[{}]", i), add);
     }
-    for (const std::string& name : values.names_below("lanes")) add_all("lanes.*", "*", name);
-    for (const std::string& name : values.names_below("spools")) add_all("spools.*", "*", name);
+    for (const std::string& name : values.names_below("lanes")) config::each_setting("lanes.*", "lanes." + name, add);
+    for (const std::string& name : values.names_below("spools"))
+        config::each_setting("spools.*", "spools." + name, add);
     return rows;
 }
 
@@ -88,7 +80,9 @@ Status show(const Call& call) {
 Status check(const Call& call) {
     const config::LoadedConfig& loaded = call.loaded;
     const bool ok = loaded.problems.empty();
+    // Also with --json: whoever runs a script by hand reads the error stream.
     for (const std::string& problem : loaded.problems) complain(call.context, problem);
+    // Only a remark: without token_hosts the spool works, for receivers that want no token.
     for (const config::SpoolConfig& spool : loaded.config.spools) {
         if (const auto note = config::token_note(spool); ok && note) complain(call.context, *note);
     }

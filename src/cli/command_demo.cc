@@ -1,12 +1,12 @@
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
 #include "demo/bench.h"
 #include "demo/demo.h"
 
 namespace deliverd::cli {
 
 void add_demo(CommandTree& tree) {
+    // Shared with `run`: the options write into it when the words are parsed, after this function has returned.
     const auto demo = std::make_shared<demo::DemoArguments>();
     const auto run = [demo](const Call& call) -> Status {
         const bool colour = !call.context.environment("NO_COLOR");
@@ -39,7 +39,8 @@ void add_bench(CommandTree& tree) {
     whole(app, "--rows", bench->rows, 1, 100'000'000, "rows to deliver");
     whole(app, "--batch-size", bench->batch_size, 1, 10000, "rows per claim and per settle");
     app->add_flag("--existing", bench->existing, "deliver the pending rows that are there");
-    app->add_option("--json", bench->json_file, "also write the figures to this file")->type_name("FILE");
+    // A file and not a flag as elsewhere: people read the figures while they are kept.
+    text(app, "--json FILE", bench->json_file, "also write the figures to this file");
 }
 
 }  // namespace deliverd::cli

@@ -7,8 +7,6 @@
 #include "base/try.h"
 #include "base/uuid.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "daemon/dead_letter_unit.h"
 #include "daemon/parts.h"
 #include "daemon/spool_returns.h"
@@ -22,14 +20,7 @@ namespace {
 
 struct DlqArguments {
     std::string id;
-    std::optional<std::string> topic;
-    std::optional<std::string> status;
-    std::optional<std::string> source;
-    std::optional<std::string> error_class;
-    std::optional<std::string> text;
-    std::optional<std::string> key;
-    std::optional<std::string> from;
-    std::optional<std::string> until;
+    store::LetterQuery query;
     std::int32_t limit = 20;
     double older_than_seconds = 0;
     bool raw = false;
@@ -37,42 +28,13 @@ struct DlqArguments {
 };
 
 constexpr std::int32_t kPage = 100;  // letters per read: their payloads may be large
+// A letter has a few lines for each retry; the limit only keeps an odd one from filling the memory.
 constexpr std::int32_t kMaxAuditLines = 1000;
 constexpr std::size_t kMaxShownError = 60;
-
-Failure must_be(std::string_view flag, std::string_view form, const std::string& value) {
-    return bad_argument(fmt::format("{} must be {}, not \"{}\"", flag, form, one_line(value)));
-}
-
-Result<std::optional<WallTime>> time_of(std::string_view flag, const std::optional<std::string>& text) {
-    if (!text) return std::nullopt;
-    const auto time = parse_rfc3339(*text);
-    if (!time) return must_be(flag, "a time such as 2026-02-20T10:30:00Z", *text);
-    return time;
-}
 
 bool has_filters(const store::LetterQuery& query) {
     return query.topic || query.source || query.error_class || query.text || query.key || query.status || query.from ||
            query.until;
-}
-
-Result<store::LetterQuery> query_of(const DlqArguments& arguments) {
-    store::LetterQuery query;
-    query.topic = arguments.topic;
-    query.source = arguments.source;
-    query.error_class = arguments.error_class;
-    query.text = arguments.text;
-    query.key = arguments.key;
-    if (query.source && !store::is_letter_source(*query.source)) {
-        return must_be("--source", "kafka, lane:NAME or spool:NAME", *query.source);
-    }
-    if (arguments.status) {
-        query.status = store::letter_status(*arguments.status);
-        if (!query.status) return must_be("--status", "one of PENDING, RETRYING, RESOLVED, DEAD", *arguments.status);
-    }
-    TRY_ASSIGN(query.from, time_of("--from", arguments.from));
-    TRY_ASSIGN(query.until, time_of("--until", arguments.until));
-    return query;
 }
 
 /// What a dlq command works with.
@@ -90,36 +52,26 @@ Failure unknown(const DlqJob& job) {
 }
 
 Status list(const DlqJob& job) {
-    TRY_ASSIGN(auto query, query_of(job.asked));
+    store::LetterQuery query = job.asked.query;
     Listing listing(job.call, "{:<36}  {:<8}  {:>7}  {:<29}  {:<24}  {}", "id", "status", "retries", "created_at",
                     "topic", "error_message");
     bool more = true;
+    // Page by page: the letters that were printed need not stay in memory.
     while (more && listing.count() < job.asked.limit) {
         query.limit = std::min(job.asked.limit - static_cast<std::int32_t>(listing.count()), kPage);
         TRY_ASSIGN(const auto page, job.letters.list(query));
         for (const store::Letter& letter : page.letters) {
-            if (job.call.json) {
-                listing.json(deadletter::row_json(letter));
-                continue;
-            }
-            listing.row(letter.id, store::to_string(letter.status),
+            listing.row([&] { return deadletter::row_json(letter); }, letter.id, store::to_string(letter.status),
                         fmt::format("{}/{}", letter.retry_count, letter.max_retries), rfc3339_offset(letter.created_at),
                         one_line(letter.topic.value_or(letter.provenance.original_topic)),
                         shorten(one_line(letter.provenance.error_message), kMaxShownError));
         }
+        // A page without letters has no cursor to go on from.
         more = page.has_next && !page.letters.empty();
         if (more) query.after = store::LetterCursor{page.letters.back().created_at, page.letters.back().id};
     }
     listing.end(has_filters(query) ? "no dead letters like that" : "no dead letters");
     return more && !job.call.json ? job.call.print_line("there are older ones: --limit N shows more") : kDone;
-}
-
-Status show(const DlqJob& job) {
-    TRY_ASSIGN(const auto letter, job.letters.find(job.id));
-    if (!letter) return unknown(job);
-    const std::string& pattern = job.call.config().dead_letters.kafka.topic_pattern;
-    return job.call.print_line(job.asked.raw ? deadletter::raw_json(*letter)
-                                             : deadletter::detail_json(*letter, pattern));
 }
 
 Status audit(const DlqJob& job) {
@@ -132,8 +84,13 @@ Status audit(const DlqJob& job) {
     return job.call.print_line(deadletter::audit_json(lines));
 }
 
-Status show_or_audit(const DlqJob& job) {
-    return job.asked.audit ? audit(job) : show(job);
+Status show(const DlqJob& job) {
+    if (job.asked.audit) return audit(job);
+    TRY_ASSIGN(const auto letter, job.letters.find(job.id));
+    if (!letter) return unknown(job);
+    const std::string& pattern = job.call.config().dead_letters.kafka.topic_pattern;
+    return job.call.print_line(job.asked.raw ? deadletter::raw_json(*letter)
+                                             : deadletter::detail_json(*letter, pattern));
 }
 
 Status say(const DlqJob& job, store::LetterStatus status, std::string_view message) {
@@ -151,7 +108,7 @@ Status retry(const DlqJob& job) {
 
 /// Prints the destinations before anything is sent: a header of each record names them.
 Result<void> show_plan(const DlqJob& job) {
-    TRY_ASSIGN(const auto planned, job.manager.plan(*job.asked.topic));
+    TRY_ASSIGN(const auto planned, job.manager.plan(*job.asked.query.topic));
     std::ostream& err = job.call.context.err;
     for (const auto& [destination, refused] : planned) {
         const bool to_topic = destination.source == "kafka";
@@ -167,15 +124,17 @@ Result<void> show_plan(const DlqJob& job) {
 }
 
 Status retry_all(const DlqJob& job) {
+    // A header of a record, written by whoever sent it, decides where it goes: a person should see that in time to
+    // press Ctrl-C.
     TRY(show_plan(job));
-    TRY_ASSIGN(const auto report, job.manager.retry_all(*job.asked.topic, daemon::cli_actor()));
+    TRY_ASSIGN(const auto report, job.manager.retry_all(*job.asked.query.topic, daemon::cli_actor()));
     if (report.under_way_elsewhere) {
-        return failed("a retry of all messages in topic {} is under way already", one_line(*job.asked.topic));
+        return failed("a retry of all messages in topic {} is under way already", one_line(*job.asked.query.topic));
     }
     const store::Redrive& redrive = report.redrive;
     if (job.call.json) {
         JsonObject object;
-        object.text("topic", *job.asked.topic);
+        object.text("topic", *job.asked.query.topic);
         object.number("retried", redrive.published);
         object.number("failed", redrive.failed);
         object.number("in_doubt", redrive.in_doubt);
@@ -185,6 +144,7 @@ Status retry_all(const DlqJob& job) {
     } else {
         job.call.print_line(std::to_string(redrive.published));
     }
+    // Behind the numbers: what was sent before the end is sent all the same.
     if (!report.problem.empty()) return failed("not all: {}", deadletter::how_it_ended(report));
     if (report.not_tried > 0) {
         job.call.context.err << fmt::format("{} were not tried: {}\n", report.not_tried,
@@ -196,18 +156,12 @@ Status retry_all(const DlqJob& job) {
         redrive.failed, redrive.in_doubt);
 }
 
-/// Whether a change was made; otherwise why not. `what` completes "ID cannot be …".
+/// Why a change was not made, if it was not. `what` completes "ID cannot be …".
 Result<void> check_changed(const DlqJob& job, const deadletter::ChangeReport& report, std::string_view what) {
-    switch (report.answer) {
-        case deadletter::ChangeAnswer::done:
-            return {};
-        case deadletter::ChangeAnswer::not_found:
-            return unknown(job);
-        case deadletter::ChangeAnswer::conflict:
-            return failed("{} cannot be {}: {}", job.id, what, report.reason);
-        case deadletter::ChangeAnswer::unavailable:
-            break;
-    }
+    using enum deadletter::ChangeAnswer;
+    if (report.answer == done) return {};
+    if (report.answer == not_found) return unknown(job);
+    if (report.answer == conflict) return failed("{} cannot be {}: {}", job.id, what, report.reason);
     return Failure(report.store_error.value_or(Error{}));
 }
 
@@ -223,14 +177,16 @@ Status revive(const DlqJob& job) {
 
 Status remove(const DlqJob& job) {
     TRY(check_changed(job, job.manager.remove(job.id, daemon::cli_actor()), "deleted"));
+    // Nothing here needs escaping in JSON: the id is a uuid by now.
     const std::string deleted = fmt::format("message {} deleted", job.id);
     return job.call.print_line(job.call.json ? fmt::format(R"({{"success":true,"message":"{}"}})", deleted) : deleted);
 }
 
 Status purge(const DlqJob& job) {
-    TRY_ASSIGN(const auto query, query_of(job.asked));
     const auto age = from_seconds(job.asked.older_than_seconds);
-    const deadletter::PurgeReport report = job.manager.purge(*query.status, age, std::nullopt, daemon::cli_actor());
+    // Without a limit: the manager deletes in small transactions until none is left.
+    const deadletter::PurgeReport report =
+        job.manager.purge(*job.asked.query.status, age, std::nullopt, daemon::cli_actor());
     if (report.store_error) return failed("{} deleted, then: {}", report.purged, report.store_error->message);
     return job.call.print_line(job.call.json ? fmt::format(R"({{"purged":{}}})", report.purged)
                                              : std::to_string(report.purged));
@@ -238,16 +194,11 @@ Status purge(const DlqJob& job) {
 
 Status stats(const DlqJob& job) {
     TRY_ASSIGN(const auto topics, job.letters.topics());
-    if (job.call.json) {
-        JsonArray array;
-        for (const store::TopicCounts& topic : topics) array.raw(deadletter::topic_json(topic));
-        return job.call.print_line(array.done());
-    }
     Listing listing(job.call, "{:<32}  {:<14}{:>10}{:>10}{:>10}{:>10}  {}", "topic", "source", "PENDING", "RETRYING",
                     "RESOLVED", "DEAD", "newest_at");
     for (const store::TopicCounts& topic : topics) {
-        listing.row(one_line(topic.topic), one_line(topic.source), topic.pending, topic.retrying, topic.resolved,
-                    topic.dead, rfc3339_offset(topic.newest_at));
+        listing.row([&] { return deadletter::topic_json(topic); }, one_line(topic.topic), one_line(topic.source),
+                    topic.pending, topic.retrying, topic.resolved, topic.dead, rfc3339_offset(topic.newest_at));
     }
     return listing.end("no dead letters");
 }
@@ -262,6 +213,7 @@ Status with_letters(const Call& call, const DlqArguments& asked, const std::stri
     return with_database(call, MissingFile::refuse, [&](store::Database& database, Log& log) -> Status {
         config::DeadLettersConfig wanted = call.config().dead_letters;
         if (publishes == Publishes::nothing) wanted.kafka.brokers.clear();  // looking must not wait for Kafka
+        // A letter of a spool goes back into the spool's file, whichever process retries it.
         daemon::SpoolReturns spools(call.config().spools);
         // Only for a long run, which a signal ends in order; before the unit, whose threads must not take the signals.
         std::optional<daemon::StopSignals> signals;
@@ -275,6 +227,7 @@ Status with_letters(const Call& call, const DlqArguments& asked, const std::stri
             });
         }
         auto status = work({call, asked, id, database, unit->letters(), unit->manager()});
+        // They refer to the manager, which ends before the signals do.
         if (signals) signals->clear_actions();
         return status;
     });
@@ -285,22 +238,35 @@ constexpr const char* kDlqAbout =
     "dead-letter topics. It is PENDING at first. A retry sends it back to where it came from and makes it RESOLVED.\n"
     "After three failed retries, or by hand, it is DEAD.\n"
     "These commands work on the database, and publish to the brokers of the configuration.\n"
-    "Examples:\n  deliverd dlq stats                       which topics have some?\n"
+    "Examples:\n  deliverd dlq stats                       which topics have dead letters?\n"
     "  deliverd dlq list --topic orders.dlq.v1  what went wrong with them?\n"
     "  deliverd dlq show ID                     this one in full\n"
     "  deliverd dlq retry ID                    send it back; `retry-all TOPIC` all of them";
 
+constexpr const char* kTopicAbout = "the dead-letter topic, the original one, or the name of a lane or a spool";
 constexpr double kMostPurgeSeconds = 10.0 * 365 * 86400;
 
-void add_filters(CLI::App* app, DlqArguments& dlq) {
-    app->add_option("--topic", dlq.topic, "the dead-letter topic, the original one, or the name of a lane or a spool");
-    app->add_option("--status", dlq.status, "PENDING, RETRYING, RESOLVED or DEAD");
-    app->add_option("--source", dlq.source, "kafka, lane:NAME or spool:NAME");
-    app->add_option("--error-class", dlq.error_class, "the exact class of the exception")->type_name("CLASS");
-    app->add_option("--text", dlq.text, "text in the error or the payload, upper or lower case");
-    app->add_option("--key", dlq.key, "the exact key of the record");
-    app->add_option("--from", dlq.from, "stored at or after; RFC 3339, with Z or an offset")->type_name("TIME");
-    app->add_option("--until", dlq.until, "stored before")->type_name("TIME");
+CLI::Option* add_status(CLI::App* app, store::LetterQuery& query) {
+    return parsed(app, "--status", query.status, "one of PENDING, RETRYING, RESOLVED, DEAD", store::letter_status,
+                  "PENDING, RETRYING, RESOLVED or DEAD");
+}
+
+void add_time(CLI::App* app, const char* flag, std::optional<WallTime>& time, const char* about) {
+    parsed(app, flag, time, "a time such as 2026-02-20T10:30:00Z", parse_rfc3339, about)->type_name("TIME");
+}
+
+void add_filters(CLI::App* app, store::LetterQuery& query) {
+    app->add_option("--topic", query.topic, kTopicAbout);
+    add_status(app, query);
+    const auto source = [](const std::string& text) {
+        return store::is_letter_source(text) ? std::optional(text) : std::nullopt;
+    };
+    parsed(app, "--source", query.source, "kafka, lane:NAME or spool:NAME", source, "kafka, lane:NAME or spool:NAME");
+    text(app, "--error-class CLASS", query.error_class, "the exact class of the exception");
+    app->add_option("--text", query.text, "text in the error or the payload, upper or lower case");
+    app->add_option("--key", query.key, "the exact key of the record");
+    add_time(app, "--from", query.from, "stored at or after; RFC 3339, with Z or an offset");
+    add_time(app, "--until", query.until, "stored before");
 }
 
 }  // namespace
@@ -313,11 +279,12 @@ void add_dlq(CommandTree& tree) {
     };
     const auto add_for_id = [&](const CommandTree::Help& help, DlqWork work, Publishes publishes = Publishes::nothing) {
         CLI::App* app = tree.add(group, help, [=](const Call& call) -> Status {
+            // The form that the database has ids in; checked before anything is opened.
             const std::string id = canonical_uuid(dlq->id);
             if (id.empty()) return bad_argument(fmt::format("invalid message id: {}", one_line(dlq->id)));
             return with_letters(call, *dlq, id, publishes, work);
         });
-        app->add_option("id", dlq->id, "the letter's id, as `dlq list` shows it")->required()->type_name("ID");
+        text(app, "id ID", dlq->id, "the letter's id, as `dlq list` shows it")->required();
         return app;
     };
     constexpr const char* kStatusJson = "an object: id, status, message";
@@ -327,7 +294,7 @@ void add_dlq(CommandTree& tree) {
                          "  deliverd dlq list --text timeout --from 2026-02-20T00:00:00Z --json",
                          "an array of objects with the table's columns"},
                         list);
-    add_filters(app, *dlq);
+    add_filters(app, dlq->query);
     whole(app, "--limit", dlq->limit, 1, 1'000'000, "letters at most");
 
     app = add_for_id(
@@ -335,8 +302,8 @@ void add_dlq(CommandTree& tree) {
          "  deliverd dlq show 550e8400-e29b-41d4-a716-446655440000\n"
          "  deliverd dlq show --raw 550e8400-e29b-41d4-a716-446655440000    key, value and headers byte by byte\n"
          "  deliverd dlq show --audit 550e8400-e29b-41d4-a716-446655440000  who did what to it",
-         "accepted; the answer is JSON anyway"},
-        show_or_audit);
+         kAlwaysJson},
+        show);
     CLI::Option* raw = app->add_flag("--raw", dlq->raw, "its bytes in base64, and as text where they are text");
     app->add_flag("--audit", dlq->audit, "what was done to it, oldest first; works for a deleted letter too")
         ->excludes(raw);
@@ -356,9 +323,7 @@ void add_dlq(CommandTree& tree) {
              "command then sends the rest. If the process dies, `deliverd serve` or the same command resumes it.",
              "an object: topic, retried, failed, in_doubt, taken_over, not_tried"},
             retry_all, Publishes::all);
-    app->add_option("topic", dlq->topic, "the dead-letter topic, the original one, or the name of a lane or a spool")
-        ->required()
-        ->type_name("TOPIC");
+    text(app, "topic TOPIC", dlq->query.topic, kTopicAbout)->required();
 
     add_for_id({"dead", "Mark one letter as dead: it is not retried any more",
                 "  deliverd dlq dead 550e8400-e29b-41d4-a716-446655440000", kStatusJson},
@@ -382,7 +347,7 @@ void add_dlq(CommandTree& tree) {
                "line.",
                "an object: purged"},
               purge);
-    app->add_option("--status", dlq->status, "PENDING, RETRYING, RESOLVED or DEAD")->required();
+    add_status(app, dlq->query)->required();
     seconds(app, "--older-than", dlq->older_than_seconds, kMostPurgeSeconds, "not changed for this long")->required();
 
     add({"stats", "Count the letters per topic and status", "  deliverd dlq stats --json", "an array of objects"},

@@ -2,7 +2,6 @@
 
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
 #include "daemon/parts.h"
 
 namespace deliverd::cli {
@@ -11,12 +10,14 @@ namespace {
 
 Status run_migrate(const Call& call, bool dry_run) {
     const auto log = make_stderr_log(LogLevel::error, call.config().log.format);
+    // Not open_ready_database(), which refuses the schema that this command is there to change.
     TRY_ASSIGN(const auto database, daemon::open_database(call.config().database, *log));
     TRY_ASSIGN(const auto steps, database->migrate(dry_run));
     if (call.json) {
         boost::json::array array;
         for (const store::MigrationStep& step : steps) {
             boost::json::object object{{"version", step.version}, {"name", step.name}, {"applied", !dry_run}};
+            // The text of what was applied is in the program; only who has to run it by hand needs it.
             if (dry_run) object["sql"] = step.sql;
             array.push_back(object);
         }

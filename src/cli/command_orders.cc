@@ -3,10 +3,7 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "cli/command_input.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "daemon/parts.h"
 #include "orders/order_json.h"
 #include "orders/order_request.h"
@@ -25,12 +22,9 @@ struct OrdersArguments {
 /// The key in the body: no header repeats it on the command line. read_order() refuses a body without one, whatever
 /// this function returns then.
 std::string own_key(std::string_view body) {
-    const auto members = json_members(body);
-    if (!members) return "none";
-    for (const JsonMember& member : *members) {
+    for (const JsonMember& member : json_members(body).value_or(std::vector<JsonMember>())) {
         if (member.key != "idempotency_key") continue;
-        const auto key = json_string(member.value);
-        if (key && !key->empty()) return *key;
+        if (auto key = json_string(member.value); key && !key->empty()) return std::move(*key);
     }
     return "none";
 }
@@ -43,21 +37,23 @@ std::string describe(const orders::Refusal& refusal) {
     return line;
 }
 
-/// What an orders command works with.
-struct OrdersJob {
-    const Call& call;
-    const OrdersArguments& asked;
-    store::Orders& orders;
-};
+using OrdersJob = Job<OrdersArguments, store::Orders>;
 
-Status submit(const OrdersJob& job, const std::string& body) {
+Result<std::string> read_body(const Call& call, const OrdersArguments& asked) {
+    return read_input(call.context, "--file ", asked.file,
+                      static_cast<std::int64_t>(call.config().server.max_body_bytes), "server.max_body_bytes");
+}
+
+Status submit(const OrdersJob& job) {
     SystemRandom random;
-    const orders::Reading reading = orders::read_order(own_key(body), body, SystemClock().wall_now(), random);
+    // As the API reads it, so that both refuse the same orders and compute the same digest.
+    const orders::Reading reading = orders::read_order(own_key(job.input), job.input, SystemClock().wall_now(), random);
     if (!reading.order) return failed("{}", describe(reading.refusal));
     const orders::OrderRequest& order = *reading.order;
     const store::NewOrder fresh{order.idempotency_key, order.json, order.digest, order.trace_id, daemon::cli_actor()};
-    TRY_ASSIGN(const auto answers, job.orders.accept({&fresh, 1}));
+    TRY_ASSIGN(const auto answers, job.port.accept({&fresh, 1}));
     const store::AcceptAnswer& answer = answers.front();
+    // Not the same order again but another one under its key: to accept it would lose one of the two.
     if (answer.kind == store::AcceptKind::conflict) {
         return failed(
             "IDEMPOTENCY_CONFLICT: order {} was stored with another content (digest {}); a different order needs a "
@@ -68,7 +64,7 @@ Status submit(const OrdersJob& job, const std::string& body) {
 }
 
 Status show(const OrdersJob& job) {
-    TRY_ASSIGN(const auto found, job.orders.find(job.asked.key));
+    TRY_ASSIGN(const auto found, job.port.find(job.asked.key));
     if (!found) return failed("no order has the key \"{}\"", job.asked.key);
     return job.call.print_line(orders::detail_json(*found));
 }
@@ -77,29 +73,18 @@ Status list(const OrdersJob& job) {
     store::OrderQuery query;
     query.status = job.asked.status;
     query.limit = job.asked.limit;
-    TRY_ASSIGN(const auto rows, job.orders.list(query));
+    TRY_ASSIGN(const auto rows, job.port.list(query));
+    // Keys are the callers', so their column is as wide as it needs to be.
     const std::string_view key = "idempotency_key";
     Listing listing(job.call,
                     fmt::format("{{:>10}}  {{:<{}}}  {{:<8}}{{:>7}}  {{:<24}}  {{}}",
                                 widest(rows, &store::Order::idempotency_key, key)),
                     "id", key, "status", "retries", "created_at", "last_error");
     for (const store::Order& row : rows) {
-        if (job.call.json) {
-            listing.json(orders::row_json(row));
-            continue;
-        }
-        listing.row(row.id, row.idempotency_key, row.status, row.retry_count, rfc3339_millis(row.created_at),
-                    row.last_error.value_or("") + (row.in_doubt ? " (in doubt)" : ""));
+        listing.row([&] { return orders::row_json(row); }, row.id, row.idempotency_key, row.status, row.retry_count,
+                    rfc3339_millis(row.created_at), row.last_error.value_or("") + (row.in_doubt ? " (in doubt)" : ""));
     }
     return listing.end("no orders");
-}
-
-Status with_orders(const Call& call, const OrdersArguments& asked, MissingFile missing,
-                   const std::function<Status(const OrdersJob&)>& work) {
-    return with_database(call, missing, [&](store::Database& database, Log&) {
-        const auto orders = database.orders(call.config().orders);
-        return work({call, asked, *orders});
-    });
 }
 
 }  // namespace
@@ -110,39 +95,29 @@ void add_orders(CommandTree& tree) {
                                  "Examples:\n  deliverd orders submit --file order.json\n"
                                  "  deliverd orders show order-2026-0001\n  deliverd orders list --status dead");
 
-    // The order is read before the database is opened: a file that is not there must not create one.
-    const auto submit_file = [orders](const Call& call) -> Status {
-        TRY_ASSIGN(const auto body,
-                   read_input(call.context, "--file", orders->file,
-                              static_cast<std::int64_t>(call.config().server.max_body_bytes), "server.max_body_bytes"));
-        return with_orders(call, *orders, MissingFile::create, [&](const OrdersJob& job) { return submit(job, body); });
-    };
-    CLI::App* app = tree.add(group,
-                             {"submit", "Store an order, as POST /api/v1/orders does",
-                              "  deliverd orders submit --file order.json\n"
-                              "  make-order | deliverd orders submit --file -\n"
-                              "The same order twice is stored once; prints the answer as JSON.",
-                              kAlwaysJson},
-                             submit_file);
-    app->add_option("--file", orders->file, "the order as JSON; - is standard input")->required()->type_name("FILE");
+    const PortCommands<OrdersArguments, store::Orders> commands{
+        tree, group, orders, [](store::Database& database, const Call& call) -> Result<std::unique_ptr<store::Orders>> {
+            return database.orders(call.config().orders);
+        }};
 
-    const auto add = [&](const CommandTree::Help& help, Status (*work)(const OrdersJob&)) {
-        return tree.add(group, help, [orders, work](const Call& call) {
-            return with_orders(call, *orders, MissingFile::refuse, work);
-        });
-    };
-    app = add(
+    CLI::App* app = commands.add({"submit", "Store an order, as POST /api/v1/orders does",
+                                  "  deliverd orders submit --file order.json\n"
+                                  "  make-order | deliverd orders submit --file -\n"
+                                  "The same order twice is stored once; prints the answer as JSON.",
+                                  kAlwaysJson},
+                                 submit, read_body);
+    text(app, "--file FILE", orders->file, "the order as JSON; - is standard input")->required();
+
+    app = commands.add(
         {"show", "Show one order with its audit trail, as JSON", "  deliverd orders show order-2026-0001", kAlwaysJson},
         show);
-    app->add_option("key", orders->key, "its idempotency_key")->required()->type_name("KEY");
+    text(app, "key KEY", orders->key, "its idempotency_key")->required();
 
-    app =
-        add({"list", "List orders, newest first",
-             "  deliverd orders list --status dead\n  deliverd orders list --limit 1000 --json", "an array of objects"},
-            list);
-    app->add_option("--status", orders->status, "only these")
-        ->check(CLI::IsMember({"queued", "sending", "sent", "failed", "dead"}))
-        ->type_name("STATUS");
+    app = commands.add(
+        {"list", "List orders, newest first",
+         "  deliverd orders list --status dead\n  deliverd orders list --limit 1000 --json", "an array of objects"},
+        list);
+    text(app, "--status STATUS", orders->status, "only these", {"queued", "sending", "sent", "failed", "dead"});
     whole(app, "--limit", orders->limit, 1, 1'000'000, "orders at most");
 }
 

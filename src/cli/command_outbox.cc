@@ -7,10 +7,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "cli/command_input.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "daemon/parts.h"
 
 namespace deliverd::cli {
@@ -33,6 +30,7 @@ struct OutboxArguments {
 
 /// A column of type JSON, as the database has it: a number's digits stay as they are.
 void append_json(JsonObject& object, std::string_view name, const std::string& json) {
+    // SQLite does not check the column: what is no JSON is shown as a text, so that the answer stays JSON.
     if (json_problem(json, JsonKind::any)) {
         object.text(name, json);
     } else {
@@ -65,42 +63,43 @@ std::string_view state_of(const Event& event) {
     return event.retry_count > 0 ? "waiting" : "unpublished";
 }
 
-/// What an outbox command works with.
-struct OutboxJob {
-    const Call& call;
-    const OutboxArguments& asked;
-    const store::Database& database;
-    Outbox& outbox;
-};
+using OutboxJob = Job<OutboxArguments, Outbox>;
+
+Result<std::string> read_event(const Call& call, const OutboxArguments& asked) {
+    return text_or_input(call.context, "--payload", asked.payload);
+}
+
+Status add(const OutboxJob& job) {
+    const OutboxArguments& asked = job.asked;
+    TRY_ASSIGN(const auto id, job.port.add({asked.aggregate.value_or(""), asked.type, job.input, asked.metadata}));
+    return job.call.print_line(std::to_string(id));
+}
 
 Status list(const OutboxJob& job) {
     const OutboxArguments& asked = job.asked;
-    TRY_ASSIGN(const auto rows, asked.aggregate ? job.outbox.by_aggregate(*asked.aggregate, asked.limit)
-                                                : job.outbox.fetch_unpublished(asked.limit));
+    TRY_ASSIGN(const auto rows, asked.aggregate ? job.port.by_aggregate(*asked.aggregate, asked.limit)
+                                                : job.port.fetch_unpublished(asked.limit));
+    // Names of aggregates and types are the user's, so their columns are as wide as they need to be.
     const std::string format =
         fmt::format("{{:>10}}  {{:<{}}}  {{:<{}}}  {{:<11}}{{:>7}}  {{:<27}}  {{}}",
                     widest(rows, &Event::aggregate_id, "aggregate_id"), widest(rows, &Event::event_type, "event_type"));
     Listing listing(job.call, format, "id", "aggregate_id", "event_type", "state", "retries", "created_at",
                     "last_error");
     for (const Event& row : rows) {
-        if (job.call.json) {
-            listing.json(to_json(row));
-            continue;
-        }
-        listing.row(row.id, one_line(row.aggregate_id), one_line(row.event_type), state_of(row), row.retry_count,
-                    row.created_at, one_line(row.last_error.value_or("")));
+        listing.row([&] { return to_json(row); }, row.id, one_line(row.aggregate_id), one_line(row.event_type),
+                    state_of(row), row.retry_count, row.created_at, one_line(row.last_error.value_or("")));
     }
     return listing.end(asked.aggregate ? "no events" : "no unpublished events");
 }
 
 Status show(const OutboxJob& job) {
-    TRY_ASSIGN(const auto event, job.outbox.show(job.asked.id));
+    TRY_ASSIGN(const auto event, job.port.show(job.asked.id));
     if (!event) return failed("no event {} in outbox of {}", job.asked.id, job.database.describe());
     return job.call.print_line(to_json(*event));
 }
 
 Status stats(const OutboxJob& job) {
-    TRY_ASSIGN(const auto found, job.outbox.stats());
+    TRY_ASSIGN(const auto found, job.port.stats());
     const auto& oldest = found.oldest_unpublished_age_seconds;
     const boost::json::object answer{
         {"total", found.total},
@@ -125,7 +124,7 @@ Status cleanup(const OutboxJob& job) {
     {
         Progress progress(job.call.context.err);  // cleared before the answer, which may go to the same terminal
         for (;;) {
-            TRY_ASSIGN(const auto batch, job.outbox.delete_published(job.asked.older_than_seconds, kCleanupBatch));
+            TRY_ASSIGN(const auto batch, job.port.delete_published(job.asked.older_than_seconds, kCleanupBatch));
             deleted += batch;
             if (batch < kCleanupBatch) break;
             progress.show(fmt::format("{} deleted", deleted));
@@ -135,23 +134,14 @@ Status cleanup(const OutboxJob& job) {
 }
 
 Status mark(const OutboxJob& job) {
-    TRY_ASSIGN(const bool marked, job.outbox.mark_published(job.asked.id));
-    return job.call.print_truth(marked);
+    return job.call.print_truth(job.port.mark_published(job.asked.id));
 }
 
 Status count_retry(const OutboxJob& job) {
-    TRY_ASSIGN(const auto count, job.outbox.increment_retry_count(job.asked.id, job.asked.error));
+    TRY_ASSIGN(const auto count, job.port.increment_retry_count(job.asked.id, job.asked.error));
     if (count) return job.call.print_line(std::to_string(*count));
     return failed("event {} is not open in outbox of {}: it is unknown, published or dead", job.asked.id,
                   job.database.describe());
-}
-
-Status with_outbox(const Call& call, const OutboxArguments& asked, MissingFile missing,
-                   const std::function<Status(const OutboxJob&)>& work) {
-    return with_database(call, missing, [&](store::Database& database, Log&) -> Status {
-        TRY_ASSIGN(const auto outbox, database.events(daemon::cli_actor()));
-        return work({call, asked, database, *outbox});
-    });
 }
 
 }  // namespace
@@ -164,71 +154,57 @@ void add_outbox(CommandTree& tree) {
         "library. These commands are for looking, trying and repairing.\n"
         "Examples:\n  deliverd outbox add --aggregate order-1 --type OrderCreated --payload '{\"total\": 42}'\n"
         "  deliverd outbox list\n  deliverd outbox stats\n  deliverd outbox cleanup --older-than 7d");
-    const auto add = [&](const CommandTree::Help& help, Status (*work)(const OutboxJob&)) {
-        return tree.add(group, help, [outbox, work](const Call& call) {
-            return with_outbox(call, *outbox, MissingFile::refuse, work);
-        });
-    };
+    const PortCommands<OutboxArguments, Outbox> commands{
+        tree, group, outbox,
+        [](store::Database& database, const Call&) { return database.events(daemon::cli_actor()); }};
 
-    // The payload is read before the database is opened: a file that is not there must not create one.
-    const auto add_event = [outbox](const Call& call) -> Status {
-        TRY_ASSIGN(const auto payload, text_or_input(call.context, "--payload", outbox->payload));
-        return with_outbox(call, *outbox, MissingFile::create, [&](const OutboxJob& job) -> Status {
-            TRY_ASSIGN(const auto id,
-                       job.outbox.add({job.asked.aggregate.value_or(""), job.asked.type, payload, job.asked.metadata}));
-            return call.print_line(std::to_string(id));
-        });
-    };
     CLI::App* app =
-        tree.add(group,
-                 {"add", "Store an event and print its id",
-                  "  deliverd outbox add --aggregate order-1 --type OrderCreated --payload '{\"total\": 42}'\n"
-                  "  deliverd outbox add --aggregate order-1 --type OrderPaid --payload @paid.json --metadata "
-                  "'{\"by\": \"me\"}'\n"
-                  "  make-event | deliverd outbox add --aggregate order-1 --type OrderPaid --payload -",
-                  kAlwaysJson},
-                 add_event);
-    app->add_option("--aggregate", outbox->aggregate, "aggregate_id: its events arrive in the order written")
-        ->required()
-        ->type_name("ID");
+        commands.add({"add", "Store an event and print its id",
+                      "  deliverd outbox add --aggregate order-1 --type OrderCreated --payload '{\"total\": 42}'\n"
+                      "  deliverd outbox add --aggregate order-1 --type OrderPaid --payload @paid.json --metadata "
+                      "'{\"by\": \"me\"}'\n"
+                      "  make-event | deliverd outbox add --aggregate order-1 --type OrderPaid --payload -",
+                      kAlwaysJson},
+                     add, read_event);
+    text(app, "--aggregate ID", outbox->aggregate, "aggregate_id: its events arrive in the order written")->required();
     app->add_option("--type", outbox->type, "event_type, such as OrderCreated")->required();
     app->add_option("--payload", outbox->payload, "JSON, or @FILE, or - for standard input")->required();
     app->add_option("--metadata", outbox->metadata, "a JSON object; its entries are sent as headers")
         ->default_str(outbox->metadata);
 
-    app = add({"list", "List unpublished events, or all of one aggregate",
-               "  deliverd outbox list\n  deliverd outbox list --aggregate order-1 --json\n"
-               "Oldest first. `waiting` has failed and will be tried again, `dead` was given up.",
-               "an array of objects with the table's columns"},
-              list);
-    app->add_option("--aggregate", outbox->aggregate, "all events of this aggregate_id, published and dead ones too")
-        ->type_name("ID");
+    app = commands.add({"list", "List unpublished events, or all of one aggregate",
+                        "  deliverd outbox list\n  deliverd outbox list --aggregate order-1 --json\n"
+                        "Oldest first. `waiting` has failed and will be tried again, `dead` was given up.",
+                        "an array of objects with the table's columns"},
+                       list);
+    text(app, "--aggregate ID", outbox->aggregate, "all events of this aggregate_id, published and dead ones too");
     whole(app, "--limit", outbox->limit, 1, 1'000'000, "events at most");
 
-    app = add({"show", "Show one event as JSON", "  deliverd outbox show 17", kAlwaysJson}, show);
+    app = commands.add({"show", "Show one event as JSON", "  deliverd outbox show 17", kAlwaysJson}, show);
     row_id(app, outbox->id, "id of the event");
 
-    add({"stats", "Count the events per state", "  deliverd outbox stats --json\nReads the whole table.", "an object"},
+    commands.add(
+        {"stats", "Count the events per state", "  deliverd outbox stats --json\nReads the whole table.", "an object"},
         stats);
 
-    app = add({"cleanup", "Delete old published events and print how many",
-               "  deliverd outbox cleanup\n  deliverd outbox cleanup --older-than 12h\n"
-               "Deletes in small transactions: it can be interrupted, and blocks no writer.",
-               "an object: deleted"},
-              cleanup);
+    app = commands.add({"cleanup", "Delete old published events and print how many",
+                        "  deliverd outbox cleanup\n  deliverd outbox cleanup --older-than 12h\n"
+                        "Deletes in small transactions: it can be interrupted, and blocks no writer.",
+                        "an object: deleted"},
+                       cleanup);
     seconds(app, "--older-than", outbox->older_than_seconds, kMostLeaseSeconds, "published longer ago than this")
         ->default_str("7d");
 
-    app = add({"mark", "Record that an event was published by other means",
-               "  deliverd outbox mark 17\n"
-               "Prints true (exit 0), or false (exit 1) if it is unknown or was published already.",
-               kAlwaysJson},
-              mark);
+    app = commands.add({"mark", "Record that an event was published by other means",
+                        "  deliverd outbox mark 17\n"
+                        "Prints true (exit 0), or false (exit 1) if it is unknown or was published already.",
+                        kAlwaysJson},
+                       mark);
     row_id(app, outbox->id, "id of the event");
 
-    app = add({"retry-count", "Count a failed attempt of an open event and print the new count",
-               "  deliverd outbox retry-count 17 --error 'broker said 503'", kAlwaysJson},
-              count_retry);
+    app = commands.add({"retry-count", "Count a failed attempt of an open event and print the new count",
+                        "  deliverd outbox retry-count 17 --error 'broker said 503'", kAlwaysJson},
+                       count_retry);
     row_id(app, outbox->id, "id of the event");
     app->add_option("--error", outbox->error, "kept as last_error");
 }

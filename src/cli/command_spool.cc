@@ -4,10 +4,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "cli/command_input.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "daemon/spool_sender.h"
 #include "deliverd/spool.h"
 #include "sink/http/http_poster.h"
@@ -91,14 +88,14 @@ bool is_wanted(const SpoolArguments& asked, const SpoolEntry& entry, std::int64_
 
 Status list(const SpoolJob& job) {
     const SpoolArguments& asked = job.asked;
+    // Taken once: an entry must not become due while the list is printed.
     const auto now = std::chrono::floor<std::chrono::milliseconds>(SystemClock().wall_now()).time_since_epoch();
     Listing listing(job.call, "{:<28}  {:<9}  {:>8}  {:<29}  {:<30}  {}", "jobId", "state", "attempts", "nextRetry",
                     "error", "endpoint");
     const auto print = [&](const SpoolEntry& entry) {
-        if (job.call.json) return listing.json(entry.json);
         const SpoolFault& error = entry.error;
         listing.row(
-            one_line(entry.job_id), to_string(entry.state),
+            [&] { return entry.json; }, one_line(entry.job_id), to_string(entry.state),
             fmt::format("{}/{}", entry.attempts_made, entry.max_attempts),
             entry.state == SpoolState::pending ? shown_time(entry.next_retry_ms) : "–",
             shorten(one_line(error.code ? *error.code + " " + error.message : error.message), kMaxShownSpoolError),
@@ -106,6 +103,7 @@ Status list(const SpoolJob& job) {
     };
     std::int64_t rejects = 0;
     const auto note_reject = [&](const SpoolReject& reject) {
+        // A file that is no spool at all has no other lines: a few of them say enough.
         if (rejects++ >= kMaxReportedRejects) return;
         job.call.note("{}:{}: {}; {}", asked.file, reject.line, reject.reason,
                       reject.torn ? "the next `spool add` ends it" : "the next retry or cleanup moves it aside");
@@ -121,6 +119,7 @@ Status list(const SpoolJob& job) {
 }
 
 Status show(const SpoolJob& job) {
+    // One: `show` shares the member with `resolve`, but its option takes a single word.
     const std::string& id = job.asked.ids.front();
     TRY_ASSIGN(const auto entry, job.spool.find(id));
     return entry ? job.call.print_line(entry->json) : Status(unknown(job, id));
@@ -144,12 +143,14 @@ Result<SpoolSummary> retry_all_due(const SpoolJob& job, const SpoolSender& sende
         sum.recovered += round.recovered;
         sum.rejected += round.rejected;
         sum.more_due = round.more_due;
+        // An entry that just failed is not due for a minute, so this ends.
     } while (sum.more_due);
     return sum;
 }
 
 Status retry(const SpoolJob& job) {
     const SpoolArguments& asked = job.asked;
+    // Before the first entry is sent: an entry sent without its token fails, and costs it an attempt.
     TRY_ASSIGN(auto token, token_of(job.call.context, asked));
     if (!token.empty() && asked.token_hosts.empty()) {
         job.call.note("no token is sent: name the hosts that may have it with --token-host HOST");
@@ -159,6 +160,7 @@ Status retry(const SpoolJob& job) {
                                                     .allow_private = asked.allow_private,
                                                     .timeout = from_seconds(asked.timeout_seconds)}));
     TRY_ASSIGN(const auto sum, retry_all_due(job, daemon::http_sender(std::move(poster))));
+    // Remarks go to the error stream, so that scripts read nothing but the numbers.
     note_rejected(job, sum.rejected);
     if (sum.recovered > 0) job.call.note("{} attempts of a run that died were recorded", sum.recovered);
     if (job.call.json) {
@@ -216,7 +218,7 @@ void add_spool(CommandTree& tree) {
             return work({call, *spool, *opened});
         };
         CLI::App* app = tree.add(group, help, run, Needs::nothing);
-        app->add_option("--file", spool->file, "the spool, one JSON object per line")->required()->type_name("FILE");
+        text(app, "--file FILE", spool->file, "the spool, one JSON object per line")->required();
         return app;
     };
 
@@ -227,7 +229,7 @@ void add_spool(CommandTree& tree) {
                                  "When it returns, the entry is on the disk. Creates the file if it is missing.",
                                  "the entry instead of its id"},
                                 add);
-    app->add_option("--endpoint", spool->endpoint, "the URL to POST to")->required()->type_name("URL");
+    text(app, "--endpoint URL", spool->endpoint, "the URL to POST to")->required();
     app->add_option("--data", spool->data, "the payload: JSON, @FILE, or - for standard input")->required();
     app->add_option("--error", spool->error, "what went wrong");
     app->add_option("--code", spool->code, "HTTP status or error code");
@@ -241,15 +243,13 @@ void add_spool(CommandTree& tree) {
                        "Reports lines that are no entries on standard error, and leaves them as they are.",
                        "an array of the entries as they are in the file"},
                       list);
-    app->add_option("--state", spool->state, "only these")
-        ->check(CLI::IsMember({"pending", "retrying", "exhausted", "resolved"}))
-        ->type_name("STATE");
+    text(app, "--state STATE", spool->state, "only these", {"pending", "retrying", "exhausted", "resolved"});
     app->add_flag("--due", spool->due, "only what a retry would send now");
     whole(app, "--limit", spool->limit, 1, 1'000'000'000, "entries at most; without it: all");
 
     app = add_command({"show", "Show one entry as JSON", "  deliverd spool show --file hooks.jsonl JOBID", kAlwaysJson},
                       show);
-    app->add_option("jobid", spool->ids, "its jobId")->required()->expected(1)->type_name("JOBID");
+    text(app, "jobid JOBID", spool->ids, "its jobId")->required()->expected(1);
 
     app = add_command(
         {"retry", "Send what is due",
@@ -262,12 +262,10 @@ void add_spool(CommandTree& tree) {
         retry);
     app->add_flag("--allow-private", spool->allow_private,
                   "endpoints may be loopback, private and link-local addresses");
-    app->add_option("--token-env", spool->token_env,
-                    "the environment variable with the bearer token; otherwise DELIVERD_SPOOL_TOKEN if that is set")
-        ->type_name("NAME");
-    app->add_option("--token-host", spool->token_hosts,
-                    "a host that may get the token, over https, or over http to loopback; may be repeated")
-        ->type_name("HOST")
+    text(app, "--token-env NAME", spool->token_env,
+         "the environment variable with the bearer token; otherwise DELIVERD_SPOOL_TOKEN if that is set");
+    text(app, "--token-host HOST", spool->token_hosts,
+         "a host that may get the token, over https, or over http to loopback; may be repeated")
         ->expected(1)
         ->take_all();
     seconds(app, "--timeout", spool->timeout_seconds, 3600, "time for each request")
@@ -282,7 +280,7 @@ void add_spool(CommandTree& tree) {
         {"resolve", "Mark entries as resolved by hand",
          "  deliverd spool resolve --file hooks.jsonl JOBID\nExit 1 if one of them is unknown.", "an object: resolved"},
         resolve);
-    app->add_option("jobid", spool->ids, "their jobIds")->required()->type_name("JOBID");
+    text(app, "jobid JOBID", spool->ids, "their jobIds")->required();
 
     add_spool_import(tree, group);
 }

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
 #include "daemon/parts.h"
 #include "daemon/spool_letters.h"
 #include "deliverd/spool.h"
@@ -19,6 +18,7 @@ namespace deliverd::cli {
 
 namespace {
 
+// As the column aggregate_id has it: varchar(255).
 constexpr std::size_t kMaxAggregateBytes = 255;
 constexpr std::int64_t kMaxReportedRefusals = 10;
 
@@ -32,6 +32,7 @@ struct ImportArguments {
 
 /// The name of the spool that the configuration has for this file; "hook" if it has none.
 std::string configured_name(const config::Config& config, const std::string& path) {
+    // By address: the two paths may be written differently, or lead over a link to the same file.
     const std::string address = daemon::file_address(path);
     for (const config::SpoolConfig& spool : config.spools) {
         if (daemon::file_address(spool.path) == address) return spool.name;
@@ -49,6 +50,7 @@ struct EventText {
 /// The endpoint and the rest are sent as headers, from the metadata.
 EventText event_of(std::string_view spool, const SpoolEntry& entry) {
     EventText text;
+    // It follows from the entry, so that an import that is repeated after a kill stores nothing twice.
     text.key = daemon::entry_uuid(spool, entry);
     text.aggregate = entry.job_id.size() <= kMaxAggregateBytes ? entry.job_id : text.key;
     JsonObject metadata;
@@ -78,10 +80,12 @@ public:
             ++(is_open(entry) ? sum.taken : kept_);
             return true;
         };
+        // hand_over() counts only what it hands over; the resolved entries that stay are counted here.
         TRY_ASSIGN(const auto looked, spool.each(count, {}));
         sum.rejected = looked.rejects;
         if (!arguments_.dry_run) {
             SpoolHandOver order;
+            // Resolved entries stay: the file is their record until `spool cleanup`.
             order.wanted = is_open;
             order.take = [this](std::span<const SpoolEntry> entries) { return take(entries); };
             TRY_ASSIGN(sum, spool.hand_over(order));
@@ -99,6 +103,7 @@ private:
     Result<std::vector<std::size_t>> take(std::span<const SpoolEntry> entries) {
         // The letter names no file: afterwards the entry is in none.
         auto refused = to_events() ? store_events(entries) : daemon::store_entries(*letters_, name_, "", entries);
+        // A crash here leaves entries both in the database and in the file; the next run stores none of them again.
         failpoint("spool.after_store");
         if (!refused) return refused;
         for (const std::size_t number : *refused) {
@@ -111,30 +116,30 @@ private:
     Result<std::vector<std::size_t>> store_events(std::span<const SpoolEntry> entries) {
         std::vector<EventText> texts;
         for (const SpoolEntry& entry : entries) texts.push_back(event_of(name_, entry));
+        const auto event = [&](std::size_t at) -> store::ImportedEvent {
+            return {texts[at].key, texts[at].aggregate, arguments_.type, entries[at].payload, texts[at].metadata};
+        };
         std::vector<store::ImportedEvent> events;
         std::set<std::string_view> keys;
-        for (std::size_t i = 0; i < entries.size(); ++i) {
-            if (keys.insert(texts[i].key).second) events.push_back(event(entries[i], texts[i]));
+        for (std::size_t at = 0; at < entries.size(); ++at) {
+            // The same line may stand twice in a file; store() takes no key twice in one call.
+            if (keys.insert(texts[at].key).second) events.push_back(event(at));
         }
+        std::vector<std::size_t> refused;
         const auto stored = imports_->store(origin_, daemon::cli_actor(), events);
-        if (stored) return std::vector<std::size_t>();
+        if (stored) return refused;
         if (stored.error().error_class != ErrorClass::permanent) return Failure(stored.error());
         // One entry that the database cannot hold fails the whole batch: each by itself shows which.
-        std::vector<std::size_t> refused;
-        for (std::size_t i = 0; i < entries.size(); ++i) {
-            const store::ImportedEvent one = event(entries[i], texts[i]);
+        for (std::size_t at = 0; at < entries.size(); ++at) {
+            const store::ImportedEvent one = event(at);
             const auto alone = imports_->store(origin_, daemon::cli_actor(), std::span(&one, 1));
             if (alone) continue;
             if (alone.error().error_class != ErrorClass::permanent) return Failure(alone.error());
-            refused.push_back(i);
+            refused.push_back(at);
         }
         // All were refused: the entries are not the cause.
         if (refused.size() == entries.size() && entries.size() > 1) return Failure(stored.error());
         return refused;
-    }
-
-    [[nodiscard]] store::ImportedEvent event(const SpoolEntry& entry, const EventText& text) const {
-        return {text.key, text.aggregate, arguments_.type, entry.payload, text.metadata};
     }
 
     void report(const SpoolHandedOver& sum) const {
@@ -188,11 +193,8 @@ void add_spool_import(CommandTree& tree, CLI::App* group) {
             return SpoolImport(call, *import, name, database).run(*spool);
         });
     });
-    app->add_option("--file", import->file, "the spool")->required()->type_name("FILE");
-    app->add_option("--to", import->to, "dead-letters or events")
-        ->required()
-        ->check(CLI::IsMember({"dead-letters", "events"}))
-        ->type_name("PLACE");
+    text(app, "--file FILE", import->file, "the spool")->required();
+    text(app, "--to PLACE", import->to, "dead-letters or events", {"dead-letters", "events"})->required();
     app->add_option("--name", import->name,
                     "the spool's name; otherwise that of the configured spool with this file, or hook");
     app->add_option("--type", import->type, "the event_type of the events")->default_str(import->type);

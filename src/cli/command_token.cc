@@ -9,7 +9,6 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
 #include "deadletter/topic_pattern.h"
 
 namespace deliverd::cli {
@@ -46,13 +45,16 @@ Status make_token(const Call& call, const TokenArguments& asked) {
     if (getentropy(bytes.data(), bytes.size()) != 0) {
         return failed("the system gives no random bytes: {}", std::strerror(errno));
     }
+    // The prefix lets scanners for leaked secrets recognise a token.
     const std::string token = "dlv_" + hex_text(bytes);
+    // Only the hash is configured: whoever reads the configuration cannot use it. A random token needs no slow hash.
     const std::string sha256 = sha256_hex(token);
     if (call.json) {
         boost::json::object object{{"token", token}, {"name", asked.name}, {"role", asked.role}, {"sha256", sha256}};
         if (!asked.topics.empty()) object["topics"] = boost::json::value_from(asked.topics);
         return call.print_line(boost::json::serialize(object));
     }
+    // Quoted: a pattern may begin with "*", which YAML reads as an alias.
     const std::string topics =
         asked.topics.empty() ? "" : fmt::format(", topics: [\"{}\"]", fmt::join(asked.topics, "\", \""));
     call.print(
@@ -77,13 +79,9 @@ void add_token(CommandTree& tree) {
          "an object: token, name, role, sha256, with --topic also topics"},
         [token](const Call& call) { return make_token(call, *token); }, Needs::nothing);
     app->add_option("--name", token->name, "its owner's name, for logs and the audit")->required();
-    app->add_option("--role", token->role, "viewer, operator or admin")
-        ->required()
-        ->check(CLI::IsMember({"viewer", "operator", "admin"}))
-        ->type_name("ROLE");
-    app->add_option("--topic", token->topics,
-                    "a topic it may see and act on, a name or a pattern with * and ?; may be repeated")
-        ->type_name("PATTERN")
+    text(app, "--role ROLE", token->role, "viewer, operator or admin", {"viewer", "operator", "admin"})->required();
+    text(app, "--topic PATTERN", token->topics,
+         "a topic it may see and act on, a name or a pattern with * and ?; may be repeated")
         ->expected(1)
         ->take_all();
 }

@@ -43,12 +43,6 @@ std::string value_of_a_flag(const CLI::ConversionError& error) {
     return fmt::format("{} takes no value", rest.substr(0, rest.find(' ')));
 }
 
-CommandTree::Parsed wrong(std::string problem) {
-    CommandTree::Parsed parsed;
-    parsed.problem = std::move(problem);
-    return parsed;
-}
-
 }  // namespace
 
 CommandTree::CommandTree() : root_(kAbout, "deliverd") {
@@ -66,6 +60,7 @@ CLI::App* CommandTree::add(CLI::App* parent, const Help& help, Run run, Needs ne
     CLI::App* app = (parent == nullptr ? &root_ : parent)->add_subcommand(help.name, help.about);
     app->footer("Examples:\n" + help.examples);
     if (needs != Needs::nothing) {
+        // On each command, not on the root: users write them behind the command's name.
         app->add_option("--config", request_.config_path, "configuration file")->type_name("FILE");
         app->add_option("--database", request_.database_url,
                         "postgres://… or sqlite:PATH; wins over the file and DATABASE_URL")
@@ -77,6 +72,7 @@ CLI::App* CommandTree::add(CLI::App* parent, const Help& help, Run run, Needs ne
 }
 
 CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
+    const auto wrong = [](std::string problem) { return Parsed{.problem = std::move(problem)}; };
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
     if (!reversed.empty() && reversed.back() == "help") {             // `help lease` is `lease --help`
         reversed.pop_back();
@@ -86,6 +82,7 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
     try {
         root_.parse(reversed);
     } catch (const CLI::Success& wanted) {
+        // CLI11 answers --help before it looks at the other words; a misspelt one must not look as if it were right.
         if (const auto unknown = unknown_word()) return wrong(*unknown);
         Parsed parsed;
         if (wanted.get_name() == "CallForVersion") {
@@ -103,6 +100,7 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
         return wrong(unknown_word().value_or(error.what()));
     }
     if (const auto unknown = unknown_word()) return wrong(*unknown);
+    // A group alone is no command: CLI11 could require one below it, but words the refusal differently.
     const auto found = commands_.find(deepest());
     if (found == commands_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(deepest())));
     return {&found->second, request_, json_, {}, {}};
@@ -119,9 +117,11 @@ CLI::App* CommandTree::deepest() {
 std::optional<std::string> CommandTree::unknown_word() {
     CLI::App* app = deepest();
     std::vector<std::string> left;
+    // CLI11 leaves a word that nobody takes with the command or with one of its parents.
     for (CLI::App* at = app; at != nullptr && left.empty(); at = at->get_parent()) left = at->remaining(false);
     if (left.empty()) return std::nullopt;
     const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
+    // A flag first: what follows a misspelt flag is often its value, and no word of its own.
     const bool is_flag = flag != left.end();
     const std::string word = is_flag ? flag->substr(0, flag->find('=')) : left.front();
     std::vector<std::string> known;
@@ -144,6 +144,7 @@ std::optional<std::string> CommandTree::unknown_word() {
 
 /// For a flag without its value, or given twice.
 std::string CommandTree::wrong_count(const CLI::ArgumentMismatch& error) {
+    // CLI11 has one error for both.
     for (const CLI::Option* option : deepest()->get_options()) {
         if (option->get_expected_max() == 1 && option->count() > 1) {
             return fmt::format("{} was given {} times; give it once", option->get_name(), option->count());

@@ -5,12 +5,11 @@
 #include <atomic>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <ranges>
 #include <vector>
 
 #include "base/text.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
-#include "cli/listing.h"
 #include "config/dead_letters.h"
 #include "daemon/jwks_refresh.h"
 #include "daemon/parts.h"
@@ -21,6 +20,7 @@ namespace deliverd::cli {
 
 namespace {
 
+// A person waits for it, and what needs longer is in trouble anyway.
 constexpr Duration kCheckDeadline = std::chrono::seconds(5);
 constexpr auto kRenewBefore = std::chrono::days(14);  // a certificate's end
 
@@ -78,6 +78,7 @@ void look_at_tls(const config::Config& config, Findings& findings) {
     }
     std::error_code ignored;
     const auto permissions = std::filesystem::status(files->key_file, ignored).permissions();
+    // Others only: a group that may read it is how services share a key.
     if ((permissions & std::filesystem::perms::others_all) != std::filesystem::perms::none) {
         findings.bad("tls key", "every user of this machine may open {0}; run: chmod o= {0}", files->key_file);
     }
@@ -85,10 +86,11 @@ void look_at_tls(const config::Config& config, Findings& findings) {
 
 void look_at_jwt(const config::Config& config, Findings& findings) {
     if (!config.auth.jwt) return;
+    // Nobody stops a doctor: the deadline of the request ends it.
     const std::atomic<bool> stopped = false;
     const auto keys = daemon::load_jwks(config.jwks, stopped).and_then(api::parse_jwks);
     if (!keys) {
-        return findings.bad("jwt keys", "{}; until they can be had, no token of {} is accepted", keys.error().message,
+        return findings.bad("jwt keys", "{}; until then, no token of {} is accepted", keys.error().message,
                             config.auth.jwt->rules.issuer);
     }
     std::string message = fmt::format("{} usable in {}", keys->keys.size(), config.jwks.name());
@@ -121,6 +123,7 @@ void look_at_schema(const config::DatabaseConfig& config, store::Database& datab
         if (inspected && std::ranges::any_of(*inspected, lacks_privileges)) return;
         return findings.bad("schema", "{}", report.error().message);
     }
+    // The same rule as when a database is opened: daemon::require_schema().
     const bool by_itself = config.kind == config::DatabaseTarget::Kind::sqlite || config.auto_migrate;
     const bool upgradable = report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
     if (report->state == store::SchemaState::current) {
@@ -146,9 +149,11 @@ void look_at_database(const config::Config& config, Log& log, Findings& findings
     if (is_absent_file(config.database, findings)) return;
     const auto database = daemon::open_database(config.database, log);
     if (!database) return findings.bad("database", "{}", database.error().message);
+    // open_database() connects to nothing yet, so an unreachable server shows here.
     if (const auto answer = (*database)->ping(kCheckDeadline); !answer) {
         return findings.bad("database", "{}", answer.error().message);
     }
+    // inspect() before the schema is judged: missing privileges make the schema unreadable, and are the better news.
     findings.good("database", "{}", (*database)->describe());
     const auto inspected = (*database)->inspect();
     look_at_schema(config.database, **database, inspected, findings);
@@ -161,20 +166,12 @@ void look_at_database(const config::Config& config, Log& log, Findings& findings
     }
 }
 
-std::string good_news(const config::LaneConfig& lane) {
-    switch (lane.sink.type) {
-        case config::SinkConfig::Type::http:
-            return "the receiver accepts connections";
-        case config::SinkConfig::Type::kafka:
-        case config::SinkConfig::Type::rabbitmq:
-        case config::SinkConfig::Type::nats:
-            return "the broker answers";
-        case config::SinkConfig::Type::console:
-            return "messages are printed on standard output";
-        case config::SinkConfig::Type::none:
-            return "warning: type none throws every message away and calls it sent; it is for benchmarks";
-    }
-    return "";
+std::string_view good_news(config::SinkConfig::Type type) {
+    using enum config::SinkConfig::Type;
+    if (type == http) return "the receiver accepts connections";
+    if (type == console) return "messages are printed on standard output";
+    if (type == none) return "warning: type none throws every message away and calls it sent; it is for benchmarks";
+    return "the broker answers";
 }
 
 void look_at_spools(const config::Config& config, Findings& findings) {
@@ -186,19 +183,19 @@ void look_at_spools(const config::Config& config, Findings& findings) {
 void look_at_sinks(const config::Config& config, Log& log, Findings& findings) {
     for (const config::LaneConfig& lane : config.lanes) {
         const std::string check = "sink of " + lane.options.name;
+        // Made as `serve` makes it, so that a wrong credentials file shows up here.
         const auto sink = daemon::make_sink(lane.sink, log);
         const auto answer = sink ? (*sink)->check(kCheckDeadline) : Result<void>(Failure(sink.error()));
-        findings.add({check, answer.has_value(), answer ? good_news(lane) : answer.error().message});
+        findings.add(
+            {check, answer.has_value(), answer ? std::string(good_news(lane.sink.type)) : answer.error().message});
     }
 }
 
 constexpr std::size_t kTopicsNamed = 5;
 
 std::string some_of(const std::vector<std::string>& names) {
-    const auto shown = std::min(names.size(), kTopicsNamed);
-    std::string out =
-        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-    if (shown < names.size()) out += fmt::format(" and {} more", names.size() - shown);
+    std::string out = fmt::format("{}", fmt::join(std::views::take(names, kTopicsNamed), ", "));
+    if (names.size() > kTopicsNamed) out += fmt::format(" and {} more", names.size() - kTopicsNamed);
     return out;
 }
 
@@ -265,6 +262,7 @@ Status run_doctor(const Call& call) {
     NullLog log;  // the findings say everything
     Findings findings;
     look_at_config(loaded, findings);
+    // With problems the typed configuration is only half filled: nothing else can be judged by it.
     if (loaded.problems.empty()) {
         look_at_api(loaded.config, findings);
         look_at_tls(loaded.config, findings);
@@ -275,6 +273,7 @@ Status run_doctor(const Call& call) {
         look_at_kafka(loaded.config.dead_letters, findings);
     }
     print(call, findings.all());
+    // As every other command exits for a wrong configuration.
     if (!loaded.problems.empty()) return kWrongUsage;
     return std::ranges::all_of(findings.all(), &store::Finding::ok) ? kDone : kFailed;
 }

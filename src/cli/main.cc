@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
     // A reader that went away (`deliverd lease claim | head`) is an error of the write, not the end of the process.
     std::signal(SIGPIPE, SIG_IGN);
-    // With streams of their own, std::cin and std::cout tell of read and write errors (stdio's keep them back).
+    // With buffers of their own, std::cin and std::cout report read and write errors; those of stdio hide them.
     std::ios::sync_with_stdio(false);
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     const deliverd::cli::Context context{
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     try {
         return deliverd::cli::run(words, context);
     } catch (const std::exception& error) {  // out of memory, out of threads: nothing a command could answer
-        std::cerr << "deliverd: cannot go on: " << error.what() << "\n";
+        std::cerr << "deliverd: cannot continue: " << error.what() << "\n";
         return deliverd::cli::kFailed;
     }
 }

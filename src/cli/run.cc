@@ -8,7 +8,6 @@
 
 #include "base/json_text.h"
 #include "cli/command_tree.h"
-#include "cli/commands.h"
 
 namespace deliverd::cli {
 
@@ -45,6 +44,7 @@ private:
 /// Fails the command if its output could not be written: a script must not take a lost answer for an empty one.
 int with_output_written(const Context& context, int status) {
     const bool broken_before = !context.out;
+    // A full disk or a closed pipe often shows only now: streams write when their buffer is full.
     errno = 0;
     context.out.flush();
     if (context.out) return status;
@@ -54,6 +54,7 @@ int with_output_written(const Context& context, int status) {
 }
 
 int run_command(std::span<const std::string> words, const Context& context) {
+    // For each run anew: its options write into arguments that the commands keep.
     CommandTree tree;
     for (const auto add : kCommands) add(tree);
     const CommandTree::Parsed parsed = tree.parse(words);
@@ -66,6 +67,7 @@ int run_command(std::span<const std::string> words, const Context& context) {
     const CommandTree::Command& command = *parsed.command;
     config::LoadedConfig loaded;
     if (command.needs != Needs::nothing) loaded = config::load_config(parsed.request, context.environment);
+    // `doctor` and `config check` report the problems themselves, in their own form.
     if (command.needs == Needs::valid_configuration && !loaded.problems.empty()) {
         for (const std::string& problem : loaded.problems) complain(context, problem);
         return kWrongUsage;
