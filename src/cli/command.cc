@@ -27,6 +27,16 @@ Status with_database(const Call& call, MissingFile missing, const std::function<
     return work(*database, *log);
 }
 
+Result<void> confirm(const Call& call, bool yes, std::string_view question) {
+    if (yes || !call.context.asks) return {};
+    // On the error stream: the answer of the command may go to a file while the question must be seen.
+    call.context.err << one_line(question) << " [y/N] " << std::flush;
+    std::string answer;
+    std::getline(call.context.in, answer);
+    if (equal_ignoring_case(answer, "y") || equal_ignoring_case(answer, "yes")) return {};
+    return failed("nothing was changed");
+}
+
 Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
                                std::int64_t limit, std::string_view limit_setting) {
     const auto unreadable = [&](const std::string& why) {

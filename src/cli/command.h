@@ -33,6 +33,7 @@ struct Context {
     std::ostream& out;
     std::ostream& err;
     config::Environment environment;
+    bool asks = false;  // `in` is a terminal, so that someone can answer a question
 };
 
 /// Writes "deliverd: MESSAGE" as one line on the error stream.
@@ -79,6 +80,10 @@ enum class MissingFile { create, refuse };
 /// Opens the configuration's database with its schema in place, and returns what `work` returns, or why the database
 /// could not be opened. `work` may use both arguments until it returns.
 Status with_database(const Call& call, MissingFile missing, const std::function<Status(store::Database&, Log&)>& work);
+
+/// Before something is destroyed: asks whoever is at the terminal, unless `yes`; a script has decided already. Failure:
+/// the answer is not "y" or "yes".
+[[nodiscard]] Result<void> confirm(const Call& call, bool yes, std::string_view question);
 
 /// A JSON payload that is read from a file or from standard input.
 inline constexpr std::int64_t kMaxPayloadInputBytes = std::int64_t{16} << 20;

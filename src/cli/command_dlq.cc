@@ -25,6 +25,7 @@ struct DlqArguments {
     double older_than_seconds = 0;
     bool raw = false;
     bool audit = false;
+    bool yes = false;
 };
 
 constexpr std::int32_t kPage = 100;  // letters per read: their payloads may be large
@@ -176,6 +177,7 @@ Status revive(const DlqJob& job) {
 }
 
 Status remove(const DlqJob& job) {
+    TRY(confirm(job.call, job.asked.yes, fmt::format("Delete dead letter {}?", job.id)));
     TRY(check_changed(job, job.manager.remove(job.id, daemon::cli_actor()), "deleted"));
     // Nothing here needs escaping in JSON: the id is a uuid by now.
     const std::string deleted = fmt::format("message {} deleted", job.id);
@@ -183,6 +185,9 @@ Status remove(const DlqJob& job) {
 }
 
 Status purge(const DlqJob& job) {
+    TRY(confirm(job.call, job.asked.yes,
+                fmt::format("Delete all {} dead letters that have not changed for {} seconds?",
+                            store::to_string(*job.asked.query.status), job.asked.older_than_seconds)));
     const auto age = from_seconds(job.asked.older_than_seconds);
     // Without a limit: the manager deletes in small transactions until none is left.
     const deadletter::PurgeReport report =
@@ -245,6 +250,10 @@ constexpr const char* kDlqAbout =
 
 constexpr const char* kTopicAbout = "the dead-letter topic, the original one, or the name of a lane or a spool";
 constexpr double kMostPurgeSeconds = 10.0 * 365 * 86400;
+
+void add_yes(CLI::App* app, bool& yes) {
+    app->add_flag("--yes", yes, "do not ask; without a terminal nothing is asked anyway");
+}
 
 CLI::Option* add_status(CLI::App* app, store::LetterQuery& query) {
     return parsed(app, "--status", query.status, "one of PENDING, RETRYING, RESOLVED, DEAD", store::letter_status,
@@ -337,9 +346,10 @@ void add_dlq(CommandTree& tree) {
          kStatusJson},
         revive);
 
-    add_for_id({"delete", "Delete one letter; its audit stays",
-                "  deliverd dlq delete 550e8400-e29b-41d4-a716-446655440000", "an object: success, message"},
-               remove);
+    app = add_for_id({"delete", "Delete one letter; its audit stays",
+                      "  deliverd dlq delete 550e8400-e29b-41d4-a716-446655440000", "an object: success, message"},
+                     remove);
+    add_yes(app, dlq->yes);
 
     app = add({"purge", "Delete the old letters of a status and print how many",
                "  deliverd dlq purge --status RESOLVED --older-than 7d\n"
@@ -349,6 +359,7 @@ void add_dlq(CommandTree& tree) {
               purge);
     add_status(app, dlq->query)->required();
     seconds(app, "--older-than", dlq->older_than_seconds, kMostPurgeSeconds, "not changed for this long")->required();
+    add_yes(app, dlq->yes);
 
     add({"stats", "Count the letters per topic and status", "  deliverd dlq stats --json", "an array of objects"},
         stats);

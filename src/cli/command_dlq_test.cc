@@ -31,13 +31,15 @@ protected:
 
     int run(std::vector<std::string> words) {
         words.insert(words.begin(), "dlq");
-        std::istringstream in;
+        std::istringstream in(answer_.value_or(""));
         std::ostringstream out;
         std::ostringstream err;
-        const Context context{in, out, err, [this](const std::string& name) -> std::optional<std::string> {
+        const Context context{in, out, err,
+                              [this](const std::string& name) -> std::optional<std::string> {
                                   if (name == "CONFIG_PATH" && !config_.empty()) return config_;
                                   return name == "DATABASE_URL" ? std::optional(url_) : std::nullopt;
-                              }};
+                              },
+                              answer_.has_value()};
         const int status = cli::run(words, context);
         out_ = out.str();
         err_ = err.str();
@@ -88,6 +90,7 @@ protected:
     std::string url_;
     std::string out_;
     std::string err_;
+    std::optional<std::string> answer_;  // of the person at the terminal; none: there is no terminal
     std::int64_t next_offset_ = 0;
 };
 
@@ -242,6 +245,25 @@ TEST_F(DlqCommandTest, GivesUpAndDeletes) {
     EXPECT_EQ(run({"delete", ids[0]}), 1);
     EXPECT_EQ(run({"show", "--audit", ids[0]}), 0) << "the audit stays";
     EXPECT_THAT(out_, HasSubstr("\"action\":\"deleted\""));
+}
+
+TEST_F(DlqCommandTest, AsksOnATerminalBeforeItDeletes) {
+    const auto ids = store(3);
+    const std::vector<std::string> purge{"purge", "--status", "PENDING", "--older-than", "0"};
+    for (const char* no : {"", "n\n", "yes please\n"}) {
+        answer_ = no;
+        EXPECT_EQ(run({"delete", ids[0]}), 1);
+        EXPECT_EQ(err_, "Delete dead letter " + ids[0] + "? [y/N] deliverd: nothing was changed\n");
+        EXPECT_EQ(run(purge), 1);
+        EXPECT_THAT(err_, HasSubstr("Delete all PENDING dead letters that have not changed for 0 seconds? [y/N] "));
+    }
+    EXPECT_EQ(run({"show", ids[0]}), 0) << err_;
+    answer_ = "y\n";
+    EXPECT_EQ(run({"delete", ids[0]}), 0) << err_;
+    answer_ = "";
+    EXPECT_EQ(run({"delete", "--yes", ids[1]}), 0) << err_;
+    EXPECT_EQ(err_, "");
+    EXPECT_EQ(run({"show", ids[2]}), 0) << err_;
 }
 
 TEST_F(DlqCommandTest, ShowsWhereARetryOfAllGoesBeforeItBegins) {

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -14,10 +16,12 @@ int main(int argc, char** argv) {
     std::ios::sync_with_stdio(false);
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     const deliverd::cli::Context context{
-        std::cin, std::cout, std::cerr, [](const std::string& name) -> std::optional<std::string> {
+        std::cin, std::cout, std::cerr,
+        [](const std::string& name) -> std::optional<std::string> {
             const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets variables
             return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-        }};
+        },
+        isatty(STDIN_FILENO) == 1};
     try {
         return deliverd::cli::run(words, context);
     } catch (const std::exception& error) {  // out of memory, out of threads: nothing a command could answer

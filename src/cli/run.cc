@@ -85,7 +85,7 @@ int run(std::span<const std::string> words, const Context& context) {
     SafeBuffer err_buffer(context.err);
     std::ostream out(&out_buffer);
     std::ostream err(&err_buffer);
-    const Context safe{context.in, out, err, context.environment};
+    const Context safe{context.in, out, err, context.environment, context.asks};
     return with_output_written(safe, run_command(words, safe));
 }
 
