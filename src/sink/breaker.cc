@@ -8,6 +8,7 @@ namespace deliverd::sink {
 
 std::optional<Breaker::Permit> Breaker::begin(Instant now) {
     if (!open_until_) return Permit::normal;
+    // One at a time: more would add load to a receiver that may just be recovering.
     if (probing_ || now < *open_until_) return std::nullopt;
     probing_ = true;
     return Permit::probe;
@@ -24,6 +25,7 @@ Breaker::Change Breaker::ended(Permit permit, bool good, Instant now) {
         ASSERT(probing_);
         probing_ = false;
         if (!good) {
+            // The pause of the configuration may be longer than the longest.
             pause_ = std::min(2 * pause_, std::max(options_.longest_pause, options_.pause));
             open_until_ = now + pause_;
             return Change::none;
@@ -33,6 +35,7 @@ Breaker::Change Breaker::ended(Permit permit, bool good, Instant now) {
         pause_ = options_.pause;
         return Change::closed;
     }
+    // While it is open, attempts end that began before: they are part of the failures that opened it.
     if (open_until_ || options_.failures <= 0) return Change::none;
     failures_ = good ? 0 : failures_ + 1;
     if (failures_ < options_.failures) return Change::none;

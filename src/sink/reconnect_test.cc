@@ -19,7 +19,7 @@ TEST(Backoff, DoublesUpToTheLongestAndBeginsAnew) {
     EXPECT_EQ(backoff.next(), 50ms);
 }
 
-TEST(ConnectionLog, SaysOnceThatAConnectionIsAwayAndOnceThatItIsBack) {
+TEST(ConnectionLog, LogsALossOnceAndTheReconnectionOnce) {
     RecordingLog log;
     ConnectionLog connection(log, "nats", "host:4222");
     connection.connected();

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <system_error>
 
 #include "base/try.h"
+#include "sink/handle.h"
 
 namespace deliverd::sink {
 
@@ -20,19 +22,6 @@ constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 std::string why_errno() {
     return std::generic_category().message(errno);
-}
-
-/// Up to `size` bytes; -1 and `errno` on failure.
-ssize_t read_up_to(int fd, char* out, std::size_t size) {
-    std::size_t got = 0;
-    while (got < size) {
-        const auto count = ::read(fd, out + got, size - got);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return -1;
-        if (count == 0) break;
-        got += static_cast<std::size_t>(count);
-    }
-    return static_cast<ssize_t>(got);
 }
 
 bool is_visible(char c) {
@@ -46,14 +35,13 @@ Failure SecretFile::unusable(std::string_view why) const {
 }
 
 Result<std::string> SecretFile::read_anew() const {
+    // Not blocking, or a pipe that nobody writes to would hold up the sink for ever.
     const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return unusable(why_errno());
+    const Handle<std::FILE, std::fclose> file(fd < 0 ? nullptr : ::fdopen(fd, "r"));
+    if (!file) return unusable(why_errno());
     std::string text(kMaxSecretFileBytes + 1, '\0');
-    const auto size = read_up_to(fd, text.data(), text.size());
-    const std::string why = size < 0 ? why_errno() : std::string();
-    ::close(fd);
-    if (size < 0) return unusable(why);
-    text.resize(static_cast<std::size_t>(size));
+    text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+    if (std::ferror(file.get()) != 0) return unusable(why_errno());
     if (text.size() > kMaxSecretFileBytes) return unusable("too long");
     if (kind_.verbatim) {
         text.erase(text.find_last_not_of("\r\n") + 1);
@@ -74,14 +62,17 @@ Result<std::string> SecretFile::read_anew() const {
 
 Result<std::string_view> SecretFile::read() {
     if (path_.empty()) return std::string_view();
+    // Its time alone would not do: two secrets may be written within one tick of the file system's clock. A file that
+    // replaces another has another inode.
     struct stat status{};
     if (::stat(path_.c_str(), &status) != 0) {
         text_.clear();
         return unusable(why_errno());
     }
-    const Version now{status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
-    if (text_.empty() || !(now == version_)) {
-        text_.clear();
+    const Version now{static_cast<std::int64_t>(status.st_ino), status.st_size, status.st_mtim.tv_sec,
+                      status.st_mtim.tv_nsec};
+    if (text_.empty() || now != version_) {
+        text_.clear();  // also if reading fails: the former secret was replaced for a reason
         TRY_ASSIGN(auto fresh, read_anew());
         text_ = std::move(fresh);
         version_ = now;

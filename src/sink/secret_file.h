@@ -2,9 +2,9 @@
 // secrets, a password), and certificate authorities.
 #pragma once
 
-#include <sys/types.h>
-
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,20 +44,14 @@ public:
     [[nodiscard]] Failure unusable(std::string_view why) const;
 
 private:
-    struct Version {
-        ino_t inode = 0;
-        off_t size = 0;
-        time_t seconds = 0;
-        long nanoseconds = 0;
-        bool operator==(const Version&) const = default;
-    };
+    using Version = std::array<std::int64_t, 4>;  // inode, size, time of the last change (seconds, nanoseconds)
 
     [[nodiscard]] Result<std::string> read_anew() const;
 
     std::string path_;
     SecretKind kind_;
     std::string text_;
-    Version version_;
+    Version version_{};
 };
 
 /// Whether `path` (empty: none) can be read and holds something. Failure: permanent, `bad_argument`, naming the file.

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxPortDigits = 5;
 
-Failure bad(std::string_view why) {
-    return bad_argument(std::string(why));
-}
-
 /// The client libraries' strings end at a zero byte.
 bool holds_zero(const std::string& text) {
     return text.find('\0') != std::string::npos;
@@ -29,10 +25,8 @@ std::string ServerUrl::place() const {
 
 std::vector<std::string_view> comma_separated(std::string_view list) {
     std::vector<std::string_view> out;
-    for (std::size_t from = 0; from <= list.size();) {
-        const auto comma = std::min(list.find(',', from), list.size());
-        out.push_back(list.substr(from, comma - from));
-        from = comma + 1;
+    for (std::size_t from = 0; from <= list.size(); from += out.back().size() + 1) {
+        out.push_back(list.substr(from, list.find(',', from) - from));
     }
     return out;
 }
@@ -40,10 +34,10 @@ std::vector<std::string_view> comma_separated(std::string_view list) {
 Result<ServerUrl> parse_server_url(std::string_view url) {
     const auto parsed = boost::urls::parse_uri(boost::urls::string_view(url.data(), url.size()));
     if (!parsed || !parsed->has_authority()) {
-        return bad("cannot be read: special characters in user and password must be percent-encoded");
+        return bad_argument("cannot be read: special characters in user and password must be percent-encoded");
     }
     const boost::urls::url_view& parts = *parsed;
-    if (parts.has_query() || parts.has_fragment()) return bad("has parameters (? or #), which are not read");
+    if (parts.has_query() || parts.has_fragment()) return bad_argument("has parameters (? or #), which are not read");
     ServerUrl out;
     out.scheme = parts.scheme();
     out.user = parts.user();
@@ -54,17 +48,19 @@ Result<ServerUrl> parse_server_url(std::string_view url) {
     // The library takes what it cannot read behind the host for a path.
     if (out.host.empty() || out.host.find_first_of(" ,") != std::string::npos ||
         (!out.path.empty() && out.path.front() != '/')) {
-        return bad("needs one host name, and at most a port behind it");
+        return bad_argument("needs one host name, and at most a port behind it");
     }
+    // A password alone would be sent with a user that nobody wrote.
     if (parts.has_userinfo() && (out.user.empty() || holds_zero(out.user) || holds_zero(out.password))) {
-        return bad("has a user or password that is empty or wrongly encoded");
+        return bad_argument("has a user or password that is empty or wrongly encoded");
     }
-    if (std::ranges::any_of(out.segments, holds_zero)) return bad("has a path that is wrongly encoded");
+    if (std::ranges::any_of(out.segments, holds_zero)) return bad_argument("has a path that is wrongly encoded");
     if (parts.has_port()) {
+        // The library takes any number, and its port_number() is 0 for one that is too large.
         out.port = parts.port().size() <= kMaxPortDigits && std::stoul("0" + std::string(parts.port())) <= 65535
                        ? parts.port_number()
                        : std::uint16_t{0};
-        if (out.port == 0) return bad("has a port that is not a number from 1 to 65535");
+        if (out.port == 0) return bad_argument("has a port that is not a number from 1 to 65535");
     }
     return out;
 }

@@ -45,6 +45,7 @@ void ThreadSink::begin() {
     thread_ = std::thread([this] {
         block_pipe_signal();
         run();
+        // Handed over after run() looked for the last time. From now on send() refuses, because stop_at_ is set.
         std::deque<Job> unsent;
         {
             const MutexLock lock(mutex_);
@@ -70,6 +71,7 @@ void ThreadSink::send(std::span<const Message* const> messages, OutcomeReceiver&
             return;
         }
     }
+    // Without the lock: the sink's thread must not wait for the receiver.
     for (const auto* message : messages) receiver.on_outcome(*message, *refused);
 }
 
@@ -78,10 +80,11 @@ void ThreadSink::stop(Duration patience) {
         const MutexLock lock(mutex_);
         stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
         wake();
+        // Not by joining, which has no deadline: a thread that sits in a library's call has to be cut loose first.
         const auto has_ended = [this]() REQUIRES(mutex_) { return has_ended_; };
         if (!end_.wait_until(mutex_, *stop_at_ + kEndingTime, has_ended)) cut();
     }
-    const MutexLock joining(join_mutex_);
+    const MutexLock joining(join_mutex_);  // a second stop() waits here until the thread has ended, too
     if (thread_.joinable()) thread_.join();
 }
 

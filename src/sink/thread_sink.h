@@ -7,9 +7,14 @@
 //     send() ──▶ incoming_ ──▶ run() ──▶ Job::report()        stop(): stop_at_, wake(); cut() if it is late; join
 #pragma once
 
+#include <fmt/format.h>
+
 #include <deque>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -39,8 +44,6 @@ public:
     /// The derived class starts the thread at the end of its constructor and stops it at the beginning of its
     /// destructor.
     ~ThreadSink() override;
-    ThreadSink(const ThreadSink&) = delete;
-    ThreadSink& operator=(const ThreadSink&) = delete;
 
     void send(std::span<const Message* const> messages, OutcomeReceiver& receiver) final EXCLUDES(mutex_);
     void stop(Duration patience) final EXCLUDES(mutex_);
@@ -70,5 +73,16 @@ private:
     Mutex join_mutex_;
     std::thread thread_;
 };
+
+/// Makes a sink of class T; `name` is for people. Failure: retryable, `no_resources`, without memory, threads or files
+/// for it.
+template <typename T, typename... Arguments>
+[[nodiscard]] Result<std::unique_ptr<Sink>> start_sink(std::string_view name, Arguments&&... arguments) {
+    try {
+        return std::make_unique<T>(std::forward<Arguments>(arguments)...);
+    } catch (const std::exception& error) {
+        return retryable("no_resources", fmt::format("cannot start the {} sink: {}", name, error.what()));
+    }
+}
 
 }  // namespace deliverd::sink
