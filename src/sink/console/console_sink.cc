@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <boost/json.hpp>
 #include <cerrno>
@@ -65,13 +64,11 @@ std::string to_line(const Message& message) {
     for (const auto& [name, value] : message.headers) headers.push_back(boost::json::array{name, value});
     line["headers"] = std::move(headers);
     if (find_invalid_utf8(message.body)) {
-        std::string hex;
-        for (const char c : message.body)
-            fmt::format_to(std::back_inserter(hex), "{:02x}", static_cast<unsigned char>(c));
-        line["body_hex"] = hex;
+        line["body_hex"] = hex_text(message.body);
     } else {
         line["body"] = message.body;
     }
+    // JSON may hold C1 characters, which a terminal would obey.
     return terminal_safe(boost::json::serialize(line)) + "\n";
 }
 
@@ -80,29 +77,21 @@ struct Written {
     int error = 0;
 };
 
-int wait_writable(int fd, Instant deadline, const Clock& clock) {
-    while (true) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.now()).count();
-        if (left <= 0) return ETIMEDOUT;
-        pollfd entry{fd, POLLOUT, 0};
-        const int ready = ::poll(&entry, 1, static_cast<int>(left));
-        if (ready > 0) return 0;
-        if (ready < 0 && errno != EINTR) return errno;
-    }
-}
-
 Written write_all(int fd, std::string_view text, Instant deadline, const Clock& clock) {
     Written written;
     while (written.bytes < text.size()) {
-        written.error = wait_writable(fd, deadline, clock);
-        if (written.error != 0) return written;
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock.now()).count();
+        pollfd entry{fd, POLLOUT, 0};
+        const int ready = left <= 0 ? 0 : ::poll(&entry, 1, static_cast<int>(left));
+        if (ready == 0) return {written.bytes, ETIMEDOUT};
+        // Only after a poll, and no more than fits: the stream may be somebody else's too, so it cannot be made
+        // non-blocking.
         const auto chunk = text.substr(written.bytes, kChunkBytes);
-        const auto count = ::write(fd, chunk.data(), chunk.size());
+        const auto count = ready < 0 ? -1 : ::write(fd, chunk.data(), chunk.size());
         if (count >= 0) {
             written.bytes += static_cast<std::size_t>(count);
         } else if (errno != EINTR && errno != EAGAIN) {
-            written.error = errno;
-            return written;
+            return {written.bytes, errno};
         }
     }
     return written;

@@ -73,7 +73,7 @@ std::vector<std::string> lines_of(std::FILE* file) {
     return lines;
 }
 
-TEST(ConsoleSink, PrintsOneJsonLineAMessage) {
+TEST(ConsoleSink, PrintsOneJsonLinePerMessage) {
     std::FILE* file = std::tmpfile();
     ASSERT_NE(file, nullptr);
     const auto sink = make_console_sink(file);
