@@ -14,7 +14,7 @@
 #include "deadletter/topic_pattern.h"
 #include "http/tls.h"
 #include "sink/http/http_options.h"
-#include "sink/http/token_hosts.h"
+#include "sink/http/http_url.h"
 
 namespace deliverd::config {
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "config/finish.h"
 #include "config/settings.h"
-#include "sink/http/token_hosts.h"
+#include "sink/http/http_url.h"
 
 namespace deliverd::config {
 

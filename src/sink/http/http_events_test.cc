@@ -131,7 +131,7 @@ TEST_F(HttpEvents, AreSignedWithEachSecret) {
     EXPECT_EQ(request.header("webhook-signature"), secrets->sign("memory-1", seconds, R"({"a": 1})"));
 }
 
-TEST_F(HttpEvents, ReadTheirSecretAnewWhenTheFileChanges) {
+TEST_F(HttpEvents, TheSecretIsReadAgainWhenItsFileChanges) {
     const auto path = std::filesystem::temp_directory_path() / ("deliverd_secret_" + std::to_string(::getpid()));
     const auto write = [&](std::string_view text) { std::ofstream(path, std::ios::trunc) << text << "\n"; };
     const auto signed_by = [&](std::string_view secret) {
@@ -183,7 +183,7 @@ TEST_F(HttpEvents, RefuseABadSecretWithoutRepeatingIt) {
     EXPECT_FALSE(make_http_sink(wanted, log_));
 }
 
-TEST_F(HttpEvents, AReceiverThatKeepsFailingIsLeftAloneAndThenAskedOnce) {
+TEST_F(HttpEvents, AFailingReceiverGetsNothingDuringThePauseAndThenOneProbe) {
     auto wanted = options();
     wanted.breaker_failures = 3;
     wanted.breaker_pause = 2s;  // not over before the fourth is sent
@@ -221,7 +221,7 @@ TEST_F(HttpEvents, RefusalsDoNotPauseAReceiver) {
     EXPECT_EQ(requests(), 8);
 }
 
-TEST_F(HttpEvents, AMessageThatFailedBeforeSaysNothingOfItsReceiver) {
+TEST_F(HttpEvents, AMessageThatFailedBeforeDoesNotCountForTheBreaker) {
     auto wanted = options();
     wanted.breaker_failures = 2;
     const auto http = sink(wanted);
@@ -265,7 +265,7 @@ TEST(HttpBreaker, CountsReceiversThatCannotBeReachedOrDoNotAnswer) {
     EXPECT_EQ(send_one(**stuck, test_message(3)).code, "DESTINATION_PAUSED");
 }
 
-TEST(HttpBreaker, OneMessageOfManyProbes) {
+TEST(HttpBreaker, OneOfManyMessagesIsTheProbe) {
     std::mutex mutex;
     std::condition_variable changed;
     bool answer = false;

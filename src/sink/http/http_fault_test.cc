@@ -76,7 +76,7 @@ TEST(HttpFault, NoAnswerInTimeIsAmbiguous) {
     EXPECT_THAT(outcome.detail, HasSubstr(" 2 s"));
 }
 
-TEST(HttpFault, AnAnswerThatDripsIsCutByTheTimeout) {
+TEST(HttpFault, ASlowlyDrippingAnswerEndsAtTheTimeout) {
     const FaultServer server([](Peer& peer) {
         if (!peer.read_request() || !peer.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")) return;
         pollfd entry{peer.fd(), POLLIN, 0};  // readable once the client has closed
@@ -153,7 +153,7 @@ TEST(HttpFault, AnEndlessSuccessIsDelivered) {
     EXPECT_EQ(send_one(*sink_to(server.url()), test_message(1)).kind, OutcomeKind::delivered);
 }
 
-TEST(HttpFault, AnAnswerThatWasCutSaysNothingAboutTheNextOne) {
+TEST(HttpFault, ACutAnswerDoesNotAffectTheNextOne) {
     std::atomic<bool> first = true;
     const FaultServer server([&first](Peer& peer) {
         if (!peer.read_request()) return;
@@ -193,7 +193,7 @@ TEST(HttpFault, ARequestLostOnAReusedConnectionIsNotSentAgain) {
     }
 }
 
-TEST(HttpFault, AConnectionTheReceiverClosedMeanwhileIsReplaced) {
+TEST(HttpFault, AKeptConnectionThatTheReceiverClosedIsReplaced) {
     std::atomic<int> closed = 0;
     const FaultServer server([&](Peer& peer) {
         if (peer.read_request()) peer.write(kOk);

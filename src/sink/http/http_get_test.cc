@@ -95,7 +95,7 @@ TEST(HttpGet, EndsWhenItIsStopped) {
     EXPECT_FALSE(http_get(options, stopped));
 }
 
-TEST(HttpGet, NobodyThereIsAFailureWithItsCause) {
+TEST(HttpGet, AnUnreachableServerIsAFailureWithItsCause) {
     std::string url;
     {
         const FaultServer server(always_answering(""));

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <string_view>
 #include <utility>
 
 #include "base/assert.h"
@@ -13,10 +12,9 @@
 #include "base/try.h"
 #include "message/retry_after.h"
 #include "sink/http/address_guard.h"
-#include "sink/http/curl_post.h"
+#include "sink/http/curl_request.h"
+#include "sink/http/http_url.h"
 #include "sink/http/request_headers.h"
-#include "sink/http/target.h"
-#include "sink/http/token_hosts.h"
 
 namespace deliverd::sink {
 
@@ -36,13 +34,11 @@ public:
         curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &CurlPoster::on_body);
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, &CurlPoster::on_socket);
         curl_easy_setopt(handle, CURLOPT_OPENSOCKETDATA, static_cast<void*>(this));
-        curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &CurlPoster::on_progress);
-        curl_easy_setopt(handle, CURLOPT_XFERINFODATA, static_cast<void*>(this));
-        curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+        post_.end_when(stopped_);
     }
 
     PostAnswer post(const std::string& url, const std::string& body, const std::string& key) override {
-        const auto parts = split_http_url(url);
+        const auto parts = parse_http_url(url);
         if (!parts) return {0, "BAD_ENDPOINT", "the endpoint " + parts.error().message};
         opened_ = false;
         refused_.clear();
@@ -51,6 +47,7 @@ public:
         ASSERT(post_.add_header("Content-Type", "application/json"));
         if (!key.empty()) static_cast<void>(post_.add_header("Idempotency-Key", key));
         if (may_have_token(url, options_.token_hosts)) {
+            // make_http_poster() refuses a token that cannot be a header.
             if (!options_.token.empty()) ASSERT(post_.add_header("Authorization", "Bearer " + options_.token));
         } else if (!options_.token.empty()) {
             withheld_ = shorten(one_line(parts->scheme + "://" + parts->host), kMaxHostBytes);
@@ -64,9 +61,9 @@ public:
 
 private:
     PostAnswer answer(CURLcode code) const {
-        PostAnswer answer;
-        if (const int status = post_.status(); status != 0 && post_.header_complete()) {
-            answer.status = status;
+        const int status = post_.status();
+        if (status != 0 && post_.header_complete()) {
+            PostAnswer answer{.status = status};
             if (answer.is_success()) return answer;
             answer.code = std::to_string(status);
             answer.problem = fmt::format("HTTP {}{}", status, status < 400 ? ": redirects are not followed" : "");
@@ -77,25 +74,23 @@ private:
             return answer;
         }
         if (code == CURLE_ABORTED_BY_CALLBACK && stopped_) {
-            answer.code = "STOPPED";
-            answer.problem = "the program is stopping and does not wait for the answer";
-            return answer;
+            return {0, "STOPPED", "the program is stopping and does not wait for the answer"};
         }
+        // Not where a socket was opened too: a name may have a public address besides the private one.
         if (!refused_.empty() && !opened_ && !post_.request_began()) {
-            answer.code = "PRIVATE_ADDRESS";
-            answer.problem = fmt::format("the endpoint's address {} is private; nothing was sent", refused_);
-            return answer;
+            return {0, "PRIVATE_ADDRESS",
+                    fmt::format("the endpoint's address {} is private; nothing was sent", refused_)};
         }
-        answer.code = code == CURLE_OPERATION_TIMEDOUT ? "NETWORK_TIMEOUT" : "NETWORK_ERROR";
         const auto words = code == CURLE_OK ? "the connection ended within the answer" : post_.problem(code);
-        answer.problem = shorten(one_line(words), kMaxProblemBytes);
-        return answer;
+        return {0, code == CURLE_OPERATION_TIMEDOUT ? "NETWORK_TIMEOUT" : "NETWORK_ERROR",
+                shorten(one_line(words), kMaxProblemBytes)};
     }
 
     static std::size_t on_body(char* /*data*/, std::size_t size, std::size_t count, void* /*unused*/) {
         return size * count;  // only the status counts; the time limits how much is read
     }
 
+    /// The address is checked here and not in the URL: libcurl has resolved the name, whatever it led to this time.
     static curl_socket_t on_socket(void* self, curlsocktype purpose, curl_sockaddr* address) {
         auto& poster = *static_cast<CurlPoster*>(self);
         if (!poster.options_.allow_private && (purpose != CURLSOCKTYPE_IPCXN || is_private_address(address->addr))) {
@@ -106,16 +101,12 @@ private:
         return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     }
 
-    static int on_progress(void* self, curl_off_t /*down*/, curl_off_t /*of*/, curl_off_t /*up*/, curl_off_t /*of*/) {
-        return static_cast<CurlPoster*>(self)->stopped_ ? 1 : 0;
-    }
-
     static constexpr std::size_t kMaxProblemBytes = 512;
     static constexpr std::size_t kMaxHostBytes = 128;
 
     const HttpPosterOptions options_;
     std::atomic<bool> stopped_ = false;
-    CurlPost post_;
+    CurlRequest post_;
     // Of the post under way.
     bool opened_ = false;   // a socket
     std::string refused_;   // the address that was not public

@@ -13,8 +13,8 @@
 
 #include "http/testing/server_fixture.h"
 #include "sink/http/address_guard.h"
+#include "sink/http/http_url.h"
 #include "sink/http/testing/fault_server.h"
-#include "sink/http/token_hosts.h"
 
 namespace deliverd::sink {
 namespace {
@@ -160,7 +160,7 @@ TEST(TokenHosts, AHostIsANameOrAnAddressAlone) {
     }
 }
 
-TEST_F(HttpPosterTest, ATokenStaysHereWhereTheHostIsNotNamedForIt) {
+TEST_F(HttpPosterTest, TheTokenIsNotSentToOtherHosts) {
     status_ = 401;
     for (const std::vector<std::string>& hosts : {std::vector<std::string>{}, {"example.com", "localhost"}}) {
         const auto poster = this->poster({.token = "s3cret", .token_hosts = hosts, .allow_private = true});
@@ -191,7 +191,7 @@ TEST_F(HttpPosterTest, ARedirectIsNotFollowed) {
     EXPECT_EQ(seen().size(), 1U);
 }
 
-TEST_F(HttpPosterTest, RefusalsAndNoAnswerAreTold) {
+TEST_F(HttpPosterTest, RefusalsAndMissingAnswersAreReported) {
     const auto poster = this->poster({.allow_private = true});
     status_ = 429;
     PostAnswer answer = poster->post(url("/"), "{}", "k");
@@ -211,7 +211,7 @@ TEST_F(HttpPosterTest, RefusalsAndNoAnswerAreTold) {
     EXPECT_EQ(answer.code, "NETWORK_ERROR");
 }
 
-TEST_F(HttpPosterTest, APostOnAKeptConnectionThatEndsGoesOutOnce) {
+TEST_F(HttpPosterTest, APostOnAKeptConnectionThatEndsIsSentOnce) {
     std::atomic<int> requests = 0;
     const FaultServer server([&](Peer& peer) {
         while (peer.read_request()) {
@@ -229,7 +229,7 @@ TEST_F(HttpPosterTest, APostOnAKeptConnectionThatEndsGoesOutOnce) {
     EXPECT_EQ(requests, 3);
 }
 
-TEST_F(HttpPosterTest, AnAnswerThatEndsWithinItsHeaderIsNone) {
+TEST_F(HttpPosterTest, AnAnswerThatEndsWithinItsHeaderIsNoAnswer) {
     const FaultServer server([](Peer& peer) {
         if (peer.read_request()) peer.write("HTTP/1.1 200 OK\r\nContent-Le");
     });
@@ -253,7 +253,7 @@ TEST_F(HttpPosterTest, AStopEndsThePostUnderWayAndAllLaterOnes) {
     EXPECT_EQ(one->post(url("/"), "{}", "k").code, "STOPPED");
 }
 
-TEST_F(HttpPosterTest, ATokenThatIsNoHeaderIsRefusedWithoutShowingIt) {
+TEST_F(HttpPosterTest, ATokenThatCannotBeAHeaderIsRefusedAndNotShown) {
     const auto made = make_http_poster({.token = "a\nb-secret"});
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, "bad_argument");

@@ -231,7 +231,7 @@ TEST_F(HttpSinkTest, ABrokersAnswerThatIsTooLongSaysWhatToRaise) {
     EXPECT_EQ(send_one(*sink(options), test_message(1)).kind, OutcomeKind::delivered);
 }
 
-TEST_F(HttpSinkTest, SendsAtOnceUpToItsConnections) {
+TEST_F(HttpSinkTest, SendsAsManyAtOnceAsItHasConnections) {
     std::mutex mutex;
     std::condition_variable changed;
     int inside = 0;
@@ -309,7 +309,7 @@ TEST_F(HttpSinkTest, ChecksWithoutSendingAMessage) {
     EXPECT_EQ(requests_, 0);
 }
 
-TEST_F(HttpSinkTest, ReadsItsTokenAnewWhenTheFileChanges) {
+TEST_F(HttpSinkTest, ReadsItsTokenAgainWhenTheFileChanges) {
     serve_always({200, {}, "text/plain", ""});
     const auto path = std::filesystem::temp_directory_path() / ("deliverd_token_" + std::to_string(::getpid()));
     const auto write = [&](std::string_view token) { std::ofstream(path, std::ios::trunc) << token << "\n"; };

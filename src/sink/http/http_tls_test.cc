@@ -30,7 +30,7 @@ std::unique_ptr<Sink> sink_to(const FaultServer& server, bool verify_tls, const 
     return std::move(*made);
 }
 
-TEST(HttpTls, ACertificateNobodySignedIsRefusedAndNothingIsSent) {
+TEST(HttpTls, ASelfSignedCertificateIsRefusedAndNothingIsSent) {
     const auto context = make_tls_context();
     std::atomic<int> requests = 0;
     const FaultServer server([&](Peer& peer) {
@@ -86,7 +86,7 @@ TEST(HttpTls, ItsOwnAuthorityIsAccepted) {
     EXPECT_THAT(gone.error().message, HasSubstr(authority.path()));
 }
 
-TEST(HttpTls, AnotherAuthorityIsNoReasonToAccept) {
+TEST(HttpTls, ACertificateOfAnotherAuthorityIsRefused) {
     const auto context = make_tls_context();
     const FaultServer server([&](Peer& peer) { answer_each(context.get(), peer); });
     const TemporaryFile another("other_ca", certificate_pem(make_tls_context().get()));

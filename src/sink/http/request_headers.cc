@@ -11,17 +11,14 @@
 #include <utility>
 
 #include "base/text.h"
+#include "sink/http/http_options.h"
 
 namespace deliverd::sink {
 
 namespace {
 
-bool same_name(std::string_view a, std::string_view b) {
-    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-    return std::ranges::equal(a, b, {}, lower, lower);
-}
-
-// A word with * stands for every name that begins so.
+// A word with * stands for every name that begins so. Whoever writes events must not be able to tell a receiver who
+// sent the request, or change its method: metadata `forwarded_for` would become X-Forwarded-For.
 constexpr std::string_view kTrustedNames =
     "Authorization Connection Cookie Forwarded Host Keep-Alive TE Trailer True-Client-IP Upgrade Via "
     "X-Access-Token X-Anonymous-Consumer X-Api-Key X-Authorization X-Client-DN X-Client-IP "
@@ -32,40 +29,14 @@ constexpr std::string_view kTrustedNames =
     "X-HTTP-Method* X-JWT* X-MS-* X-Original-* X-Originating-* X-Pomerium-* X-Real-* X-Remote-* X-SSL-* "
     "X-User-* X-Vouch-* X-Webauth-* X-XSRF*";
 
-std::string lowered(std::string name) {
-    for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    return name;
-}
-
 bool is_token_character(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c != '\0' && std::strchr("!#$%&'*+-.^_`|~", c) != nullptr);
+    return is_alphanumeric(c) || (c != '\0' && std::strchr("!#$%&'*+-.^_`|~", c) != nullptr);
 }
 
 /// Headers that say where a request ends are libcurl's to write.
 bool is_framing(std::string_view name) {
-    return same_name(name, "Content-Length") || same_name(name, "Transfer-Encoding") || same_name(name, "Connection");
-}
-
-/// Keeps the first header of each name; case does not matter.
-class Headers {
-public:
-    void add(std::string name, std::string value) {
-        if (names_.insert(lowered(name)).second) all_.emplace_back(std::move(name), std::move(value));
-    }
-    Attributes take() { return std::move(all_); }
-
-private:
-    Attributes all_;
-    std::unordered_set<std::string> names_;
-};
-
-void add_trace_context(Headers& out, const Message& message) {
-    for (const std::string name : {"traceparent", "tracestate"}) {
-        for (const auto& [given, value] : message.headers) {
-            if (same_name(given, name) && !value.empty() && stands_in_a_header(value)) out.add(name, value);
-        }
-    }
+    const std::string lower = ascii_lower(name);
+    return lower == "content-length" || lower == "transfer-encoding" || lower == "connection";
 }
 
 }  // namespace
@@ -83,31 +54,45 @@ Failure unsendable_header(std::string_view code, std::string_view name) {
                                  shorten(one_line(name), 64)));
 }
 
+Result<void> check_http_header(std::string_view name, std::string_view value) {
+    if (is_header(name, value)) return {};
+    return unsendable_header("bad_argument", name);
+}
+
 bool is_trusted_header(std::string_view name) {
     for (const auto part : std::views::split(kTrustedNames, ' ')) {
         std::string_view word(part.begin(), part.end());
         const bool is_beginning = word.ends_with('*');
         if (is_beginning) word.remove_suffix(1);
-        if (same_name(is_beginning ? name.substr(0, word.size()) : name, word)) return true;
+        if (equal_ignoring_case(is_beginning ? name.substr(0, word.size()) : name, word)) return true;
     }
     return false;
 }
 
 Attributes event_headers(const Message& message, const EventAttributesOptions& options) {
-    Headers out;
+    Attributes out;
+    // A set, because one event may have 200,000 names. Case does not matter in HTTP.
+    std::unordered_set<std::string> names;
+    const auto add = [&](std::string name, std::string value) {
+        if (names.insert(ascii_lower(name)).second) out.emplace_back(std::move(name), std::move(value));
+    };
     if (options.format == EventFormat::cloudevents) {
         for (const auto& [name, value] : cloudevents_attributes(message, options.source)) {
-            out.add("ce-" + name, percent_encoded(value));
+            add("ce-" + name, percent_encoded(value));
         }
     } else {
         for (const auto& [name, value] : plain_attributes(message)) {
             if (name == "message_id") continue;
             std::string header = http_header_name(name);
-            if (!is_trusted_header(header)) out.add(std::move(header), plain_header_value(value));
+            if (!is_trusted_header(header)) add(std::move(header), plain_header_value(value));
         }
     }
-    add_trace_context(out, message);
-    return out.take();
+    for (const std::string name : {"traceparent", "tracestate"}) {
+        for (const auto& [given, value] : message.headers) {
+            if (equal_ignoring_case(given, name) && !value.empty() && stands_in_a_header(value)) add(name, value);
+        }
+    }
+    return out;
 }
 
 }  // namespace deliverd::sink

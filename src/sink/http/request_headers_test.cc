@@ -26,7 +26,7 @@ TEST(EventHeaders, ArePrefixedAndDashed) {
                             Pair("traceparent", "00-ab-cd-01"), Pair("tracestate", "a=b,c=d")));
 }
 
-TEST(EventHeaders, EncodeWhatCannotStandInOne) {
+TEST(EventHeaders, EncodeValuesThatAHeaderCannotHold) {
     auto message = test_event(1, "order.created");
     message.key = "größe";
     message.headers = {{"lines", "a\r\nX-Evil: 1"}, {"edge", "a "},     {"tab", "a\tb"},
@@ -42,7 +42,7 @@ TEST(EventHeaders, EncodeWhatCannotStandInOne) {
     EXPECT_THAT(headers, Not(Contains(Key("traceparent"))));
 }
 
-TEST(EventHeaders, OfOneNameAreSentOnce) {
+TEST(EventHeaders, WithTheSameNameAreSentOnce) {
     auto message = test_event(1, "order.created");
     message.headers = {
         {"a_b", "1"}, {"A-B", "2"}, {"aggregate-id", "forged"}, {"Traceparent", "x"}, {"traceparent", "y"}};
@@ -53,7 +53,7 @@ TEST(EventHeaders, OfOneNameAreSentOnce) {
 }
 
 /// With the square of their number it would take minutes, and ctest would end it.
-TEST(EventHeaders, OfAnyNumberAreToldApartAtOnce) {
+TEST(EventHeaders, ManyNamesAreComparedInLinearTime) {
     constexpr int kNames = 200'000;
     auto message = test_event(1, "order.created");
     message.headers.clear();
@@ -62,7 +62,7 @@ TEST(EventHeaders, OfAnyNumberAreToldApartAtOnce) {
 }
 
 /// Proxies and frameworks believe these about the sender and the request; metadata is anybody's words.
-TEST(EventHeaders, AreNeverOnesThatReceiversTrust) {
+TEST(EventHeaders, AreNeverHeadersThatReceiversTrust) {
     auto message = test_event(1, "order.created");
     for (const char* name : {"forwarded_for",
                              "Forwarded-Host",

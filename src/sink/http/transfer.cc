@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/text.h"
 #include "base/try.h"
 #include "message/http_answer.h"
 #include "sink/http/request_headers.h"
@@ -25,7 +24,6 @@ bool status_is_enough(int status) {
 }  // namespace
 
 Transfer::Transfer(const Target& target) : target_(target), post_(target.options) {
-    curl_easy_setopt(easy(), CURLOPT_PRIVATE, static_cast<void*>(this));
     curl_easy_setopt(easy(), CURLOPT_WRITEFUNCTION, &Transfer::on_body);
     curl_easy_setopt(easy(), CURLOPT_WRITEDATA, static_cast<void*>(this));
     // With HTTP/2 requests share a connection: the second waits to see whether the first's can be shared.
@@ -43,6 +41,7 @@ Result<void> Transfer::add_headers(const Message& message, const RequestProof& p
         for (const auto& [name, value] : event_headers(message, *events)) TRY(add(name, value));
     } else {
         for (const auto& [name, value] : message.headers) {
+            // These come from data. The operator's own headers below may have any name.
             if (is_trusted_header(name)) return unsendable_header("BAD_REQUEST", name);
             TRY(add(name, value));
         }
@@ -57,14 +56,14 @@ Result<void> Transfer::add_headers(const Message& message, const RequestProof& p
     return {};
 }
 
-Result<void> Transfer::prepare(const Message& message, OutcomeReceiver& receiver, const RequestProof& proof) {
-    message_ = &message;
-    receiver_ = &receiver;
+Result<void> Transfer::prepare(const Job& job, const RequestProof& proof) {
+    job_ = job;
+    // A copy: by the time the answer comes, and may repeat it, another token may have been read.
     token_ = proof.token;
     answer_.clear();
     answer_cut_ = false;
-    post_.begin(message.body);
-    TRY(add_headers(message, proof));
+    post_.begin(job.message->body);
+    TRY(add_headers(*job.message, proof));
     post_.finish();
     return {};
 }
@@ -89,12 +88,13 @@ Outcome Transfer::outcome(CURLcode code, WallTime now) const {
 
 Outcome Transfer::outcome_of_answer(WallTime now) const {
     const auto& options = target_.options;
+    // Before anything else reads it: the detail, the receipt and the answer are stored.
     const std::string body = masked_answer();
     const HttpAnswer answer{post_.status(), body, post_.retry_after()};
     if (options.broker) {
-        return classify_broker_answer(answer, answer_cut_, message_->message_id, *options.broker, now);
+        return classify_broker_answer(answer, answer_cut_, job_.message->message_id, *options.broker, now);
     }
-    auto outcome = classify_http_answer(answer, message_->message_id, now);
+    auto outcome = classify_http_answer(answer, job_.message->message_id, now);
     if (outcome.kind == OutcomeKind::delivered) outcome.receipt = find_receipt(body, options.receipt_fields);
     return outcome;
 }
@@ -125,6 +125,7 @@ Outcome Transfer::outcome_without_answer(CURLcode code) const {
                 detail = fmt::format("the answer of {} (HTTP {}) broke off: {}", host, status, problem);
             }
     }
+    // Once a byte has left, the receiver may have acted on the request: nothing says how much of it arrived.
     const auto kind = post_.request_began() ? OutcomeKind::ambiguous : OutcomeKind::retryable;
     return failed_attempt(kind, outcome_code, detail);
 }

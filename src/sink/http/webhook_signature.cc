@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/hmac.h"
+#include "base/try.h"
+#include "sink/http/http_options.h"
 
 namespace deliverd::sink {
 
@@ -13,6 +15,7 @@ namespace {
 constexpr std::string_view kPrefix = "whsec_";
 constexpr std::string_view kBetween = " \t\r\n,";
 
+/// Names a secret by its position: errors go to the log.
 Failure bad_secret(std::size_t number, std::string_view why) {
     return bad_argument(fmt::format("signing secret {} {}: write whsec_ and the base64 of {} to {} random bytes",
                                     number, why, kMinSecretBytes, kMaxSecretBytes));
@@ -31,6 +34,7 @@ Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {
         if (number > kMaxSecrets) {
             return bad_argument(fmt::format("there are more than {} signing secrets", kMaxSecrets));
         }
+        // Providers show the secret with the prefix, libraries store it without.
         if (word.starts_with(kPrefix)) word.remove_prefix(kPrefix.size());
         auto key = base64_decoded(word);
         if (!key) return bad_secret(number, "is not base64");
@@ -42,7 +46,13 @@ Result<WebhookSecrets> WebhookSecrets::parse(std::string_view text) {
     return out;
 }
 
+Result<void> check_http_secret(std::string_view secret) {
+    if (!secret.empty()) TRY(WebhookSecrets::parse(secret));
+    return {};
+}
+
 std::string WebhookSecrets::sign(std::string_view id, std::int64_t unix_seconds, std::string_view body) const {
+    // The standard's text. Id and time are signed too, so that a recorded request cannot be sent again later.
     const std::string content = fmt::format("{}.{}.{}", id, unix_seconds, body);
     std::string out;
     for (const auto& key : keys_) {

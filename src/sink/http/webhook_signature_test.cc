@@ -27,13 +27,13 @@ std::string signed_with(std::string_view secrets) {
     return parsed ? parsed->sign(kId, kTime, kBody) : parsed.error().message;
 }
 
-TEST(WebhookSignature, IsThatOfTheStandard) {
+TEST(WebhookSignature, MatchesTheStandardsExample) {
     EXPECT_EQ(signed_with(kBareSecret), kSignature);
     EXPECT_EQ(signed_with("whsec_" + std::string(kBareSecret)), kSignature);
     EXPECT_EQ(signed_with("\n whsec_" + std::string(kBareSecret) + "\n"), kSignature);
 }
 
-TEST(WebhookSignature, SeveralSecretsGiveOneEachInTheirOrder) {
+TEST(WebhookSignature, HasOnePartPerSecretInOrder) {
     const std::string both = std::string(kSignature) + " " + std::string(kOtherSignature);
     for (const auto* between : {" ", ",", "\n", " , "}) {
         EXPECT_EQ(signed_with("whsec_" + std::string(kBareSecret) + between + "whsec_" + std::string(kOtherBareSecret)),
@@ -49,7 +49,7 @@ TEST(WebhookSignature, CoversIdTimeAndBody) {
     EXPECT_NE(secrets->sign(kId, kTime, "{}"), kSignature);
 }
 
-TEST(WebhookSecrets, OfTheWrongLengthOrSpellingAreRefusedUnrepeated) {
+TEST(WebhookSecrets, OfTheWrongLengthOrSpellingAreRefusedWithoutRepeatingThem) {
     const auto secret_of = [](std::size_t bytes) { return "whsec_" + base64_encoded(std::string(bytes, 'k')); };
     EXPECT_TRUE(WebhookSecrets::parse(secret_of(24)));
     EXPECT_TRUE(WebhookSecrets::parse(secret_of(64)));

@@ -1,4 +1,4 @@
-// libcurl's easy handles as this room uses them, and one POST after another on such a handle.
+// One request after another on a libcurl handle.
 //
 // libcurl repeats a request by itself when a kept connection ended before an answer came. One attempt would become two,
 // and whether a message may be sent twice is not for libcurl to decide. It asks for that by rewinding the body, which
@@ -9,8 +9,8 @@
 #include <curl/curl.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -19,30 +19,16 @@
 
 namespace deliverd::sink {
 
-using Easy = Handle<CURL, curl_easy_cleanup>;
-
-/// libcurl's buffer for what went wrong. Must outlive the transfer.
-class CurlProblem {
+/// With the options' URL, timeouts and TLS; only http and https, no proxy, no redirects. A POST unless the handle is
+/// set to something else. One thread at a time.
+class CurlRequest {
 public:
-    void attach(CURL* easy) { curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, text_.data()); }
-    void clear() { text_.front() = '\0'; }
-    [[nodiscard]] const char* words(CURLcode code) const {
-        return text_.front() != '\0' ? text_.data() : curl_easy_strerror(code);
-    }
+    explicit CurlRequest(const HttpSinkOptions& options);
+    CurlRequest(const CurlRequest&) = delete;
+    CurlRequest& operator=(const CurlRequest&) = delete;
 
-private:
-    std::array<char, CURL_ERROR_SIZE> text_{};
-};
-
-/// A handle with the options' URL, timeouts and TLS; only http and https, no proxy, no redirects.
-[[nodiscard]] Easy make_easy(const HttpSinkOptions& options);
-
-/// One thread at a time.
-class CurlPost {
-public:
-    explicit CurlPost(const HttpSinkOptions& options);
-    CurlPost(const CurlPost&) = delete;
-    CurlPost& operator=(const CurlPost&) = delete;
+    /// Ends the transfer under way within about a second once `stopped` is true. It must outlive the transfer.
+    void end_when(const std::atomic<bool>& stopped);
 
     /// Forgets the request before. `body` must stay valid until the transfer has ended.
     void begin(std::string_view body);
@@ -71,10 +57,9 @@ private:
     static std::size_t on_read(char* out, std::size_t size, std::size_t count, void* self);
     static int on_seek(void* self, curl_off_t offset, int origin);
 
-    Easy easy_;
+    std::array<char, CURL_ERROR_SIZE> problem_{};  // libcurl writes it; must outlive the handle
+    Handle<CURL, curl_easy_cleanup> easy_;
     Handle<curl_slist, curl_slist_free_all> headers_;
-    CurlProblem problem_;
-    std::string line_;
     std::string_view body_;
     std::size_t body_sent_ = 0;
     bool header_complete_ = false;

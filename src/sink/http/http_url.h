@@ -1,14 +1,24 @@
-// Which endpoints may get a bearer token, or be trusted. Pure code.
+// URLs as libcurl reads them, so that none names one host here and another one where the request goes; and which of
+// them may get a bearer token, or be trusted. Pure code.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "deliverd/result.h"
 
 namespace deliverd::sink {
+
+struct HttpUrl {
+    std::string scheme;
+    std::string host;  // an IPv6 address has its brackets
+    std::string port;  // the scheme's where none is written
+    std::string user;  // decoded, as the password
+    std::string password;
+};
+/// Failure as of check_http_url().
+[[nodiscard]] Result<HttpUrl> parse_http_url(const std::string& url);
 
 /// A host in comparable form: lower case, an IPv6 address without brackets. Failure (permanent, `bad_argument`): the
 /// text is not a host alone.

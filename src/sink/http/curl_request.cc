@@ -1,4 +1,6 @@
-#include "sink/http/curl_post.h"
+#include "sink/http/curl_request.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,18 +23,23 @@ long milliseconds(Duration span) {
     return static_cast<long>(std::clamp<std::int64_t>(count, 1, 24L * 3600 * 1000));  // 0 would mean "for ever"
 }
 
+int on_progress(void* stopped, curl_off_t /*down*/, curl_off_t /*of*/, curl_off_t /*up*/, curl_off_t /*of*/) {
+    return static_cast<const std::atomic<bool>*>(stopped)->load() ? 1 : 0;
+}
+
 }  // namespace
 
-Easy make_easy(const HttpSinkOptions& options) {
-    Easy easy(curl_easy_init());
-    if (!easy) throw std::bad_alloc();
-    CURL* handle = easy.get();
+CurlRequest::CurlRequest(const HttpSinkOptions& options) : easy_(curl_easy_init()) {
+    if (!easy_) throw std::bad_alloc();
+    CURL* handle = easy_.get();
     curl_easy_setopt(handle, CURLOPT_URL, options.url.c_str());
     curl_easy_setopt(handle, CURLOPT_USERAGENT, "deliverd");
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    // A redirect would carry the token and the body to a place that nobody configured.
     curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(handle, CURLOPT_PROXY, "");  // not even from the environment
-    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(handle, CURLOPT_PROXY, "");     // not even from the environment
+    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);  // libcurl's timeouts of resolving use SIGALRM otherwise
+    // HTTP/2 where TLS agrees on it. Over plain HTTP it would take an upgrade that few receivers understand.
     curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
     curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, milliseconds(options.connect_timeout));
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, milliseconds(options.timeout));
@@ -46,85 +53,85 @@ Easy make_easy(const HttpSinkOptions& options) {
     // libcurl waits for its resolver thread when a transfer times out while resolving: a name server that does not
     // answer would delay every transfer.
     curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
-    return easy;
-}
-
-CurlPost::CurlPost(const HttpSinkOptions& options) : easy_(make_easy(options)) {
-    CURL* handle = easy_.get();
-    problem_.attach(handle);
+    curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, problem_.data());
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
-    curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, &CurlPost::on_header);
+    curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, &CurlRequest::on_header);
     curl_easy_setopt(handle, CURLOPT_HEADERDATA, static_cast<void*>(this));
-    curl_easy_setopt(handle, CURLOPT_READFUNCTION, &CurlPost::on_read);
+    curl_easy_setopt(handle, CURLOPT_READFUNCTION, &CurlRequest::on_read);
     curl_easy_setopt(handle, CURLOPT_READDATA, static_cast<void*>(this));
-    curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, &CurlPost::on_seek);
+    curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, &CurlRequest::on_seek);
     curl_easy_setopt(handle, CURLOPT_SEEKDATA, static_cast<void*>(this));
 }
 
-void CurlPost::append_line(const std::string& line) {
+void CurlRequest::end_when(const std::atomic<bool>& stopped) {
+    curl_easy_setopt(easy_.get(), CURLOPT_XFERINFOFUNCTION, &on_progress);
+    curl_easy_setopt(easy_.get(), CURLOPT_XFERINFODATA, const_cast<std::atomic<bool>*>(&stopped));
+    curl_easy_setopt(easy_.get(), CURLOPT_NOPROGRESS, 0L);
+}
+
+void CurlRequest::append_line(const std::string& line) {
     curl_slist* longer = curl_slist_append(headers_.get(), line.c_str());
     if (longer == nullptr) throw std::bad_alloc();
     if (!headers_) headers_.reset(longer);  // otherwise the list keeps its first entry
 }
 
-void CurlPost::begin(std::string_view body) {
+void CurlRequest::begin(std::string_view body) {
     body_ = body;
     body_sent_ = 0;
     header_complete_ = false;
-    problem_.clear();
+    problem_.front() = '\0';
     headers_.reset();
     append_line("Expect:");  // libcurl would wait for "100 Continue" with bodies over a megabyte
 }
 
-bool CurlPost::add_header(std::string_view name, std::string_view value) {
+bool CurlRequest::add_header(std::string_view name, std::string_view value) {
     if (!is_header(name, value)) return false;
-    line_.assign(name);
-    if (value.find_first_not_of(" \t") == std::string_view::npos) {
-        line_.push_back(';');  // libcurl's spelling of a header without a value; "Name:" would remove it
-    } else {
-        line_.append(": ").append(value);
-    }
-    append_line(line_);
+    const bool has_value = value.find_first_not_of(" \t") != std::string_view::npos;
+    // ";" is libcurl's spelling of a header without a value; "Name:" would remove it.
+    append_line(has_value ? fmt::format("{}: {}", name, value) : fmt::format("{};", name));
     return true;
 }
 
-void CurlPost::finish() {
+void CurlRequest::finish() {
     curl_easy_setopt(easy_.get(), CURLOPT_HTTPHEADER, headers_.get());
     curl_easy_setopt(easy_.get(), CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body_.size()));
+    // Without a body on_seek() is never asked: only a new connection keeps libcurl from sending twice.
     curl_easy_setopt(easy_.get(), CURLOPT_FRESH_CONNECT, body_.empty() ? 1L : 0L);
 }
 
-int CurlPost::status() const {
+int CurlRequest::status() const {
     long status = 0;
     curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+    // 100 and its like only announce an answer.
     return status >= 200 ? static_cast<int>(status) : 0;
 }
 
-bool CurlPost::request_began() const {
+bool CurlRequest::request_began() const {
     long request_bytes = 0;
     curl_easy_getinfo(easy_.get(), CURLINFO_REQUEST_SIZE, &request_bytes);
     return request_bytes > 0 || body_sent_ > 0;
 }
 
-std::string_view CurlPost::retry_after() const {
+std::string_view CurlRequest::retry_after() const {
     curl_header* header = nullptr;
     const bool found = curl_easy_header(easy_.get(), "Retry-After", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
     return found ? std::string_view(header->value) : std::string_view();
 }
 
-std::string_view CurlPost::problem(CURLcode code) const {
+std::string_view CurlRequest::problem(CURLcode code) const {
     if (code == CURLE_SEND_FAIL_REWIND) return "the connection ended before an answer came";
-    return problem_.words(code);
+    return problem_.front() != '\0' ? problem_.data() : curl_easy_strerror(code);
 }
 
-std::size_t CurlPost::on_header(char* data, std::size_t size, std::size_t count, void* self) {
+std::size_t CurlRequest::on_header(char* data, std::size_t size, std::size_t count, void* self) {
     const std::string_view line(data, size * count);
-    static_cast<CurlPost*>(self)->header_complete_ = line == "\r\n" || line == "\n";
+    // Overwritten by each line: the header of a 1xx ends with an empty line too, and then the answer's begins.
+    static_cast<CurlRequest*>(self)->header_complete_ = line == "\r\n" || line == "\n";
     return line.size();
 }
 
-std::size_t CurlPost::on_read(char* out, std::size_t size, std::size_t count, void* self) {
-    auto& post = *static_cast<CurlPost*>(self);
+std::size_t CurlRequest::on_read(char* out, std::size_t size, std::size_t count, void* self) {
+    auto& post = *static_cast<CurlRequest*>(self);
     const std::string_view left = post.body_.substr(post.body_sent_);
     const std::size_t bytes = std::min(size * count, left.size());
     std::memcpy(out, left.data(), bytes);
@@ -132,8 +139,8 @@ std::size_t CurlPost::on_read(char* out, std::size_t size, std::size_t count, vo
     return bytes;
 }
 
-int CurlPost::on_seek(void* self, curl_off_t offset, int origin) {
-    const bool nothing_sent = static_cast<CurlPost*>(self)->body_sent_ == 0 && offset == 0 && origin == SEEK_SET;
+int CurlRequest::on_seek(void* self, curl_off_t offset, int origin) {
+    const bool nothing_sent = static_cast<CurlRequest*>(self)->body_sent_ == 0 && offset == 0 && origin == SEEK_SET;
     return nothing_sent ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
 }
 
