@@ -9,6 +9,7 @@ namespace deliverd::sink {
 std::uint64_t Flights::add(const Job& job, Instant deadline) {
     const auto id = next_id_++;
     ASSERT(flights_.empty() || flights_.rbegin()->second.deadline <= deadline);
+    // Ids and deadlines grow together, so that the first flight is always the next to expire.
     flights_.emplace_hint(flights_.end(), id, Flight{job, deadline});
     bytes_ += job.message->body.size();
     return id;
@@ -30,10 +31,11 @@ std::vector<Flight> Flights::take_expired(Instant now) {
     std::vector<Flight> out;
     while (!flights_.empty() && flights_.begin()->second.deadline <= now) {
         out.push_back(*take(flights_.begin()->first));
-        if (out.back().unclaimed) continue;
+        if (out.back().unclaimed) continue;  // it had an answer: no refusal can mean it
         if (unanswered_.size() < kMaxUnanswered) {
             unanswered_.push_back({out.back().job.message->topic, now + kRefusalComesWithin});
         } else {
+            // A refusal that means one of these cannot be told from one that means a flight: until then none counts.
             blind_until_ = now + kRefusalComesWithin;
         }
     }
@@ -47,6 +49,7 @@ std::vector<Flight> Flights::take_all() {
     for (const auto& [id, flight] : flights_) out.push_back(flight);
     flights_.clear();
     bytes_ = 0;
+    // What the next connection reports is about its own publishes.
     unanswered_.clear();
     refusals_.clear();
     blind_until_ = {};
@@ -70,6 +73,7 @@ std::vector<Flight> Flights::take_refused(std::string_view subject, Instant now)
     const auto is_it = [&](const Unanswered& one) { return one.subject == subject; };
     const auto expired = static_cast<std::size_t>(std::ranges::count_if(unanswered_, is_it));
     if (suspects.size() + expired == 0) return {};
+    // With fewer refusals than candidates some of them were taken, and which is unknown: those must not become dead.
     const auto refusals = ++refusals_[std::string(subject)];
     if (refusals < suspects.size() + expired) return {};
     refusals_.erase(refusals_.find(subject));

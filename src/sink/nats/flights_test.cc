@@ -35,7 +35,7 @@ protected:
     std::deque<Message> messages_;
 };
 
-TEST_F(FlightsTest, ARefusalIsAboutTheOnlyOneToItsSubject) {
+TEST_F(FlightsTest, ARefusalMeansTheOnlyMessageToItsSubject) {
     publish(1, "s.a");
     publish(2, "s.b");
     EXPECT_THAT(refuse("s.c"), IsEmpty());
@@ -46,7 +46,7 @@ TEST_F(FlightsTest, ARefusalIsAboutTheOnlyOneToItsSubject) {
     EXPECT_THAT(expire(), ElementsAre(2, 3));
 }
 
-TEST_F(FlightsTest, OneRefusalOfSeveralLeavesAllOpenUntilEachHasItsOwn) {
+TEST_F(FlightsTest, MessagesToASubjectAreRefusedOnlyWhenEachHasARefusal) {
     for (int id = 1; id <= 3; ++id) publish(id, "s.a");
     EXPECT_THAT(refuse("s.a"), IsEmpty());
     EXPECT_THAT(refuse("s.a"), IsEmpty());
@@ -54,7 +54,7 @@ TEST_F(FlightsTest, OneRefusalOfSeveralLeavesAllOpenUntilEachHasItsOwn) {
     EXPECT_TRUE(flights_.empty());
 }
 
-TEST_F(FlightsTest, WhatWasAnsweredOrFoundNobodyWasNotRefused) {
+TEST_F(FlightsTest, AnAnsweredOrUnclaimedMessageWasNotRefused) {
     const auto answered = publish(1, "s.a");
     flights_.find(publish(2, "s.a"))->unclaimed = true;
     publish(3, "s.a");
@@ -62,7 +62,7 @@ TEST_F(FlightsTest, WhatWasAnsweredOrFoundNobodyWasNotRefused) {
     EXPECT_THAT(refuse("s.a"), ElementsAre(3));
 }
 
-TEST_F(FlightsTest, ALateRefusalMayBeAboutOneThatExpired) {
+TEST_F(FlightsTest, ALateRefusalMayMeanAnExpiredMessage) {
     publish(1, "s.a");
     now_ += 5s;
     EXPECT_THAT(expire(), ElementsAre(1));
@@ -75,7 +75,7 @@ TEST_F(FlightsTest, ALateRefusalMayBeAboutOneThatExpired) {
     EXPECT_THAT(refuse("s.a"), ElementsAre(3));  // three of three
 }
 
-TEST_F(FlightsTest, OnesThatExpiredLongAgoAreForgottenWithTheirRefusals) {
+TEST_F(FlightsTest, LongExpiredMessagesAreForgottenWithTheirRefusals) {
     publish(1, "s.a");
     now_ += 5s;
     EXPECT_THAT(expire(), ElementsAre(1));
@@ -87,7 +87,7 @@ TEST_F(FlightsTest, OnesThatExpiredLongAgoAreForgottenWithTheirRefusals) {
     EXPECT_THAT(refuse("s.a"), ElementsAre(2, 3));
 }
 
-TEST_F(FlightsTest, MoreExpiredOnesThanAreKeptLeaveEverythingOpenForAWhile) {
+TEST_F(FlightsTest, WithTooManyExpiredMessagesRefusalsAreIgnoredForAWhile) {
     for (std::size_t i = 0; i <= Flights::kMaxUnanswered; ++i) publish(0, "s.other");
     now_ += 5s;
     EXPECT_EQ(expire().size(), Flights::kMaxUnanswered + 1);
@@ -130,7 +130,7 @@ TEST_F(FlightsTest, WhatIsNotUnderWayIsNotFound) {
     EXPECT_EQ(flights_.find(id), nullptr);
 }
 
-TEST_F(FlightsTest, TheBytesUnderWayAreCountedUntilTheyAreOut) {
+TEST_F(FlightsTest, BytesUnderWayAreCountedUntilTheirMessagesAreTakenOut) {
     const auto publish_large = [&] {
         const auto id = publish(1, "s.a");
         flights_.take(id);
@@ -152,7 +152,7 @@ TEST_F(FlightsTest, TheBytesUnderWayAreCountedUntilTheyAreOut) {
     }
 }
 
-TEST_F(FlightsTest, NoRefusalIsWaitedForOfOneThatFoundNobody) {
+TEST_F(FlightsTest, AnUnclaimedMessageCannotBeRefused) {
     flights_.find(publish(1, "s.a"))->unclaimed = true;
     now_ += 5s;
     EXPECT_THAT(expire(), ElementsAre(1));
@@ -160,7 +160,7 @@ TEST_F(FlightsTest, NoRefusalIsWaitedForOfOneThatFoundNobody) {
     EXPECT_THAT(refuse("s.a"), ElementsAre(2));
 }
 
-TEST_F(FlightsTest, OneThatExpiredIsForgottenInTime) {
+TEST_F(FlightsTest, AnExpiredMessageIsForgottenInTime) {
     publish(1, "s.a");
     now_ += 5s;
     EXPECT_THAT(expire(), ElementsAre(1));
@@ -182,7 +182,7 @@ TEST_F(FlightsTest, ExpiredOnesMakeRoomForOthersInTime) {
     EXPECT_THAT(refuse("s.a"), ElementsAre(2)) << "the one that expired is kept: nothing is uncertain";
 }
 
-TEST_F(FlightsTest, RefusalsAreCountedAnewOnceTheyWereUsedUp) {
+TEST_F(FlightsTest, RefusalsAreCountedFromZeroOnceTheyWereUsed) {
     publish(1, "s.a");
     now_ += 5s;
     EXPECT_THAT(expire(), ElementsAre(1));
@@ -196,7 +196,7 @@ TEST_F(FlightsTest, RefusalsAreCountedAnewOnceTheyWereUsedUp) {
     EXPECT_THAT(refuse("s.a"), IsEmpty());
 }
 
-TEST_F(FlightsTest, AfterALostConnectionNothingOfItIsWaitedFor) {
+TEST_F(FlightsTest, AfterALostConnectionNothingIsExpectedFromIt) {
     for (std::size_t i = 0; i < Flights::kMaxUnanswered; ++i) publish(0, "s.a");
     publish(0, "s.a");
     now_ += 5s;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -36,6 +36,7 @@ std::int64_t milliseconds(Duration span) {
 /// Without user and password, which libnats takes as they are written: percent-encoding changes them.
 Result<ServerUrl> place_of(std::string_view server) {
     const bool right_scheme = server.starts_with(kTls) || server.starts_with(kPlain);
+    // libnats also takes an address without a scheme, which does not say whether TLS is meant.
     if (!right_scheme) return bad_argument("does not start with nats:// or tls://");
     const auto host = server.rfind('@');
     if (host != std::string_view::npos) return parse_server_url("nats://" + std::string(server.substr(host + 1)));
@@ -46,9 +47,11 @@ void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {
     // Without a handler libnats prints to standard error. Errors are checked where they matter.
 }
 
-struct Setting {
-    natsStatus status;
-    std::string_view what;
+/// Called on libnats' own thread, in the order of the events.
+struct NatsEvents {
+    natsErrHandler on_error = &ignore_error;    // nats_GetLastError() has the server's words
+    natsConnectionHandler on_closed = nullptr;  // once for a connection that was made, as the last call
+    void* closure = nullptr;
 };
 
 Result<Options> make_options(const NatsSinkOptions& options, std::string_view token, Duration limit,
@@ -56,49 +59,43 @@ Result<Options> make_options(const NatsSinkOptions& options, std::string_view to
     natsOptions* raw = nullptr;
     if (natsOptions_Create(&raw) != NATS_OK) return retryable("no_resources", "libnats could not be started");
     Options made(raw);
+    std::string problem;
+    const auto check = [&](std::string_view what, natsStatus status) {
+        if (status == NATS_OK || !problem.empty()) return;
+        problem = fmt::format("the sink's {} cannot be used: {}", what, natsStatus_GetText(status));
+    };
     const auto servers = comma_separated(options.url);
     const auto share = std::min(options.connect_timeout, limit / static_cast<std::int64_t>(servers.size()));
-    std::vector<Setting> done{
-        {natsOptions_SetURL(raw, options.url.c_str()), "url"},
-        {natsOptions_SetName(raw, "deliverd"), "name"},
-        {natsOptions_SetAllowReconnect(raw, false), "reconnect"},
-        {natsOptions_SetTimeout(raw, milliseconds(share)), "connect_timeout"},
-        {natsOptions_SetPingInterval(raw, milliseconds(kPingInterval)), "ping interval"},
-        {natsOptions_SetMaxPingsOut(raw, kMaxPingsOut), "pings"},
-        {natsOptions_SetWriteDeadline(raw, milliseconds(options.timeout)), "timeout"},
-        {natsOptions_SetErrorHandler(raw, events.on_error != nullptr ? events.on_error : &ignore_error, events.closure),
-         "error handler"},
-        {natsOptions_SetClosedCB(raw, events.on_closed, events.closure), "closed handler"},
-    };
+    check("url", natsOptions_SetURL(raw, options.url.c_str()));
+    check("name", natsOptions_SetName(raw, "deliverd"));
+    // See the header.
+    check("reconnect", natsOptions_SetAllowReconnect(raw, false));
+    check("connect_timeout", natsOptions_SetTimeout(raw, milliseconds(share)));
+    check("ping interval", natsOptions_SetPingInterval(raw, milliseconds(kPingInterval)));
+    check("pings", natsOptions_SetMaxPingsOut(raw, kMaxPingsOut));
+    // A server that reads nothing would otherwise hold up the sink's thread, and with it every stop.
+    check("timeout", natsOptions_SetWriteDeadline(raw, milliseconds(options.timeout)));
+    check("error handler", natsOptions_SetErrorHandler(raw, events.on_error, events.closure));
+    check("closed handler", natsOptions_SetClosedCB(raw, events.on_closed, events.closure));
     if (std::ranges::any_of(servers, [](auto server) { return server.starts_with(kTls); })) {
-        done.push_back({natsOptions_SetSecure(raw, true), "tls"});
+        check("tls", natsOptions_SetSecure(raw, true));
     }
-    if (!options.ca_file.empty()) {
-        done.push_back({natsOptions_LoadCATrustedCertificates(raw, options.ca_file.c_str()), "ca_file"});
+    if (const auto& file = options.ca_file; !file.empty()) {
+        check("ca_file", natsOptions_LoadCATrustedCertificates(raw, file.c_str()));
     }
-    if (!options.verify_tls) done.push_back({natsOptions_SkipServerVerification(raw, true), "verify_tls"});
-    if (!options.credentials_file.empty()) {
-        done.push_back({natsOptions_SetUserCredentialsFromFiles(raw, options.credentials_file.c_str(), nullptr),
-                        "credentials_file"});
+    if (!options.verify_tls) check("verify_tls", natsOptions_SkipServerVerification(raw, true));
+    if (const auto& file = options.credentials_file; !file.empty()) {
+        check("credentials_file", natsOptions_SetUserCredentialsFromFiles(raw, file.c_str(), nullptr));
     }
-    if (!token.empty()) done.push_back({natsOptions_SetToken(raw, std::string(token).c_str()), "token_file"});
-    for (const auto& setting : done) {
-        if (setting.status == NATS_OK) continue;
-        return bad_argument(
-            fmt::format("the sink's {} cannot be used: {}", setting.what, natsStatus_GetText(setting.status)));
-    }
+    if (!token.empty()) check("token_file", natsOptions_SetToken(raw, std::string(token).c_str()));
+    if (!problem.empty()) return bad_argument(problem);
     return made;
 }
 
-/// libnats' own words on a failed handshake name no secret; its other texts may repeat the URL.
-std::string words_of(natsStatus status) {
-    const char* said = nats_GetLastError(nullptr);
-    const bool tls = status == NATS_SSL_ERROR && said != nullptr && *said != '\0';
-    return tls ? one_line(said) : std::string(natsStatus_GetText(status));
-}
-
 Failure cannot_connect(natsStatus status, const std::string& hosts) {
-    const std::string said = words_of(status);
+    // libnats' own words on a failed handshake name no secret; its other texts may repeat the URL.
+    const char* words = status == NATS_SSL_ERROR ? nats_GetLastError(nullptr) : nullptr;
+    const std::string said = one_line(words != nullptr && *words != '\0' ? words : natsStatus_GetText(status));
     switch (status) {
         case NATS_CONNECTION_AUTH_FAILED:
         case NATS_NOT_PERMITTED:
@@ -117,45 +114,49 @@ Failure cannot_connect(natsStatus status, const std::string& hosts) {
     }
 }
 
+/// Tries the URL's servers, each for at most its share of `limit`; blocks.
+Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit,
+                                       const NatsEvents& events) {
+    TRY_ASSIGN(const auto made, make_options(options, token, limit, events));
+    natsConnection* raw = nullptr;
+    const auto status = natsConnection_Connect(&raw, made.get());
+    NatsConnection connection(raw);
+    if (status != NATS_OK) return cannot_connect(status, nats_hosts(options.url));
+    return connection;
+}
+
 constexpr Duration kNoLimit = std::chrono::hours(24);  // connect_timeout is one
 
-/// Held by every callback of a connection; the reader learns of the end when the last one is gone.
-class Listener {
-public:
-    explicit Listener(AnswerReader& reader) : reader_(&reader) {}
-    ~Listener() {
-        if (reader_ != nullptr) reader_->on_end();
-    }
-    Listener(const Listener&) = delete;
-    Listener& operator=(const Listener&) = delete;
-
-    [[nodiscard]] AnswerReader& reader() const { return *reader_; }
-    /// Nothing was published: the reader must not be called. Only while someone else holds this too.
-    void forget_reader() { reader_ = nullptr; }
-
-private:
-    AnswerReader* reader_;
+/// What libnats gives back to each callback of a connection. It runs them on threads of its own, in the background even
+/// after a close, so the reader may not go before the last of them.
+struct Listener {
+    AnswerReader* reader;             // null: nothing was published, and the reader must not be called
+    std::atomic<int> last_calls = 2;  // still to come: on_closed() and on_complete()
 };
-using Held = std::shared_ptr<Listener>;
 
-void on_message(natsConnection* connection, natsSubscription*, natsMsg* raw, void* held) {
+void let_go(Listener* listener) {
+    if (--listener->last_calls > 0) return;
+    if (listener->reader != nullptr) listener->reader->on_end();
+    delete listener;
+}
+
+void on_message(natsConnection* connection, natsSubscription*, natsMsg* raw, void* listener) {
     const NatsMessage message(raw);
-    (*static_cast<Held*>(held))->reader().on_answer(connection, raw);
+    static_cast<Listener*>(listener)->reader->on_answer(connection, raw);
 }
 
-void on_complete(void* held) {
-    delete static_cast<Held*>(held);
+void on_complete(void* listener) {
+    let_go(static_cast<Listener*>(listener));
 }
 
-void on_error(natsConnection*, natsSubscription*, natsStatus status, void* held) {
-    natsStatus last = NATS_OK;
-    const char* said = status == NATS_NOT_PERMITTED ? nats_GetLastError(&last) : nullptr;
+void on_error(natsConnection*, natsSubscription*, natsStatus status, void* listener) {
+    const char* said = status == NATS_NOT_PERMITTED ? nats_GetLastError(nullptr) : nullptr;
     const std::string_view subject = said == nullptr ? std::string_view() : refused_subject(said);
-    if (!subject.empty()) (*static_cast<Held*>(held))->reader().on_refusal(subject);
+    if (!subject.empty()) static_cast<Listener*>(listener)->reader->on_refusal(subject);
 }
 
-void on_closed(natsConnection*, void* held) {
-    delete static_cast<Held*>(held);
+void on_closed(natsConnection*, void* listener) {
+    let_go(static_cast<Listener*>(listener));
 }
 
 }  // namespace
@@ -188,24 +189,18 @@ Result<void> check_nats_options(const NatsSinkOptions& options) {
     return check_ca_file(options.ca_file);
 }
 
-Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit,
-                                       const NatsEvents& events) {
-    TRY_ASSIGN(const auto made, make_options(options, token, limit, events));
-    natsConnection* raw = nullptr;
-    const auto status = natsConnection_Connect(&raw, made.get());
-    NatsConnection connection(raw);
-    if (status != NATS_OK) return cannot_connect(status, nats_hosts(options.url));
-    return connection;
-}
-
-Result<void> ask_for_jetstream(natsConnection* connection, Duration limit) {
+Result<void> check_jetstream(const NatsSinkOptions& options, std::string_view token, Duration limit) {
+    const SystemClock clock;
+    const auto until = clock.now() + limit;
+    TRY_ASSIGN(const auto connection, connect_to_nats(options, token, limit, {}));
     natsMsg* raw = nullptr;
-    const auto status = natsConnection_RequestString(&raw, connection, "$JS.API.INFO", "", milliseconds(limit));
-    std::string problem = status == NATS_OK ? std::string() : natsStatus_GetText(status);
-    if (status == NATS_OK) {
-        problem = jetstream_problem({natsMsg_GetData(raw), static_cast<std::size_t>(natsMsg_GetDataLength(raw))});
-    }
-    natsMsg_Destroy(raw);
+    const auto status =
+        natsConnection_RequestString(&raw, connection.get(), "$JS.API.INFO", "", milliseconds(until - clock.now()));
+    const NatsMessage answer(raw);
+    const std::string problem =
+        status == NATS_OK
+            ? jetstream_problem({natsMsg_GetData(raw), static_cast<std::size_t>(natsMsg_GetDataLength(raw))})
+            : natsStatus_GetText(status);
     if (problem.empty()) return {};
     return retryable("JETSTREAM_UNAVAILABLE",
                      fmt::format("JetStream does not answer: {}; is it enabled for this server and account?", problem));
@@ -221,37 +216,31 @@ std::string_view refused_subject(std::string_view complaint) {
 }
 
 Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token, AnswerReader& reader) {
-    const auto listener = std::make_shared<Listener>(reader);
-    Held* const for_events = std::make_unique<Held>(listener).release();  // on_closed() deletes it
-    auto connection = connect_to_nats(options, token, kNoLimit,
-                                      {.on_error = &on_error, .on_closed = &on_closed, .closure = for_events});
-    if (!connection) {
-        listener->forget_reader();
-        on_closed(nullptr, for_events);  // libnats calls it only for a connection that was made
-        return Failure(connection.error());
-    }
+    auto listener = std::make_unique<Listener>(&reader);
+    auto connection = connect_to_nats(options, token, kNoLimit, {&on_error, &on_closed, listener.get()});
+    if (!connection) return Failure(connection.error());  // libnats calls on_closed() only for one that was made
+    Listener* const held = listener.release();            // let_go() deletes it
     auto link = std::make_unique<Link>();
     link->connection = std::move(*connection);
     link->max_payload = natsConnection_GetMaxPayload(link->connection.get());
-    Held* const for_answers = std::make_unique<Held>(listener).release();  // on_complete() deletes it
     natsInbox* inbox = nullptr;
     natsSubscription* answers = nullptr;
     auto status = natsInbox_Create(&inbox);
     if (status == NATS_OK) {
         link->inbox = inbox;
         natsInbox_Destroy(inbox);
-        status = natsConnection_Subscribe(&answers, link->connection.get(), (link->inbox + ".*").c_str(), &on_message,
-                                          for_answers);
+        status =
+            natsConnection_Subscribe(&answers, link->connection.get(), (link->inbox + ".*").c_str(), &on_message, held);
         link->answers.reset(answers);
     }
     // Their number is bounded by what is under way.
     if (status == NATS_OK) status = natsSubscription_SetPendingLimits(answers, -1, -1);
     // Last: a link without it is not returned, and nothing was published that could be answered.
-    if (status == NATS_OK) status = natsSubscription_SetOnCompleteCB(answers, &on_complete, for_answers);
+    if (status == NATS_OK) status = natsSubscription_SetOnCompleteCB(answers, &on_complete, held);
     if (status == NATS_OK) return link;
-    listener->forget_reader();
+    held->reader = nullptr;
     link.reset();
-    on_complete(for_answers);
+    on_complete(held);
     return retryable(std::string(kBrokerUnreachable),
                      fmt::format("NATS at {}: {}", nats_hosts(options.url), natsStatus_GetText(status)));
 }

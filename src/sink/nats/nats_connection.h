@@ -15,28 +15,15 @@
 namespace deliverd::sink {
 
 using NatsConnection = Handle<natsConnection, natsConnection_Destroy>;
-
 using NatsSubscription = Handle<natsSubscription, natsSubscription_Destroy>;
-
-/// Called on libnats' own thread, in the order of the events.
-struct NatsEvents {
-    natsErrHandler on_error = nullptr;          // nats_GetLastError() has the server's words
-    natsConnectionHandler on_closed = nullptr;  // once for a connection that was made, as the last call
-    void* closure = nullptr;
-};
 
 /// The URL's hosts and ports, without user and password, for people.
 [[nodiscard]] std::string nats_hosts(std::string_view url);
 
-/// Tries the URL's servers, each for at most its share of `limit`; blocks. `token` may be empty. Failure: retryable,
-/// UNAUTHORIZED when the server refused the credentials, kBrokerUnreachable otherwise; neither shows a secret.
-[[nodiscard]] Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token,
-                                                     Duration limit, const NatsEvents& events = {});
-
-/// Whether JetStream answers on the connection; blocks for at most `limit`.
-[[nodiscard]] Result<void> ask_for_jetstream(natsConnection* connection, Duration limit);
-
-// --- publishing ---
+/// Whether JetStream answers; blocks for about `limit`, of which each of the URL's servers gets its share. `token` may
+/// be empty. Failure: retryable; UNAUTHORIZED when the server refused the credentials, JETSTREAM_UNAVAILABLE,
+/// kBrokerUnreachable otherwise; none shows a secret.
+[[nodiscard]] Result<void> check_jetstream(const NatsSinkOptions& options, std::string_view token, Duration limit);
 
 /// Called on libnats' threads; one call of on_answer() and one of on_refusal() at a time. Outlives on_end().
 class AnswerReader {
@@ -61,7 +48,7 @@ struct Link {
 };
 
 /// Connects and subscribes to the answers; blocks for at most connect_timeout per server. Failure as
-/// connect_to_nats(); then `reader` is not called.
+/// check_jetstream(); then `reader` is not called.
 [[nodiscard]] Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token,
                                                       AnswerReader& reader);
 

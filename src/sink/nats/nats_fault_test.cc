@@ -174,7 +174,7 @@ TEST(NatsFault, AConnectionLostBeforeTheAcknowledgementIsAmbiguous) {
     EXPECT_EQ(outcome.not_attempted, outcome.code == kBrokerUnreachable);
 }
 
-TEST(NatsFault, WithoutAServerNothingIsTriedAndWithOneEverythingGoesOn) {
+TEST(NatsFault, WithoutAServerNothingIsTriedAndWithOneDeliveryResumes) {
     NatsServer server;
     Streams(server.url()).add("s");
     server.kill9();
@@ -206,7 +206,7 @@ TEST(NatsFault, WithoutJetStreamAMissingStreamIsNotPermanent) {
     EXPECT_EQ(checked.error().code, "JETSTREAM_UNAVAILABLE");
 }
 
-TEST(NatsFault, AWrongPasswordIsSaidAndNotShown) {
+TEST(NatsFault, AWrongPasswordIsReportedAndNotShown) {
     const NatsServer server({.extra = R"(authorization { user: relay, password: "right-s3cret" })"});
     Streams(server.url("relay:right-s3cret@")).add("s");
     NatsSinkOptions options;

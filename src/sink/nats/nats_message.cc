@@ -73,6 +73,7 @@ Attributes nats_headers(const Message& message, const EventAttributesOptions& op
     }
     for (auto& [name, value] : plain_attributes(message)) {
         if (name == "message_id") continue;
+        // The name that is sent is compared: `Nats Rollup` becomes Nats-Rollup, and would purge the stream.
         std::string sent = header_name(name);
         if (!is_reserved(sent)) out.emplace_back(std::move(sent), plain_header_value(value));
     }
@@ -83,6 +84,7 @@ Result<NatsMessage> make_nats_message(const Message& message, const EventAttribu
                                       const std::string& reply) {
     TRY(check_subject(message.topic));
     natsMsg* raw = nullptr;
+    // libnats copies all of it: the message may be gone before the last byte is written.
     auto status = natsMsg_Create(&raw, message.topic.c_str(), reply.c_str(), message.body.data(),
                                  static_cast<int>(message.body.size()));
     NatsMessage made(raw);

@@ -3,7 +3,6 @@
 
 #include <nats/nats.h>
 
-#include <memory>
 #include <string>
 #include <string_view>
 

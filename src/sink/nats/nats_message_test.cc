@@ -39,7 +39,7 @@ TEST(NatsHeaders, CarryWhatTheEventIs) {
                             Pair("correlation_id", "a b: c, d")));
 }
 
-TEST(NatsHeaders, EncodeWhatCannotStandInOne) {
+TEST(NatsHeaders, EncodeValuesThatAHeaderCannotHold) {
     auto message = test_event(1, "order.created");
     message.key = "größe";
     message.headers = {
@@ -53,7 +53,7 @@ TEST(NatsHeaders, EncodeWhatCannotStandInOne) {
     EXPECT_THAT(headers, Contains(Pair("literal", "%2541")));
 }
 
-TEST(NatsHeaders, AreNoCommandsToTheServer) {
+TEST(NatsHeaders, AreNeverCommandsToTheServer) {
     auto message = test_event(1, "order.created");
     message.headers = {{"Nats-Rollup", "all"},
                        {"nats-expected-stream", "x"},

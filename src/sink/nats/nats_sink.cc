@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
-#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,21 +39,17 @@ public:
     ~NatsSink() override { stop(Duration::zero()); }
 
     Result<void> check(Duration deadline) override {
-        const auto until = clock_.now() + deadline;
         TRY(check_nats_options(options_));
         SecretFile file(options_.token_file, kToken);  // not the thread's
         TRY_ASSIGN(const auto token, file.read());
-        TRY_ASSIGN(const auto connection, connect_to_nats(options_, token, deadline));
-        return ask_for_jetstream(connection.get(), until - clock_.now());
+        return check_jetstream(options_, token, deadline);
     }
 
     [[nodiscard]] std::string_view name() const override { return "nats"; }
 
 private:
     void wake() override REQUIRES(mutex_) { changed_.notify_all(); }
-    [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) {
-        return down_ ? std::optional(unreachable(*down_)) : std::nullopt;
-    }
+    [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) { return down_; }
 
     void run() override {
         while (!is_over()) {
@@ -90,6 +85,7 @@ private:
         if (deadline) until = std::min(until, *deadline);
         if (stop_seen) until = std::min(until, *stop_seen);
         changed_.wait_until(mutex_, until, [&]() REQUIRES(mutex_) {
+            // Room for a whole batch: waking for each answer would publish one message at a time.
             const bool can_publish = link_ && !incoming_.empty() && flights_.has_room(kBatch);
             const bool all_done = stop_at_ && incoming_.empty() && flights_.empty();
             return lost_ || can_publish || all_done || stop_at_ != stop_seen;
@@ -118,6 +114,7 @@ private:
         const auto made = make_nats_message(message, options_.attributes, fmt::format("{}.{}", link_->inbox, id));
         if (!made) return refused(made.error());
         auto* connection = link_->connection.get();
+        // Asked before, because a publish that fails does not say whether some of it went out.
         if (natsConnection_IsClosed(connection))
             return unreachable(fmt::format("the connection to {} is gone", hosts_));
         const auto status = natsConnection_PublishMsg(connection, made->get());
@@ -148,6 +145,7 @@ private:
             refused_ones = flights_.take_refused(subject, clock_.now());
             changed_.notify_all();
         }
+        // Without the lock, as everywhere here: the receiver may take its time.
         for (const auto& flight : refused_ones) flight.job.report(not_permitted(hosts_, subject));
     }
 
@@ -211,35 +209,23 @@ private:
     }
 
     void connect() {
-        auto link = link_anew();
+        auto link = token_.read().and_then([this](auto token) { return open_link(options_, token, *this); });
+        std::deque<Job> refused_jobs;
+        {
+            const MutexLock lock(mutex_);
+            // While the connection is down no message waits here: the caller keeps them.
+            down_ = link ? std::nullopt : std::optional(unreachable(link.error().message));
+            if (down_) refused_jobs.swap(incoming_);
+        }
         if (link) {
             log_.connected();
             reconnect_pause_.reset();
             link_ = std::move(*link);
-            set_down(std::nullopt);
             return;
         }
         log_.failed(link.error().message);
         connect_at_ = clock_.now() + reconnect_pause_.next();
-        set_down(link.error().message);
-    }
-
-    Result<std::unique_ptr<Link>> link_anew() {
-        TRY_ASSIGN(const auto token, token_.read());
-        return open_link(options_, token, *this);
-    }
-
-    /// While the connection is down no message waits here: the caller keeps them.
-    void set_down(std::optional<std::string> why) {
-        std::deque<Job> refused_jobs;
-        const Outcome outcome = unreachable(why.value_or(""));
-        {
-            const MutexLock lock(mutex_);
-            down_ = std::move(why);
-            if (!down_) return;
-            refused_jobs.swap(incoming_);
-        }
-        for (const auto& job : refused_jobs) job.report(outcome);
+        for (const auto& job : refused_jobs) job.report(unreachable(link.error().message));
     }
 
     void close_link() {
@@ -255,14 +241,8 @@ private:
     void drop_link() {
         close_link();
         log_.lost("the server closed it, or does not answer");
-        connect_at_ = clock_.now();
-        std::vector<Flight> lost;
-        {
-            const MutexLock lock(mutex_);
-            lost_ = false;
-            lost = flights_.take_all();
-        }
-        for (const auto& flight : lost) {
+        connect_at_ = clock_.now();  // at once: the pauses are for servers that cannot be reached
+        for (const auto& flight : take_all()) {
             flight.job.report(flight.unclaimed ? jetstream_is_off(flight.job.message->topic)
                                                : connection_lost(hosts_, "no acknowledgement came before"));
         }
@@ -270,14 +250,16 @@ private:
 
     void give_up() {
         close_link();
-        std::vector<Flight> under_way;
-        {
-            const MutexLock lock(mutex_);
-            under_way = flights_.take_all();
-        }
-        for (const auto& flight : under_way) {
+        for (const auto& flight : take_all()) {
             flight.job.report(flight.unclaimed ? stopped_unsent() : stopped_under_way());
         }
+    }
+
+    /// After close_link().
+    std::vector<Flight> take_all() {
+        const MutexLock lock(mutex_);
+        lost_ = false;
+        return flights_.take_all();
     }
 
     const NatsSinkOptions options_;
@@ -285,8 +267,8 @@ private:
 
     Condition changed_;
     Flights flights_ GUARDED_BY(mutex_);
-    std::optional<std::string> down_ GUARDED_BY(mutex_);  // why, since an attempt to connect failed
-    bool lost_ GUARDED_BY(mutex_) = false;                // the link's connection is closed
+    std::optional<Outcome> down_ GUARDED_BY(mutex_);  // of messages since an attempt to connect failed
+    bool lost_ GUARDED_BY(mutex_) = false;            // the link's connection is closed
 
     // Used by the sink's thread only.
     ConnectionLog log_;
@@ -300,11 +282,7 @@ private:
 
 Result<std::unique_ptr<Sink>> make_nats_sink(NatsSinkOptions options, Log& log) {
     TRY(check_nats_options(options));
-    try {
-        return std::make_unique<NatsSink>(std::move(options), log);
-    } catch (const std::exception& error) {
-        return retryable("no_resources", fmt::format("cannot start the NATS sink: {}", error.what()));
-    }
+    return start_sink<NatsSink>("NATS", std::move(options), log);
 }
 
 }  // namespace deliverd::sink

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/log.h"
 #include "sink/nats/nats_options.h"

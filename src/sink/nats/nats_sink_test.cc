@@ -97,7 +97,7 @@ TEST_F(NatsSinkTest, ARepeatIsDeliveredAndStoredOnce) {
 }
 
 /// The stream obeys `Nats-Rollup: all` by deleting all else, and drops a `Nats-Msg-Id` that it has seen.
-TEST_F(NatsSinkTest, MetadataNeitherPurgesAStreamNorPassesForAnotherMessage) {
+TEST_F(NatsSinkTest, MetadataCanNeitherPurgeAStreamNorReplaceTheMessageId) {
     add_stream([](jsStreamConfig& config) { config.AllowRollup = true; });
     const auto nats = sink();
     auto purging = event(2, name_ + ".a");
@@ -149,7 +149,7 @@ TEST_F(NatsSinkTest, WhatIsTooLargeIsPermanent) {
     EXPECT_EQ(send_one(*nats, event(1, name_ + ".a")).kind, OutcomeKind::delivered);
 }
 
-TEST_F(NatsSinkTest, ABadSubjectIsRefusedUnasked) {
+TEST_F(NatsSinkTest, ABadSubjectIsRefusedWithoutAskingTheServer) {
     const auto nats = sink();
     for (const auto* topic : {"", "a b", "a.*", "a.>", ".a", "a.", "a..b"}) {
         const auto outcome = send_one(*nats, event(1, topic));

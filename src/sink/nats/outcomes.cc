@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/text.h"
 #include "sink/nats/nats_message.h"
@@ -17,20 +20,28 @@ namespace {
 namespace json = boost::json;
 
 // JetStream's own error codes (err_code), where they say more than the HTTP-like `code`.
-constexpr std::int64_t kAccountResourcesExceeded = 10002;
-constexpr std::int64_t kNotAssigned = 10007;
-constexpr std::int64_t kUnavailable = 10008;
-constexpr std::int64_t kNotLeader = 10009;
-constexpr std::int64_t kInsufficientResources = 10023;
-constexpr std::int64_t kMemoryResourcesExceeded = 10028;
-constexpr std::int64_t kNotEnabledForAccount = 10039;
-constexpr std::int64_t kStorageResourcesExceeded = 10047;
 constexpr std::int64_t kMessageTooLarge = 10054;
-constexpr std::int64_t kNotEnabled = 10076;
 constexpr std::int64_t kStoreFailed = 10077;
 constexpr std::int64_t kHeaderTooLarge = 10097;
-constexpr std::int64_t kStreamOffline = 10118;
 constexpr std::int64_t kTooManyRequests = 429;  // a `code`
+
+/// Nobody is there to store it.
+constexpr std::array<std::int64_t, 6> kUnavailable{
+    10007,  // no server is assigned to the stream
+    10008,  // JetStream is temporarily unavailable
+    10009,  // no leader
+    10039,  // not enabled for the account
+    10076,  // not enabled for the server
+    10118,  // the stream is offline
+};
+
+/// The server or the account has no room, whatever the message.
+constexpr std::array<std::int64_t, 4> kOutOfRoom{
+    10002,  // limits of the account
+    10023,  // limits of the server
+    10028,  // memory
+    10047,  // storage
+};
 
 struct ApiError {
     std::int64_t code = 0;
@@ -66,32 +77,14 @@ std::optional<ApiError> error_in(const json::object& answer) {
     return ApiError{number_at(error, "code"), number_at(error, "err_code"), text_at(error, "description")};
 }
 
-/// Nobody is there to store it.
-bool is_unavailable(const ApiError& error) {
-    switch (error.err_code) {
-        case kNotEnabled:
-        case kNotEnabledForAccount:
-        case kUnavailable:
-        case kNotAssigned:
-        case kNotLeader:
-        case kStreamOffline:
-            return true;
-        default:
-            return false;
-    }
+bool is_one_of(std::span<const std::int64_t> codes, const ApiError& error) {
+    return std::ranges::find(codes, error.err_code) != codes.end();
 }
 
-/// The server or the account has no room, whatever the message.
+/// A store that fails may do so for this message's sake, except where its words say that the disk is full.
 bool is_out_of_room(const ApiError& error) {
-    switch (error.err_code) {
-        case kAccountResourcesExceeded:
-        case kInsufficientResources:
-        case kMemoryResourcesExceeded:
-        case kStorageResourcesExceeded:
-            return true;
-        default:
-            return error.err_code == kStoreFailed && error.description == "no space left on device";
-    }
+    return is_one_of(kOutOfRoom, error) ||
+           (error.err_code == kStoreFailed && error.description == "no space left on device");
 }
 
 Outcome unavailable(std::string_view what) {
@@ -107,7 +100,7 @@ bool is_full(const ApiError& error) {
 
 Outcome refusal(const ApiError& error, std::string_view subject) {
     const std::string said = fmt::format("JetStream: {} ({})", error.description, error.err_code);
-    if (is_unavailable(error)) return unavailable(said);
+    if (is_one_of(kUnavailable, error)) return unavailable(said);
     if (is_out_of_room(error)) {
         return not_attempted(
             "NO_RESOURCES",
@@ -139,6 +132,7 @@ Outcome outcome_of_publish(std::string_view answer, std::string_view subject) {
         if (const auto error = error_in(*object)) return refusal(*error, subject);
         std::string stream = text_at(*object, "stream");
         const auto sequence = number_at(*object, "seq");
+        // A duplicate is stored as well: by an earlier attempt whose acknowledgement was lost.
         if (!stream.empty() && (sequence > 0 || object->contains("duplicate"))) {
             return Outcome{.kind = OutcomeKind::delivered, .receipt = fmt::format("{}@{}", stream, sequence)};
         }
@@ -155,6 +149,7 @@ Outcome outcome_of_stream_names(std::string_view answer, std::string_view subjec
         return unavailable(fmt::format("no stream took subject '{}', and JetStream says: {} ({})",
                                        shown_subject(subject), error->description, error->err_code));
     }
+    // A stream has it after all: it was created, or lost its leader, between the publish and the question.
     const auto* streams = object->if_contains("streams");
     if (streams != nullptr && streams->is_array() && !streams->get_array().empty()) {
         const auto& first = streams->get_array().front();

@@ -88,7 +88,7 @@ TEST(PublishAnswer, ErrorsAreReadByTheirCode) {
     }
 }
 
-TEST(PublishAnswer, WhatIsNotJetStreamsIsAmbiguous) {
+TEST(PublishAnswer, AnAnswerThatIsNotJetStreamsIsAmbiguous) {
     for (const auto* answer : {"", "ok", "[]", "{}", R"({"stream":"","seq":1})", R"({"stream":"S"})", R"({"seq":1})",
                                R"({"stream":"S","seq":"1"})", R"({"stream":"S","seq":0})", R"({"stream":7,"seq":1})",
                                R"({"error":7})", "{\"stream\":\"S\",\"seq\":1"}) {
@@ -122,12 +122,12 @@ TEST(StreamNames, OnlyJetStreamItselfMakesAMissingStreamPermanent) {
     }
 }
 
-TEST(StreamNames, WhatIsNoListOfNamesNamesNone) {
+TEST(StreamNames, AnAnswerThatIsNoListNamesNoStream) {
     EXPECT_EQ(outcome_of_stream_names(R"({"streams":"ORDERS"})", "orders.a").code, "NO_STREAM");
     EXPECT_EQ(outcome_of_stream_names(R"({"streams":[7]})", "orders.a").code, "STREAM_NOT_READY");
 }
 
-TEST(PublishAnswer, JetStreamsProblemIsWhatItSays) {
+TEST(PublishAnswer, JetStreamsProblemIsItsOwnDescription) {
     EXPECT_EQ(jetstream_problem(R"({"error":{"err_code":10076,"description":"not\nenabled"}})"), "not enabled (10076)");
     EXPECT_EQ(jetstream_problem(R"({"memory":0})"), "");
     EXPECT_THAT(jetstream_problem("HTTP/1.1 400"), HasSubstr("not JetStream's"));
