@@ -34,7 +34,7 @@ protected:
     std::vector<Verdict> verdicts_;
 };
 
-TEST_F(Closing, TheOnlyOneUnderWayIsTheOne) {
+TEST_F(Closing, TheOnlyMessageUnderWayIsTheRefusedOne) {
     EXPECT_THAT(kinds({404, "NOT_FOUND - no exchange 'x'"}, 1), ElementsAre(kRetryable));
     EXPECT_EQ(verdicts_[0].code, "NO_EXCHANGE");
     EXPECT_THAT(verdicts_[0].detail, HasSubstr("create the exchange"));
@@ -45,7 +45,7 @@ TEST_F(Closing, TheOnlyOneUnderWayIsTheOne) {
     EXPECT_EQ(verdicts_[0].code, "PRECONDITION_FAILED");
 }
 
-TEST_F(Closing, ASizeTellsWhichOneItWas) {
+TEST_F(Closing, TheReportedSizeIdentifiesTheRefusedMessage) {
     const ChannelClosed closed{406, "PRECONDITION_FAILED - message size 30 is larger than configured max size 25"};
     EXPECT_THAT(kinds(closed, 5), ElementsAre(kAmbiguous, kAmbiguous, kPermanent, kRetryable, kRetryable));
     for (const auto& verdict : verdicts_) EXPECT_FALSE(verdict.is_suspect);
@@ -55,11 +55,11 @@ TEST_F(Closing, ASizeTellsWhichOneItWas) {
     EXPECT_EQ(verdicts_[3].code, "CHANNEL_CLOSED");
 }
 
-TEST_F(Closing, TheFirstMayBeTheOne) {
+TEST_F(Closing, TheFirstMessageCanBeTheRefusedOne) {
     EXPECT_THAT(kinds({406, "message size 10 is larger than 5"}, 2), ElementsAre(kPermanent, kRetryable));
 }
 
-TEST_F(Closing, ASizeThatIsNoneBlamesNone) {
+TEST_F(Closing, AnUnreadableSizeBlamesNoMessage) {
     for (const auto* reason : {"PRECONDITION_FAILED - message size 30 is odd", "message size x is larger than 25"}) {
         EXPECT_THAT(kinds({406, reason}, 3), ElementsAre(kAmbiguous, kAmbiguous, kAmbiguous)) << reason;
         EXPECT_TRUE(verdicts_[2].is_suspect);
@@ -79,25 +79,25 @@ TEST_F(Closing, OtherwiseAllAreSuspectAndMayHaveArrived) {
     EXPECT_THAT(kinds({406, "message size 7 is larger than max size 5"}, 2), ElementsAre(kAmbiguous, kAmbiguous));
 }
 
-TEST_F(Closing, TheOnlyOneIsNotBlamedWhileOthersAreUnanswered) {
+TEST_F(Closing, TheOnlyMessageIsNotBlamedWhileOthersAreUnanswered) {
     EXPECT_THAT(kinds({406, "PRECONDITION_FAILED - odd"}, 1, false, true), ElementsAre(kAmbiguous));
     EXPECT_TRUE(verdicts_[0].is_suspect);
 }
 
-TEST_F(Closing, AClosingThatIsNotAboutAMessageBlamesNone) {
+TEST_F(Closing, AClosingThatIsNotAboutAMessageBlamesNoMessage) {
     EXPECT_THAT(kinds({541, "INTERNAL_ERROR"}, 1), ElementsAre(kAmbiguous));
     EXPECT_FALSE(verdicts_[0].is_suspect);
     EXPECT_EQ(verdicts_[0].code, "CHANNEL_CLOSED");
 }
 
-TEST_F(Closing, WhatWasNotSentWholeWasNotTakenAndIsNotTheOne) {
+TEST_F(Closing, AMessageSentInPartIsNeitherTakenNorBlamed) {
     EXPECT_THAT(kinds({404, "NOT_FOUND"}, 2, true), ElementsAre(kRetryable, kRetryable));
     EXPECT_EQ(verdicts_[0].code, "NO_EXCHANGE");
     EXPECT_EQ(verdicts_[1].code, "CHANNEL_CLOSED");
     EXPECT_THAT(kinds({541, "INTERNAL_ERROR"}, 2, true), ElementsAre(kAmbiguous, kRetryable));
 }
 
-TEST_F(Closing, NothingUnderWayIsNothingToSay) {
+TEST_F(Closing, WithNothingUnderWayThereAreNoVerdicts) {
     EXPECT_TRUE(kinds({541, "INTERNAL_ERROR"}, 0).empty());
     EXPECT_TRUE(kinds({541, "INTERNAL_ERROR"}, 0, true).empty());
     EXPECT_EQ(code_of_closing(541), "CHANNEL_CLOSED");

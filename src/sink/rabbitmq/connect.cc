@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -24,11 +23,11 @@ namespace {
 
 constexpr int kMaxChannels = 1;
 constexpr int kMaxFrameBytes = 64 * 1024;
+constexpr Duration kLongestHeartbeat = std::chrono::hours(1);
 
 timeval left_until(Instant deadline) {
-    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - SystemClock().now()).count();
-    const auto micros = std::max<std::int64_t>(left, 1);
-    return {micros / 1'000'000, micros % 1'000'000};
+    // Above 0, which the library takes for no limit.
+    return timeval_of(std::max<Duration>(deadline - SystemClock().now(), std::chrono::microseconds(1)));
 }
 
 /// Why a call that waits for the server's answer failed.
@@ -38,28 +37,21 @@ struct Refusal {
 };
 
 Refusal refusal_of(const amqp_rpc_reply_t& reply) {
-    if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION) {
-        if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
-            const auto* close = static_cast<const amqp_connection_close_t*>(reply.reply.decoded);
-            return {close->reply_code, text_of(close->reply_text)};
-        }
-        if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
-            const auto* close = static_cast<const amqp_channel_close_t*>(reply.reply.decoded);
-            return {close->reply_code, text_of(close->reply_text)};
-        }
-        return {0, "an unexpected answer"};
-    }
     if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION) {
-        if (reply.library_error == AMQP_STATUS_TIMEOUT) return {0, "no answer in time"};
-        return {0, amqp_error_string2(reply.library_error)};
+        const bool late = reply.library_error == AMQP_STATUS_TIMEOUT;
+        return {0, late ? "no answer in time" : amqp_error_string2(reply.library_error)};
     }
-    return {0, "no answer"};
-}
-
-Failure unreachable(const AmqpUrl& url, std::string_view why) {
-    return retryable(std::string(kBrokerUnreachable),
-                     fmt::format("cannot reach RabbitMQ at {}: {}; is it running, and the sink's url right?",
-                                 url.server.place(), why));
+    if (reply.reply_type != AMQP_RESPONSE_SERVER_EXCEPTION) return {0, "no answer"};
+    // A server refuses by closing the connection or the channel, each with a code and a reason.
+    if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
+        const auto* close = static_cast<const amqp_connection_close_t*>(reply.reply.decoded);
+        return {close->reply_code, text_of(close->reply_text)};
+    }
+    if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
+        const auto* close = static_cast<const amqp_channel_close_t*>(reply.reply.decoded);
+        return {close->reply_code, text_of(close->reply_text)};
+    }
+    return {0, "an unexpected answer"};
 }
 
 /// Keeps OpenSSL's reason for refusing a certificate: the client library only reports a failure.
@@ -83,43 +75,67 @@ bool expect_host(SSL_CTX* context, const std::string& host) {
 
 }  // namespace
 
+Result<RabbitmqTarget> make_rabbitmq_target(RabbitmqSinkOptions options) {
+    TRY_ASSIGN(auto url, parse_amqp_url(options.url));
+    if (options.exchange.size() > kMaxShortString) {
+        return bad_argument("the sink's exchange has more than 255 bytes, which RabbitMQ does not take");
+    }
+    if (options.timeout <= Duration::zero() || options.connect_timeout <= Duration::zero()) {
+        return bad_argument("the sink's timeout and connect_timeout must be longer than 0");
+    }
+    if (options.heartbeat < std::chrono::seconds(1) || options.heartbeat > kLongestHeartbeat) {
+        return bad_argument("the sink's heartbeat must be from 1 second to 1 hour");
+    }
+    TRY(check_ca_file(options.ca_file));
+    return RabbitmqTarget{std::move(options), std::move(url)};
+}
+
+Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options) {
+    TRY(make_rabbitmq_target(options));
+    return {};
+}
+
+Failure RabbitmqConnection::unreachable(std::string_view why) const {
+    return retryable(std::string(kBrokerUnreachable),
+                     fmt::format("cannot reach RabbitMQ at {}: {}; is it running, and the sink's url right?",
+                                 target_.url.server.place(), why));
+}
+
 Result<std::unique_ptr<RabbitmqConnection>> RabbitmqConnection::open(const RabbitmqTarget& target, Duration limit,
                                                                      SocketCutter& cutter) {
-    try {
-        const Instant deadline = SystemClock().now() + limit;
-        std::unique_ptr<RabbitmqConnection> connection(new RabbitmqConnection(target, cutter));
-        TRY(connection->connect(deadline));
-        TRY(connection->log_in(deadline));
-        TRY(connection->open_channel(deadline));
-        return connection;
-    } catch (const std::exception& error) {
-        return unreachable(target.url, error.what());
-    }
+    const Instant deadline = SystemClock().now() + limit;
+    std::unique_ptr<RabbitmqConnection> connection(new RabbitmqConnection(target, cutter));
+    if (!connection->state_) return connection->unreachable("no memory for a connection");
+    TRY(connection->connect(deadline));
+    TRY(connection->log_in(deadline));
+    TRY(connection->open_channel(deadline));
+    return connection;
 }
 
 Result<amqp_socket_t*> RabbitmqConnection::make_socket() {
     const auto& options = target_.options;
     if (!target_.url.tls) {
         if (auto* plain = amqp_tcp_socket_new(state_.get())) return plain;
-        return unreachable(target_.url, "no memory for a socket");
+        return unreachable("no memory for a socket");
     }
     auto* socket = amqp_ssl_socket_new(state_.get());
-    if (socket == nullptr) return unreachable(target_.url, "TLS could not be set up");
+    if (socket == nullptr) return unreachable("TLS could not be set up");
     auto* context = static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket));
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    amqp_ssl_socket_set_verify_hostname(socket, 0);
+    amqp_ssl_socket_set_verify_hostname(socket, 0);  // expect_host() does that
     amqp_ssl_socket_set_verify_peer(socket, options.verify_tls ? 1 : 0);
     if (!options.verify_tls) return socket;
+    // The only way from OpenSSL's callback back to this object.
     SSL_CTX_set_app_data(context, &certificate_problem_);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, note_certificate_problem);
     const bool has_authorities = options.ca_file.empty()
                                      ? SSL_CTX_set_default_verify_paths(context) == 1
                                      : amqp_ssl_socket_set_cacert(socket, options.ca_file.c_str()) == AMQP_STATUS_OK;
     if (!has_authorities) {
-        return unreachable(target_.url, fmt::format("the certificate authorities in {} cannot be read",
-                                                    options.ca_file.empty() ? "the system's store" : options.ca_file));
+        return unreachable(fmt::format("the certificate authorities in {} cannot be read",
+                                       options.ca_file.empty() ? "the system's store" : options.ca_file));
     }
-    if (!expect_host(context, target_.url.server.host)) return unreachable(target_.url, "its name cannot be verified");
+    if (!expect_host(context, target_.url.server.host)) return unreachable("its name cannot be verified");
     return socket;
 }
 
@@ -129,22 +145,23 @@ Result<void> RabbitmqConnection::connect(Instant deadline) {
     const int status =
         amqp_socket_open_noblock(socket, target_.url.server.host.c_str(), target_.url.server.port, &left);
     if (status == AMQP_STATUS_OK) {
+        // Not earlier: while it resolves and connects there is no socket yet that a stop could cut.
         fd_ = amqp_get_sockfd(state_.get());
         cutter_.set(fd_);
         return {};
     }
     if (!certificate_problem_.empty()) {
-        return unreachable(target_.url, fmt::format("its TLS certificate is not accepted ({})", certificate_problem_));
+        return unreachable(fmt::format("its TLS certificate is not accepted ({})", certificate_problem_));
     }
     if (status == AMQP_STATUS_SOCKET_ERROR)
-        return unreachable(target_.url, "the connection was refused, or there is no route to it");
-    return unreachable(target_.url,
-                       status == AMQP_STATUS_TIMEOUT ? "no connection in time" : amqp_error_string2(status));
+        return unreachable("the connection was refused, or there is no route to it");
+    return unreachable(status == AMQP_STATUS_TIMEOUT ? "no connection in time" : amqp_error_string2(status));
 }
 
 Result<void> RabbitmqConnection::log_in(Instant deadline) {
     std::string password = target_.url.server.password;
     if (!target_.options.password_file.empty()) {
+        // At each login, so that a password can be replaced without a restart.
         SecretFile file(target_.options.password_file, kPassword);
         TRY_ASSIGN(password, file.read());
     }
@@ -158,15 +175,13 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
     // They let the server say why it refuses a login, and when it takes no messages for now.
     std::array capabilities{yes("authentication_failure_close"), yes("connection.blocked"), yes("publisher_confirms"),
                             yes("basic.nack")};
-    std::array<amqp_table_entry_t, 2> entries{};
+    std::array entries{amqp_table_entry_t{}, text_entry("connection_name", "deliverd")};
     entries[0].key = amqp_cstring_bytes("capabilities");
     entries[0].value.kind = AMQP_FIELD_KIND_TABLE;
     entries[0].value.value.table = {static_cast<int>(capabilities.size()), capabilities.data()};
-    entries[1].key = amqp_cstring_bytes("connection_name");
-    entries[1].value.kind = AMQP_FIELD_KIND_UTF8;
-    entries[1].value.value.bytes = amqp_cstring_bytes("deliverd");
     const amqp_table_t properties{static_cast<int>(entries.size()), entries.data()};
     const timeval left = left_until(deadline);
+    // The library has one limit for the beginning of the handshake and one for each call.
     amqp_set_handshake_timeout(state_.get(), &left);
     amqp_set_rpc_timeout(state_.get(), &left);
     const auto heartbeat = std::chrono::duration_cast<std::chrono::seconds>(target_.options.heartbeat).count();
@@ -175,6 +190,7 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
                                                   target_.url.server.user.c_str(), password.c_str());
     if (reply.reply_type == AMQP_RESPONSE_NORMAL) return {};
     const auto refusal = refusal_of(reply);
+    // Retryable: the messages wait until somebody corrects it, on either side.
     if (refusal.code == AMQP_ACCESS_REFUSED) {
         return retryable("ACCESS_REFUSED",
                          fmt::format("RabbitMQ at {} refused user '{}' or its password: correct the sink's url or "
@@ -188,33 +204,35 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
                                      target_.url.server.place(), one_line(target_.url.vhost),
                                      one_line(target_.url.server.user), refusal.why));
     }
-    return unreachable(target_.url, fmt::format("it did not complete the login ({})", refusal.why));
+    return unreachable(fmt::format("it did not complete the login ({})", refusal.why));
 }
 
 Result<void> RabbitmqConnection::open_channel(Instant deadline) {
+    const auto& exchange = target_.options.exchange;
+    const auto answered = [&]() -> Result<void> {
+        const auto reply = amqp_get_rpc_reply(state_.get());
+        if (reply.reply_type == AMQP_RESPONSE_NORMAL) return {};
+        const auto refusal = refusal_of(reply);
+        if (refusal.code != AMQP_NOT_FOUND) return unreachable(fmt::format("it gave no channel ({})", refusal.why));
+        return retryable("NO_EXCHANGE",
+                         fmt::format("exchange '{}' does not exist in virtual host '{}' of RabbitMQ at {}: create "
+                                     "it, or correct the sink's exchange",
+                                     one_line(exchange), one_line(target_.url.vhost), target_.url.server.place()));
+    };
     const timeval left = left_until(deadline);
     amqp_set_rpc_timeout(state_.get(), &left);
     amqp_channel_open(state_.get(), kChannel);
-    auto reply = amqp_get_rpc_reply(state_.get());
-    const auto& exchange = target_.options.exchange;
-    if (reply.reply_type == AMQP_RESPONSE_NORMAL && !exchange.empty()) {
+    TRY(answered());
+    if (!exchange.empty()) {
+        // Passive: asks whether it exists and creates nothing. Otherwise the first message would close the channel.
         amqp_exchange_declare(state_.get(), kChannel, amqp_bytes_of(exchange), amqp_bytes_of("direct"), 1, 0, 0, 0,
                               amqp_empty_table);
-        reply = amqp_get_rpc_reply(state_.get());
-        if (const auto refusal = refusal_of(reply); refusal.code == AMQP_NOT_FOUND) {
-            return retryable("NO_EXCHANGE",
-                             fmt::format("exchange '{}' does not exist in virtual host '{}' of RabbitMQ at {}: create "
-                                         "it, or correct the sink's exchange",
-                                         one_line(exchange), one_line(target_.url.vhost), target_.url.server.place()));
-        }
+        TRY(answered());
     }
-    if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
-        amqp_confirm_select(state_.get(), kChannel);
-        reply = amqp_get_rpc_reply(state_.get());
-    }
+    amqp_confirm_select(state_.get(), kChannel);
+    TRY(answered());
     amqp_maybe_release_buffers(state_.get());
-    if (reply.reply_type == AMQP_RESPONSE_NORMAL) return {};
-    return unreachable(target_.url, fmt::format("it gave no channel ({})", refusal_of(reply).why));
+    return {};
 }
 
 }  // namespace deliverd::sink

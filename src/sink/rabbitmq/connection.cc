@@ -7,9 +7,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
-
 #include "base/text.h"
 
 namespace deliverd::sink {
@@ -28,6 +25,11 @@ std::string text_of(amqp_bytes_t bytes) {
     return shorten(one_line({static_cast<const char*>(bytes.bytes), bytes.len}), kMaxReasonBytes);
 }
 
+timeval timeval_of(Duration span) {
+    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(span).count();
+    return {micros / 1'000'000, micros % 1'000'000};
+}
+
 void SocketCutter::set(int fd) {
     const MutexLock lock(mutex_);
     fd_ = fd;
@@ -36,28 +38,20 @@ void SocketCutter::set(int fd) {
 
 void SocketCutter::cut() {
     const MutexLock lock(mutex_);
+    // shutdown() and not close(): the number of a closed socket could belong to another file by now.
     is_cut_ = true;
     if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
 }
 
-RabbitmqConnection::RabbitmqConnection(const RabbitmqTarget& target, SocketCutter& cutter)
-    : target_(target), cutter_(cutter), state_(amqp_new_connection()) {
-    if (!state_) throw std::bad_alloc();
-}
-
-RabbitmqConnection::~RabbitmqConnection() {
-    cutter_.set(-1);
-}
-
 void RabbitmqConnection::close(Duration limit) {
-    const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(limit).count();
-    const timeval wait{micros / 1'000'000, micros % 1'000'000};
+    const timeval wait = timeval_of(limit);
     amqp_set_rpc_timeout(state_.get(), &wait);
     amqp_connection_close(state_.get(), AMQP_REPLY_SUCCESS);
 }
 
 void RabbitmqConnection::gather(bool on) const {
     const int value = on ? 1 : 0;
+    // Without effect on the result: a system that refuses it only sends smaller packets.
     ::setsockopt(fd_, IPPROTO_TCP, TCP_CORK, &value, sizeof value);
 }
 
@@ -69,6 +63,7 @@ bool RabbitmqConnection::writable() const {
 RabbitmqConnection::Sent RabbitmqConnection::publish(const Message& message, const MessageProperties& properties) {
     const std::size_t head =
         properties.bytes() + message.topic.size() + target_.options.exchange.size() + kFramingBytes;
+    // Small messages share one look at the socket, which saves a system call for each.
     const bool is_small = head + message.body.size() <= kWriteBudget;
     const std::size_t cost = is_small ? head + message.body.size() : head;
     if (budget_ < cost) {
@@ -101,7 +96,7 @@ RabbitmqConnection::Sent RabbitmqConnection::publish(const Message& message, con
 }
 
 RabbitmqConnection::Sent RabbitmqConnection::send_more() {
-    budget_ = 0;
+    budget_ = 0;  // what the socket still takes is unknown now
     while (!body_left_.empty()) {
         if (!writable()) return Sent::part;
         const auto piece = body_left_.substr(0, kMaxBodyFrameBytes);
@@ -133,6 +128,7 @@ std::optional<ServerEvent> RabbitmqConnection::next() {
 std::optional<ServerEvent> RabbitmqConnection::read(const amqp_frame_t& frame) {
     if (frame.frame_type == AMQP_FRAME_METHOD) return read_method(frame);
     if (frame.frame_type != AMQP_FRAME_HEADER || frame.channel != kChannel || !returned_) return std::nullopt;
+    // basic.return names no message. The properties that follow it do, by the id that we gave it.
     const auto* properties = static_cast<const amqp_basic_properties_t*>(frame.payload.properties.decoded);
     if ((properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG) != 0) {
         returned_->message_id.assign(static_cast<const char*>(properties->message_id.bytes),
@@ -168,7 +164,7 @@ std::optional<ServerEvent> RabbitmqConnection::read_method(const amqp_frame_t& f
         case AMQP_CONNECTION_CLOSE_METHOD: {
             const auto* close = static_cast<const amqp_connection_close_t*>(decoded);
             ConnectionLost lost{fmt::format("the server closed the connection: {}", text_of(close->reply_text))};
-            amqp_connection_close_ok_t ok{};
+            amqp_connection_close_ok_t ok{};  // without it the server waits, and logs a client that vanished
             amqp_send_method(state_.get(), 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
             return lost;
         }

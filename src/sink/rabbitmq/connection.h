@@ -26,11 +26,15 @@ inline constexpr amqp_channel_t kChannel = 1;  // the only one of a connection
 /// A text of the server, as one short line.
 [[nodiscard]] std::string text_of(amqp_bytes_t bytes);
 
+[[nodiscard]] timeval timeval_of(Duration span);
+
 /// Where to connect, checked.
 struct RabbitmqTarget {
     RabbitmqSinkOptions options;
     AmqpUrl url;
 };
+/// Failure as of check_rabbitmq_options().
+[[nodiscard]] Result<RabbitmqTarget> make_rabbitmq_target(RabbitmqSinkOptions options);
 
 /// Lets another thread end the wait of the thread that works with a connection's socket. Thread-safe.
 class SocketCutter {
@@ -84,10 +88,8 @@ public:
     static Result<std::unique_ptr<RabbitmqConnection>> open(const RabbitmqTarget& target, Duration limit,
                                                             SocketCutter& cutter);
     /// Drops the connection. close() closes it properly first and waits at most `limit` for the server's answer.
-    ~RabbitmqConnection();
+    ~RabbitmqConnection() { cutter_.set(-1); }
     void close(Duration limit);
-    RabbitmqConnection(const RabbitmqConnection&) = delete;
-    RabbitmqConnection& operator=(const RabbitmqConnection&) = delete;
 
     /// Publishes without waiting: persistent, mandatory. `message` must stay valid until all of it is sent.
     Sent publish(const Message& message, const MessageProperties& properties);
@@ -103,11 +105,13 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
 
 private:
-    RabbitmqConnection(const RabbitmqTarget& target, SocketCutter& cutter);
+    RabbitmqConnection(const RabbitmqTarget& target, SocketCutter& cutter)
+        : target_(target), cutter_(cutter), state_(amqp_new_connection()) {}
     Result<void> connect(Instant deadline);
     Result<void> log_in(Instant deadline);
     Result<void> open_channel(Instant deadline);
     Result<amqp_socket_t*> make_socket();
+    [[nodiscard]] Failure unreachable(std::string_view why) const;
     [[nodiscard]] bool writable() const;
     std::optional<ServerEvent> read(const amqp_frame_t& frame);
     std::optional<ServerEvent> read_method(const amqp_frame_t& frame);

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/text.h"
+#include "base/try.h"
 
 namespace deliverd::sink {
 
@@ -25,6 +26,14 @@ amqp_bytes_t amqp_bytes_of(std::string_view text) {
     return {text.size(), const_cast<char*>(text.data())};
 }
 
+amqp_table_entry_t text_entry(std::string_view key, std::string_view text) {
+    amqp_table_entry_t entry{};
+    entry.key = amqp_bytes_of(key);
+    entry.value.kind = AMQP_FIELD_KIND_UTF8;
+    entry.value.value.bytes = amqp_bytes_of(text);
+    return entry;
+}
+
 Result<void> MessageProperties::build_headers(const Message& message) {
     const bool is_cloudevent = options_.format == EventFormat::cloudevents;
     attributes_ = is_cloudevent ? cloudevents_attributes(message, options_.source) : plain_attributes(message);
@@ -40,12 +49,8 @@ Result<void> MessageProperties::build_headers(const Message& message) {
             return too_long("BAD_HEADER", fmt::format("header '{}'", shorten(one_line(name), kShownBytes)), name.size(),
                             kMaxShortString);
         }
-        amqp_table_entry_t entry{};
-        entry.key = amqp_bytes_of(name);
-        entry.value.kind = AMQP_FIELD_KIND_UTF8;
-        entry.value.value.bytes = amqp_bytes_of(value);
-        entries_.push_back(entry);
-        bytes_ += name.size() + value.size() + 6;  // and two lengths and a kind
+        entries_.push_back(text_entry(name, value));  // into attributes_, whose texts do not move any more
+        bytes_ += name.size() + value.size() + 6;     // and two lengths and a kind
     }
     properties_.headers = {static_cast<int>(entries_.size()), entries_.data()};
     properties_._flags |= AMQP_BASIC_HEADERS_FLAG;
@@ -58,6 +63,7 @@ Result<void> MessageProperties::build(const Message& message) {
     }
     properties_ = {};
     bytes_ = 0;
+    // AMQP writes the length of these in one byte. The library would cut it and break the frame.
     const auto set = [this](std::string_view what, amqp_flags_t flag, amqp_bytes_t& field,
                             const std::string& value) -> Result<void> {
         if (value.empty()) return {};
@@ -67,22 +73,21 @@ Result<void> MessageProperties::build(const Message& message) {
         bytes_ += value.size() + 1;
         return {};
     };
-    auto fits = set("the message id", AMQP_BASIC_MESSAGE_ID_FLAG, properties_.message_id, message.message_id);
-    if (fits) fits = set("the event type", AMQP_BASIC_TYPE_FLAG, properties_.type, message.type);
-    if (fits) {
-        fits = set("the content type", AMQP_BASIC_CONTENT_TYPE_FLAG, properties_.content_type, message.content_type);
-    }
-    if (!fits) return fits;
+    TRY(set("the message id", AMQP_BASIC_MESSAGE_ID_FLAG, properties_.message_id, message.message_id));
+    TRY(set("the event type", AMQP_BASIC_TYPE_FLAG, properties_.type, message.type));
+    TRY(set("the content type", AMQP_BASIC_CONTENT_TYPE_FLAG, properties_.content_type, message.content_type));
     properties_.delivery_mode = kPersistent;
     properties_._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG;
     if (const auto created = parse_rfc3339(message.created_at)) {
         const auto seconds = std::chrono::floor<std::chrono::seconds>(created->time_since_epoch()).count();
-        if (seconds >= 0) {
+        if (seconds >= 0) {  // AMQP has no time before 1970
             properties_.timestamp = static_cast<std::uint64_t>(seconds);
             properties_._flags |= AMQP_BASIC_TIMESTAMP_FLAG;
         }
     }
-    if (auto built = build_headers(message); !built) return built;
+    TRY(build_headers(message));
+    // One frame holds all of them. Larger ones fail in the library, which looks like a lost connection: every message
+    // under way would be sent again, and this one forever.
     if (bytes_ > kMaxPropertiesBytes) {
         return too_long("BAD_HEADER", "the metadata with the ids", bytes_, kMaxPropertiesBytes);
     }

@@ -4,7 +4,6 @@
 #include <amqp.h>
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,13 +18,15 @@ inline constexpr std::size_t kMaxPropertiesBytes = 56 * 1024;  // properties and
 /// The library takes non-const pointers and does not write through them.
 [[nodiscard]] amqp_bytes_t amqp_bytes_of(std::string_view text);
 
+/// A text in a table; points to both.
+[[nodiscard]] amqp_table_entry_t text_entry(std::string_view key, std::string_view text);
+
 /// Points into the message it was built from and into itself. Reused for one message after another.
 class MessageProperties {
 public:
     explicit MessageProperties(EventAttributesOptions options) : options_(std::move(options)) {}
     MessageProperties(const MessageProperties&) = delete;
     MessageProperties& operator=(const MessageProperties&) = delete;
-    ~MessageProperties() = default;
 
     /// Failure (permanent; BAD_TOPIC, BAD_HEADER): something in the message is too long for AMQP.
     Result<void> build(const Message& message);

@@ -68,7 +68,7 @@ TEST(RabbitmqFault, AStopDoesNotWaitForAHandshakeThatHangs) {
     EXPECT_EQ(collector.of(1).front().kind, OutcomeKind::retryable);
 }
 
-TEST(RabbitmqFault, AServerThatHangsUpAfterTheMessageLeavesItOpen) {
+TEST(RabbitmqFault, AServerThatHangsUpAfterTheMessageLeavesItInDoubt) {
     for (const std::string& last_words :
          {std::string(), amqp_ack(1).substr(0, 12), std::string(64, '\xFF'), amqp_ack(7), amqp_ack(7, true)}) {
         const FaultServer server([&](Peer& peer) {
@@ -82,7 +82,7 @@ TEST(RabbitmqFault, AServerThatHangsUpAfterTheMessageLeavesItOpen) {
     }
 }
 
-TEST(RabbitmqFault, AMessageThatWasNotSentWholeIsNotOpen) {
+TEST(RabbitmqFault, AMessageSentInPartIsNotInDoubt) {
     const FaultServer server([&](Peer& peer) {
         FakeBroker broker(peer);
         if (!broker.shake_hands()) return;
@@ -108,7 +108,7 @@ TEST(RabbitmqFault, AServerThatStopsReadingInTheMiddleOfAMessageIsGivenUpInTime)
     EXPECT_EQ(outcome.code, "CONNECTION_LOST");
 }
 
-TEST(RabbitmqFault, AServerThatNeverConfirmsButSpeaksKeepsItsConnection) {
+TEST(RabbitmqFault, AServerThatSendsHeartbeatsButNoConfirmsKeepsItsConnection) {
     const FaultServer server([&](Peer& peer) {
         FakeBroker broker(peer);
         if (!broker.shake_hands() || !broker.next_publish() || !peer.write(amqp_ack(1))) return;
@@ -126,7 +126,7 @@ TEST(RabbitmqFault, AServerThatNeverConfirmsButSpeaksKeepsItsConnection) {
     EXPECT_EQ(server.accepts(), 1);
 }
 
-TEST(RabbitmqFault, TheOneThatClosesTheChannelIsFoundByBeingSentAlone) {
+TEST(RabbitmqFault, TheMessageThatClosesTheChannelIsFoundBySendingItAlone) {
     const FaultServer server([&](Peer& peer) {
         FakeBroker broker(peer);
         if (!broker.shake_hands()) return;

@@ -33,7 +33,7 @@ TEST_F(RabbitmqLogin, CheckSaysWhatIsWrong) {
     EXPECT_THAT(check_message(), HasSubstr("no-such-host.invalid"));
 }
 
-TEST_F(RabbitmqLogin, AWrongPasswordIsNobodysAttempt) {
+TEST_F(RabbitmqLogin, AWrongPasswordCostsNoAttempt) {
     options_.url = "amqp://guest:s3cret@" + parse_amqp_url(options_.url)->server.place();
     const auto outcome = send_one(*sink(), event(1, "order.created"));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);
@@ -42,7 +42,7 @@ TEST_F(RabbitmqLogin, AWrongPasswordIsNobodysAttempt) {
     EXPECT_THAT(outcome.detail, Not(HasSubstr("s3cret")));
 }
 
-TEST_F(RabbitmqLogin, AUserWhoMayNotWriteIsToldSo) {
+TEST_F(RabbitmqLogin, AUserWhoMayNotWriteIsReported) {
     options_.url = rabbit_variable("DELIVERD_TEST_RABBITMQ_READER_URL");
     const auto outcome = send_one(*sink(), event(1, "order.created"));
     EXPECT_EQ(outcome.kind, OutcomeKind::retryable);

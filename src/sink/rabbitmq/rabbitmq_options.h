@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "deliverd/result.h"
 #include "message/event_attributes.h"
 
 namespace deliverd::sink {
@@ -19,5 +20,8 @@ struct RabbitmqSinkOptions {
     bool verify_tls = true;
     std::string ca_file{};  // PEM; instead of the system's certificate authorities
 };
+
+/// Refuses what make_rabbitmq_sink() refuses (permanent, `bad_argument`). Never repeats the URL.
+[[nodiscard]] Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options);
 
 }  // namespace deliverd::sink

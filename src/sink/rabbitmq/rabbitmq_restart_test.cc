@@ -154,7 +154,7 @@ protected:
     NullLog log_;
 };
 
-TEST_F(RabbitmqRestartTest, APausedServerLeavesItOpenAndALateConfirmIsNobodyElses) {
+TEST_F(RabbitmqRestartTest, APausedServerLeavesAMessageInDoubtAndItsLateConfirmSettlesNoOther) {
     RabbitmqSinkOptions options;
     options.timeout = std::chrono::seconds(1);
     options.connect_timeout = std::chrono::seconds(1);
@@ -196,7 +196,7 @@ TEST_F(RabbitmqRestartTest, APausedServerDoesNotHoldUpAStop) {
     EXPECT_EQ(collector.of(99).front().kind, OutcomeKind::retryable);  // cannot have gone out
 }
 
-TEST_F(RabbitmqRestartTest, AServerShortOfMemoryGetsNothingUntilItAsksAgain) {
+TEST_F(RabbitmqRestartTest, AServerShortOfMemoryGetsNothingUntilItUnblocks) {
     RabbitmqSinkOptions options;
     options.timeout = std::chrono::seconds(1);
     const auto sink = proven_sink(options);

@@ -20,9 +20,6 @@
 
 namespace deliverd::sink {
 
-/// Refuses what make_rabbitmq_sink() refuses (permanent, `bad_argument`). Never repeats the URL.
-[[nodiscard]] Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options);
-
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_rabbitmq_sink(RabbitmqSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

@@ -78,7 +78,7 @@ TEST_F(RabbitmqSinkTest, WithoutAnExchangeTheRoutingKeyIsTheQueue) {
     EXPECT_EQ(got[0].flags & AMQP_BASIC_TIMESTAMP_FLAG, 0U);
 }
 
-TEST_F(RabbitmqSinkTest, OneNoQueueTakesIsRetryableThoughTheServerConfirmsIt) {
+TEST_F(RabbitmqSinkTest, AnUnroutableMessageIsRetryableThoughTheServerConfirmsIt) {
     const auto rabbit = sink();
     Collector collector;
     std::vector<Message> messages;
@@ -125,7 +125,7 @@ TEST_F(RabbitmqSinkTest, ANackOfAnExchangeIsAmbiguousBecauseAnotherQueueMayHaveI
     client_.delete_queue(full);
 }
 
-TEST_F(RabbitmqSinkTest, AMissingExchangeIsSaidAndTheNextMessageGoesOnceItIsThere) {
+TEST_F(RabbitmqSinkTest, AMissingExchangeIsReportedAndDeliveryStartsOnceItExists) {
     options_.exchange = fresh_name("missing");
     EXPECT_THAT(check_message(), AllOf(HasSubstr(options_.exchange), HasSubstr("create it")));
     const auto rabbit = sink();
@@ -142,7 +142,7 @@ TEST_F(RabbitmqSinkTest, AMissingExchangeIsSaidAndTheNextMessageGoesOnceItIsTher
     client_.delete_exchange(options_.exchange);
 }
 
-TEST_F(RabbitmqSinkTest, AnExchangeThatVanishesIsToldByTheMessageThatMeetsIt) {
+TEST_F(RabbitmqSinkTest, AnExchangeThatVanishesIsReportedByTheNextMessage) {
     const auto gone = fresh_name("gone");
     client_.declare_exchange(gone);
     client_.bind(queue_, gone, "#");
@@ -157,7 +157,7 @@ TEST_F(RabbitmqSinkTest, AnExchangeThatVanishesIsToldByTheMessageThatMeetsIt) {
     EXPECT_THAT(outcome.detail, HasSubstr(gone));
 }
 
-TEST_F(RabbitmqSinkTest, OneThatIsMuchTooLargeIsPermanentAndTheOthersArrive) {
+TEST_F(RabbitmqSinkTest, AMuchTooLargeMessageIsPermanentAndTheOthersArrive) {
     const auto rabbit = sink();
     std::vector<Message> messages;
     for (int i = 0; i < 40; ++i) messages.push_back(event(i, "order.created"));
@@ -176,7 +176,7 @@ TEST_F(RabbitmqSinkTest, OneThatIsMuchTooLargeIsPermanentAndTheOthersArrive) {
     EXPECT_EQ(client_.take_all(queue_).size(), 39U);
 }
 
-TEST_F(RabbitmqSinkTest, OneThatIsTooLargeAmongOthersIsPermanentAndNoneOfThemIsLost) {
+TEST_F(RabbitmqSinkTest, ATooLargeMessageAmongOthersIsPermanentAndNoneOfThemIsLost) {
     const auto rabbit = sink();
     auto messages = numbered(40);
     messages[20].body.assign(kServerLimit + 1, 'x');
@@ -202,7 +202,7 @@ TEST_F(RabbitmqSinkTest, OneThatIsTooLargeAmongOthersIsPermanentAndNoneOfThemIsL
     }
 }
 
-TEST_F(RabbitmqSinkTest, ALargeOneArrivesWhole) {
+TEST_F(RabbitmqSinkTest, ALargeMessageArrivesWhole) {
     std::string body(kServerLimit, '\0');
     for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 31 + i / 251);
     const auto rabbit = sink();
@@ -214,7 +214,7 @@ TEST_F(RabbitmqSinkTest, ALargeOneArrivesWhole) {
     EXPECT_TRUE(got[1].body == body.substr(0, 65'500));
 }
 
-TEST_F(RabbitmqSinkTest, WhatAmqpCannotSayIsPermanentAndNothingIsAsked) {
+TEST_F(RabbitmqSinkTest, WhatAmqpCannotExpressIsPermanentAndNotSent) {
     const auto rabbit = sink();
     auto outcome = send_one(*rabbit, event(1, std::string(256, 'k')));
     EXPECT_EQ(outcome.kind, OutcomeKind::permanent);

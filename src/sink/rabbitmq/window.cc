@@ -16,6 +16,8 @@ bool ConfirmWindow::mark_returned(std::string_view message_id) {
     const auto matches = [&](const Entry& entry) {
         return entry.job.message != nullptr && !entry.returned && entry.job.message->message_id == message_id;
     };
+    // Returns come in the order of the messages, so the search begins behind the last one found: thousands of
+    // unroutable messages would otherwise be searched through from the beginning, each for each.
     const auto hint = entries_.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(
                                              std::max(return_hint_, first_tag_) - first_tag_, entries_.size()));
     auto found = std::find_if(hint, entries_.end(), matches);
@@ -55,13 +57,14 @@ bool ConfirmWindow::settle(std::uint64_t tag, bool multiple, const Settle& settl
     for (std::uint64_t each = from; each <= tag; ++each) {
         auto& entry = entries_[each - first_tag_];
         settle_one(entry, settle);
-        entry.deadline = Instant::max();  // answered
+        entry.deadline = Instant::max();  // answered, which drop_settled() tells from expired
     }
     drop_settled();
     return true;
 }
 
 void ConfirmWindow::expire(Instant now, const std::function<void(const Job&)>& expired) {
+    // Deadlines are in the order of the tags: the first that has not passed ends the search.
     for (; expired_before_ < first_tag_ + entries_.size(); ++expired_before_) {
         auto& entry = entries_[expired_before_ - first_tag_];
         if (entry.job.message == nullptr) continue;

@@ -52,7 +52,7 @@ TEST_F(Window, AConfirmIsForItsTagOrForAllUpToIt) {
     EXPECT_TRUE(in_step_);
 }
 
-TEST_F(Window, AConfirmForTag0IsForAllThereAre) {
+TEST_F(Window, AConfirmForTag0MeansAllMessages) {
     add(3);
     EXPECT_THAT(settle(0, true), ElementsAre("m1", "m2", "m3"));
 }
