@@ -6,13 +6,14 @@ namespace deliverd::deadletter {
 
 namespace {
 
+/// Null is not the same as empty: a null value deletes the key of a compacted topic.
 std::optional<std::string> bytes_at(const void* data, std::size_t size) {
     if (data == nullptr) return std::nullopt;
     return std::string(static_cast<const char*>(data), size);
 }
 
 void take_headers(const rd_kafka_message_t& message, std::vector<RecordHeader>& out) {
-    rd_kafka_headers_t* headers = nullptr;
+    rd_kafka_headers_t* headers = nullptr;  // the message owns them
     if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
     const std::size_t count = rd_kafka_header_cnt(headers);
     out.reserve(count);
@@ -22,17 +23,6 @@ void take_headers(const rd_kafka_message_t& message, std::vector<RecordHeader>& 
         std::size_t size = 0;
         if (rd_kafka_header_get_all(headers, i, &name, &value, &size) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
         out.push_back({name, bytes_at(value, size)});
-    }
-}
-
-RecordTime time_of(rd_kafka_timestamp_type_t type) {
-    switch (type) {
-        case RD_KAFKA_TIMESTAMP_CREATE_TIME:
-            return RecordTime::created;
-        case RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME:
-            return RecordTime::appended;
-        default:
-            return RecordTime::none;
     }
 }
 
@@ -56,7 +46,8 @@ Record record_of(const rd_kafka_message_t& message) {
     take_headers(message, record.headers);
     rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
     record.timestamp_ms = rd_kafka_message_timestamp(&message, &type);
-    record.timestamp_type = time_of(type);
+    if (type == RD_KAFKA_TIMESTAMP_CREATE_TIME) record.timestamp_type = RecordTime::created;
+    if (type == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME) record.timestamp_type = RecordTime::appended;
     return record;
 }
 

@@ -1,37 +1,32 @@
-// RAII over the part of librdkafka's C API that a consumer uses.
+// The part of librdkafka's C API that consumers use, with owners.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
 
-#include <memory>
 #include <span>
 
 #include "deadletter/kafka/positions.h"
 #include "message/record.h"
+#include "sink/handle.h"
 
 namespace deliverd::deadletter {
 
-struct QueueDeleter {
-    void operator()(rd_kafka_queue_t* queue) const { rd_kafka_queue_destroy(queue); }
-};
-using Queue = std::unique_ptr<rd_kafka_queue_t, QueueDeleter>;
+using Queue = sink::Handle<rd_kafka_queue_t, rd_kafka_queue_destroy>;
+using Event = sink::Handle<rd_kafka_event_t, rd_kafka_event_destroy>;
+using ConsumedMessage = sink::Handle<rd_kafka_message_t, rd_kafka_message_destroy>;
+using Partitions = sink::Handle<rd_kafka_topic_partition_list_t, rd_kafka_topic_partition_list_destroy>;
 
-struct EventDeleter {
-    void operator()(rd_kafka_event_t* event) const { rd_kafka_event_destroy(event); }
-};
-using Event = std::unique_ptr<rd_kafka_event_t, EventDeleter>;
-
-struct MessageDeleter {
-    void operator()(rd_kafka_message_t* message) const { rd_kafka_message_destroy(message); }
-};
-using ConsumedMessage = std::unique_ptr<rd_kafka_message_t, MessageDeleter>;
-
-struct PartitionsDeleter {
-    void operator()(rd_kafka_topic_partition_list_t* list) const { rd_kafka_topic_partition_list_destroy(list); }
-};
-using Partitions = std::unique_ptr<rd_kafka_topic_partition_list_t, PartitionsDeleter>;
+inline void destroy_without_leaving(rd_kafka_t* kafka) {
+    rd_kafka_destroy_flags(kafka, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+/// Does not leave its group by itself: whoever joined one leaves it before, with a deadline.
+using Consumer = sink::Handle<rd_kafka_t, destroy_without_leaving>;
 
 [[nodiscard]] Partitions partitions_of(std::span<const Place> places);
+
+[[nodiscard]] inline std::span<rd_kafka_topic_partition_t> entries(const rd_kafka_topic_partition_list_t& list) {
+    return {list.elems, static_cast<std::size_t>(list.cnt)};
+}
 
 /// A copy of a message that has no error.
 [[nodiscard]] Record record_of(const rd_kafka_message_t& message);

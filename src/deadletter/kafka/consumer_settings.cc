@@ -36,10 +36,10 @@ constexpr std::array kRefused{
 sink::KafkaSettings own_settings(const RecordSourceOptions& options) {
     const auto prefetch = std::clamp(options.prefetch_bytes, kLeastPrefetchBytes, kMostPrefetchBytes);
     return {
-        {"client.id", options.client_id},
-        {"bootstrap.servers", options.brokers},
         {"group.id", options.group},
+        // record_source.h says why not another one.
         {"partition.assignment.strategy", "roundrobin"},
+        // Only what is stored may be committed: a crash in between would lose what librdkafka committed by itself.
         {"enable.auto.commit", "false"},
         {"enable.auto.offset.store", "false"},
         {"auto.offset.reset", "earliest"},
@@ -55,28 +55,17 @@ sink::KafkaSettings own_settings(const RecordSourceOptions& options) {
         {"fetch.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes))},
         {"fetch.message.max.bytes", std::to_string(std::min(prefetch, kMaxFetchBytes) / 4)},
         {"check.crcs", "true"},
-        {"reconnect.backoff.ms", "50"},
-        {"reconnect.backoff.max.ms", "500"},
-        {"socket.keepalive.enable", "true"},
-        {"socket.nagle.disable", "true"},
-        {"log.queue", "true"},
     };
 }
 
 }  // namespace
 
 Result<sink::Conf> make_consumer_conf(const RecordSourceOptions& options) {
-    TRY(sink::check_brokers(options.brokers));
     TRY(check_topic_pattern(options.topic_pattern));
     if (options.group.empty()) {
         return bad_argument("the group that reads the dead-letter topics has no name: set one");
     }
-    sink::Conf conf(rd_kafka_conf_new());
-    for (const auto& [name, value] : own_settings(options)) {
-        TRY(sink::set(conf.get(), name, value));
-    }
-    TRY(sink::set_given(conf.get(), RD_KAFKA_CONSUMER, options.librdkafka, kRefused));
-    return conf;
+    return sink::client_conf(RD_KAFKA_CONSUMER, options, own_settings(options), kRefused);
 }
 
 }  // namespace deliverd::deadletter

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "deadletter/kafka/record_source_options.h"
-#include "sink/kafka/conf.h"
+#include "sink/kafka/client.h"
 
 namespace deliverd::deadletter {
 

@@ -36,7 +36,7 @@ std::string in_force(const RecordSourceOptions& options, const char* name) {
     return value.data();
 }
 
-TEST(ConsumerSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
+TEST(ConsumerSettings, SettingsThatWouldBreakAPromiseAreRefusedWithAReason) {
     const std::pair<const char*, const char*> cases[] = {
         {"group.id", "kafka.consumer_group"},
         {"group.instance.id", "come and go"},
@@ -57,7 +57,7 @@ TEST(ConsumerSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
     }
 }
 
-TEST(ConsumerSettings, WhatIsOfProducersIsLookedAtAndLeftOut) {
+TEST(ConsumerSettings, ProducerSettingsAreCheckedAndIgnored) {
     EXPECT_EQ(refusal(options_with("linger.ms", "5")), "");
     EXPECT_EQ(refusal(options_with("compression.type", "zstd")), "");
     EXPECT_THAT(refusal(options_with("linger.ms", "long")), HasSubstr("linger.ms"));
@@ -65,7 +65,7 @@ TEST(ConsumerSettings, WhatIsOfProducersIsLookedAtAndLeftOut) {
     EXPECT_EQ(in_force(options_with("linger.ms", "77"), "linger.ms"), "5");
 }
 
-TEST(ConsumerSettings, ANewTopicIsLookedForOftenEnough) {
+TEST(ConsumerSettings, NewTopicsAreSearchedForOftenEnough) {
     constexpr int kPromisedMs = 10'000;
     EXPECT_LE(2 * std::stoi(in_force(options_with("client.rack", "r"), "topic.metadata.refresh.interval.ms")),
               kPromisedMs)
@@ -80,7 +80,7 @@ TEST(ConsumerSettings, AValueIsNeverRepeated) {
     }
 }
 
-TEST(ConsumerSettings, WhatLibrdkafkaFindsOnlyAtItsStartIsFoundToo) {
+TEST(ConsumerSettings, WhatLibrdkafkaRefusesOnlyAtItsStartIsRefusedToo) {
     auto options = options_with("ssl.ca.location", "/nonexistent/ca.pem");
     options.librdkafka.emplace_back("security.protocol", "ssl");
     EXPECT_THAT(refusal(options), HasSubstr("ssl.ca.location"));
@@ -106,7 +106,7 @@ TEST(ConsumerSettings, BrokersGroupAndPatternAreChecked) {
     }
 }
 
-TEST(ReplayerSettings, AreThoseOfASinkButForKeys) {
+TEST(ReplayerSettings, AreTheSinksExceptForKeys) {
     ReplayerOptions options;
     EXPECT_FALSE(check_replayer_options(options));
     options.brokers = "127.0.0.1:9092";

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace deliverd::deadletter {
@@ -92,11 +93,7 @@ public:
     }
 
 private:
-    struct TextHash {
-        using is_transparent = void;
-        std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-    };
-    std::unordered_map<std::string, std::unordered_map<std::int32_t, Partition>, TextHash, std::equal_to<>> topics_;
+    std::map<std::string, std::map<std::int32_t, Partition>, std::less<>> topics_;
 };
 
 }  // namespace deliverd::deadletter

@@ -26,7 +26,7 @@ TEST(Positions, WhatWasGivenIsCommittedUpToTheNextRecord) {
     EXPECT_THAT(positions.to_give_again(), UnorderedElementsAre(Place{"a", 1, 12}, Place{"b", 0, 0}));
 }
 
-TEST(Positions, WhatWentIsNotCommitted) {
+TEST(Positions, ARevokedPartitionIsNotCommitted) {
     Positions positions;
     positions.add("a", 0);
     EXPECT_TRUE(positions.give("a", 0, 5));
@@ -41,7 +41,7 @@ TEST(Positions, WhatWentIsNotCommitted) {
     EXPECT_FALSE(positions.give("b", 0, 5));
 }
 
-TEST(Positions, ATopicThatWasMadeAnewGoesBack) {
+TEST(Positions, ATopicThatWasCreatedAgainStartsAtItsBeginning) {
     Positions positions;
     positions.add("a", 0);
     EXPECT_TRUE(positions.give("a", 0, 100));

@@ -180,7 +180,7 @@ TEST_F(KafkaSourceGroup, ARebalanceDuringAPauseForgetsNothing) {
         [&] { return values.size() == 40 && first->commit(10s) && all_committed(topics, topic, 4, 10); });
 }
 
-TEST_F(KafkaSourceGroup, ABrokerThatDiesAndReturnsIsReadOn) {
+TEST_F(KafkaSourceGroup, ReadingContinuesAfterABrokerDiedAndReturned) {
     DELIVERD_NEEDS_REAL_KAFKA();
     OwnBroker kafka;
     const DeadLetterTopics topics(kafka.brokers());
@@ -209,7 +209,7 @@ TEST_F(KafkaSourceGroup, ABrokerThatDiesAndReturnsIsReadOn) {
     EXPECT_LT(log_.events().size(), 100);
 }
 
-TEST_F(KafkaSourceGroup, WithoutABrokerItGoesOnLookingAndSaysSoNowAndThen) {
+TEST_F(KafkaSourceGroup, WithoutABrokerItKeepsTryingAndLogsItNowAndThen) {
     const DeadLetterTopics topics("127.0.0.1:1");
     const auto source = topics.source(log_);
     poll_until(

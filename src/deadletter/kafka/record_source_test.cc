@@ -57,7 +57,7 @@ TEST(KafkaSource, GivesNoMoreThanAskedFor) {
     }
 }
 
-TEST(KafkaSource, FindsTopicsThatAreMadeLater) {
+TEST(KafkaSource, FindsTopicsThatAreCreatedLater) {
     DELIVERD_NEEDS_REAL_KAFKA();
     RecordingLog log;
     const auto topics = real_topics();
@@ -202,7 +202,7 @@ TEST(KafkaSource, IsReachableWhileABrokerAnswers) {
     until_reachable();
 }
 
-TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {
+TEST(KafkaSource, RecordsLostBeforeTheyWereReadAreLoggedAsAnError) {
     DELIVERD_NEEDS_REAL_KAFKA();
     RecordingLog log;
     const auto topics = real_topics();
@@ -233,7 +233,7 @@ TEST(KafkaSource, WhatWasLostBeforeItWasReadIsSaidLoudly) {
     EXPECT_THAT(log.text(), HasSubstr(topic + " [0]"));
 }
 
-TEST(KafkaSource, ATopicThatIsDeletedAndMadeAnewIsReadAnew) {
+TEST(KafkaSource, ATopicThatIsDeletedAndCreatedAgainIsReadFromItsBeginning) {
     DELIVERD_NEEDS_REAL_KAFKA();
     RecordingLog log;
     const auto topics = real_topics();

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <exception>
+#include <memory>
 
 #include "base/assert.h"
 #include "base/mutex.h"
 #include "base/try.h"
 #include "deadletter/kafka/window.h"
 #include "sink/kafka/kafka_sink.h"
-#include "sink/kafka/publisher.h"
 #include "sink/kafka/report.h"
-#include "sink/kafka/settings.h"
+#include "sink/sink.h"
 
 namespace deliverd::deadletter {
 
@@ -21,34 +20,29 @@ namespace {
 // The broker decides what is too large, not librdkafka's 1 MB: it had the record before.
 constexpr std::string_view kMaxRecordBytes = "67108864";
 static_assert(kTopicCodes[0] == sink::kUnknownTopic && kTopicCodes[1] == sink::kNotAuthorized);
-constexpr std::size_t kChunk = 500;  // records handed over at once
+constexpr std::size_t kChunk = 500;  // records handed over at once; librdkafka sends while the next ones are prepared
 
 sink::KafkaSinkOptions producer_options(const ReplayerOptions& options) {
     sink::KafkaSinkOptions out;
-    out.brokers = options.brokers;
+    const sink::KafkaClientOptions& client = options;
+    static_cast<sink::KafkaClientOptions&>(out) = client;
+    // At the beginning, so that the configuration's own, which come later, win.
+    out.librdkafka.emplace(out.librdkafka.begin(), "message.max.bytes", kMaxRecordBytes);
     out.timeout = options.timeout;
     out.linger = options.linger;
-    out.client_id = options.client_id;
-    out.librdkafka.emplace_back("message.max.bytes", kMaxRecordBytes);
-    out.librdkafka.insert(out.librdkafka.end(), options.librdkafka.begin(), options.librdkafka.end());
-    out.password_file = options.password_file;
     out.null_keys = true;
     out.log_name = "replay of dead letters";
     return out;
 }
 
-Outcome not_sent(std::string code, std::string detail) {
-    return {.code = std::move(code), .detail = std::move(detail), .not_attempted = true};
-}
-
 Outcome no_room(Duration waited) {
-    return not_sent(
-        std::string(sink::kQueueFull),
-        fmt::format("others were being published all the {} s it waited; nothing was sent", to_seconds(waited)));
+    return not_attempted(
+        sink::kQueueFull,
+        fmt::format("other retries left no room to publish it within {} s; nothing was sent", to_seconds(waited)));
 }
 
 Outcome stopping() {
-    return not_sent(std::string(sink::kStopped), "deliverd is stopping; nothing was sent");
+    return not_attempted(sink::kStopped, "deliverd is stopping; nothing was sent");
 }
 
 /// The outcomes of one publish(), which waits for them.
@@ -59,6 +53,7 @@ public:
 
     void on_outcome(const Record& record, Outcome outcome) override {
         window_.leave(content_bytes(record));
+        // The publisher says that the sink was stopped, which the caller knows nothing of.
         if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) outcome = stopping();
         end(static_cast<std::size_t>(&record - records_.data()), std::move(outcome));
     }
@@ -88,14 +83,8 @@ private:
 
 class KafkaReplayer final : public Replayer {
 public:
-    KafkaReplayer(const ReplayerOptions& options, Log& log)
-        : timeout_(options.timeout), publisher_(producer_options(options), log) {}
-    ~KafkaReplayer() override { KafkaReplayer::stop(); }
-    KafkaReplayer(const KafkaReplayer&) = delete;
-    KafkaReplayer& operator=(const KafkaReplayer&) = delete;
-
-    /// Before anything else.
-    Result<void> start() { return publisher_.start(); }
+    KafkaReplayer(Duration timeout, std::unique_ptr<sink::RecordPublisher> publisher)
+        : timeout_(timeout), publisher_(std::move(publisher)) {}
 
     std::vector<Outcome> publish(std::span<const Record> records) override {
         Call call(records, window_);
@@ -119,17 +108,17 @@ public:
         return call.wait();
     }
 
-    Result<void> check(Duration deadline) override { return publisher_.check(deadline); }
+    Result<void> check(Duration deadline) override { return publisher_->check(deadline); }
 
     void stop() override {
-        stopped_ = true;
+        stopped_ = true;  // before the window: publish() looks at it when enter() has failed
         window_.stop();
-        publisher_.stop(Duration::zero());
+        publisher_->stop(Duration::zero());
     }
 
 private:
     void hand_over(std::vector<const Record*>& entered, Call& call) {
-        if (!entered.empty()) publisher_.send(entered, call);
+        if (!entered.empty()) publisher_->send(entered, call);
         entered.clear();
     }
 
@@ -137,7 +126,7 @@ private:
     const SystemClock clock_;
     std::atomic<bool> stopped_ = false;
     Window window_{kWindowRecords, kWindowBytes};
-    sink::Publisher<Record, sink::RecordReceiver> publisher_;
+    const std::unique_ptr<sink::RecordPublisher> publisher_;
 };
 
 }  // namespace
@@ -147,13 +136,8 @@ Result<void> check_replayer_options(const ReplayerOptions& options) {
 }
 
 Result<std::unique_ptr<Replayer>> make_replayer(const ReplayerOptions& options, Log& log) {
-    try {
-        auto replayer = std::make_unique<KafkaReplayer>(options, log);
-        TRY(replayer->start());
-        return replayer;
-    } catch (const std::exception& error) {
-        return retryable("no_resources", fmt::format("cannot publish dead letters: {}", error.what()));
-    }
+    TRY_ASSIGN(auto publisher, sink::make_record_publisher(producer_options(options), log));
+    return std::make_unique<KafkaReplayer>(options.timeout, std::move(publisher));
 }
 
 }  // namespace deliverd::deadletter

@@ -10,30 +10,21 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/log.h"
 #include "deadletter/ports.h"
+#include "sink/kafka/kafka_options.h"
 
 namespace deliverd::deadletter {
 
 inline constexpr std::size_t kWindowRecords = 10'000;
 inline constexpr std::size_t kWindowBytes = 32U << 20U;
 
-struct ReplayerOptions {
-    std::string brokers{};                       // host:port,host:port
+/// Settings in `librdkafka` override the sink's, and here also `partitioner` murmur2_random and `message.max.bytes`
+/// 64 MiB.
+struct ReplayerOptions : sink::KafkaClientOptions {
     Duration timeout = std::chrono::seconds(5);  // per record, in librdkafka's queue and on its way
     Duration linger = std::chrono::milliseconds(1);
-    std::string client_id = "deliverd";
-    /// librdkafka's own settings (SASL, TLS, …); they override the above and the defaults, among them `partitioner`
-    /// murmur2_random and `message.max.bytes` 64 MiB. Those of consumers are ignored. Values may be secrets: never
-    /// logged.
-    std::vector<std::pair<std::string, std::string>> librdkafka{};
-    /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, for the next login.
-    /// Empty: none.
-    std::string password_file{};
 };
 
 /// The check of make_replayer(), for a configuration; like check_kafka_options().

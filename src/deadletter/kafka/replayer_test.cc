@@ -62,7 +62,7 @@ std::vector<Outcome> publish_until(Replayer& replayer, const std::vector<Record>
     }
 }
 
-TEST(KafkaReplayer, WhatWasDeadLetteredIsWhatIsPublished) {
+TEST(KafkaReplayer, PublishesTheDeadLetteredRecordByteForByte) {
     DELIVERD_NEEDS_REAL_KAFKA();
     RecordingLog log;
     const auto topics = real_topics();
@@ -205,7 +205,7 @@ TEST(KafkaReplayer, WhatWasSentAndNotConfirmedIsInDoubt) {
     EXPECT_EQ(publish_until(*replayer, records, "")[0].kind, OutcomeKind::delivered) << "the broker is found again";
 }
 
-TEST(KafkaReplayer, WhoFindsNoRoomIsToldThatNothingWasSent) {
+TEST(KafkaReplayer, ARecordWithoutRoomIsReportedAsNotSent) {
     const MockCluster kafka;
     RecordingLog log;
     const auto topic = kafka.new_topic();

@@ -165,7 +165,7 @@ TEST_F(KafkaFault, ABrokerThatDiesAndReturnsLosesNothingAndKeepsTheOrder) {
     EXPECT_LT(log_.events().size(), 200U);
 }
 
-TEST_F(KafkaFault, ABrokerThatHangsLeavesItOpenAndIsFoundAgain) {
+TEST_F(KafkaFault, ABrokerThatHangsLeavesMessagesInDoubtAndIsFoundAgain) {
     DELIVERD_NEEDS_REAL_KAFKA();
     OwnBroker kafka;
     const auto topic = fresh_topic();
@@ -359,7 +359,7 @@ TEST_F(KafkaFault, AnAnswerOfADegradedBrokerCostsNoAttemptEither) {
     EXPECT_TRUE(outcome.not_attempted);
 }
 
-TEST_F(KafkaFault, WhatTheUserMayNotWriteIsSaid) {
+TEST_F(KafkaFault, ATopicTheUserMayNotWriteIsReported) {
     const MockCluster kafka;
     const auto topic = kafka.new_topic();
     const auto sink = sink_to(kafka.brokers());

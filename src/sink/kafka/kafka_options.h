@@ -1,4 +1,4 @@
-// The options of everything that publishes to Kafka.
+// The options of deliverd's Kafka clients.
 #pragma once
 
 #include <string>
@@ -10,20 +10,28 @@
 
 namespace deliverd::sink {
 
-struct KafkaSinkOptions {
-    std::string brokers;  // host:port,host:port
+/// librdkafka's settings by name. Values may be secrets: never logged.
+using KafkaSettings = std::vector<std::pair<std::string, std::string>>;
+
+/// Of producers and consumers alike.
+struct KafkaClientOptions {
+    std::string brokers{};  // host:port,host:port
+    std::string client_id = "deliverd";
+    /// librdkafka's own settings (SASL, TLS, …). They override the other options and the client's defaults. Settings of
+    /// the other type of client are ignored: one configuration serves producers and consumers.
+    KafkaSettings librdkafka{};
+    /// The file that `sasl.password` in `librdkafka` came from: read again when it changes, for the next login. Empty:
+    /// none.
+    std::string password_file{};
+};
+
+struct KafkaSinkOptions : KafkaClientOptions {
     EventAttributesOptions attributes;
     Duration timeout = std::chrono::seconds(10);  // for a message, in librdkafka's queue and on the way
     Duration linger{};  // how long a batch may wait to fill; under load it fills while a request is under way
     std::string compression = "none";  // none, gzip, snappy, lz4, zstd
-    std::string client_id = "deliverd";
-    /// librdkafka's own settings (SASL, TLS, …). They override the above and the sink's other defaults, such as
-    /// `partitioner` murmur2 (as Java's producers). Values may be secrets: never logged.
-    std::vector<std::pair<std::string, std::string>> librdkafka;
-    /// The file that `sasl.password` in `librdkafka` came from, if any: read again when it changes, for the next login.
-    std::string password_file{};
-    bool null_keys = false;          // messages without a key go to any partition (murmur2_random)
-    std::string log_name = "kafka";  // its name in log lines
+    bool null_keys = false;            // messages without a key go to any partition (murmur2_random)
+    std::string log_name = "kafka";    // its name in log lines
 };
 
 }  // namespace deliverd::sink

@@ -15,9 +15,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/log.h"
+#include "message/record.h"
 #include "sink/kafka/kafka_options.h"
 #include "sink/sink.h"
 
@@ -29,5 +29,25 @@ namespace deliverd::sink {
 [[nodiscard]] Result<void> check_kafka_options(const KafkaSinkOptions& options);
 
 [[nodiscard]] Result<std::unique_ptr<Sink>> make_kafka_sink(KafkaSinkOptions options, Log& log);
+
+/// Receives the outcomes of records. Called on the publisher's threads: must be quick, must not call back into it.
+class RecordReceiver {
+public:
+    virtual ~RecordReceiver() = default;
+    virtual void on_outcome(const Record& record, Outcome outcome) = 0;
+};
+
+/// As the sink, for records: the same code, settings and outcomes. send() is thread-safe. Retries of dead letters use
+/// it.
+class RecordPublisher {
+public:
+    virtual ~RecordPublisher() = default;
+    virtual void send(std::span<const Record* const> records, RecordReceiver& receiver) = 0;
+    virtual void stop(Duration patience) = 0;
+    [[nodiscard]] virtual Result<void> check(Duration deadline) = 0;
+};
+
+/// As make_kafka_sink().
+[[nodiscard]] Result<std::unique_ptr<RecordPublisher>> make_record_publisher(KafkaSinkOptions options, Log& log);
 
 }  // namespace deliverd::sink

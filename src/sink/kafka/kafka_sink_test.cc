@@ -72,7 +72,7 @@ TEST(KafkaSink, AnEmptyBodyIsNoTombstoneAndAnEmptyKeyHasOnePartition) {
     }
 }
 
-TEST(KafkaSink, AKeyLiesWhereJavaProducersPutIt) {
+TEST(KafkaSink, AKeyGoesToThePartitionThatJavaProducersUse) {
     const AnyBroker kafka;
     const auto topic = kafka.new_topic(10);
     const auto sink = sink_to(kafka.brokers());
@@ -177,7 +177,7 @@ TEST(KafkaSink, AnUnknownTopicIsRetryableAndSaysSo) {
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered) << outcome.detail;
 }
 
-TEST(KafkaSink, ABrokerThatMakesTopicsIsLetTo) {
+TEST(KafkaSink, ABrokerMayCreateTopics) {
     DELIVERD_NEEDS_REAL_KAFKA();
     const OwnBroker kafka("auto.create.topics.enable=true");
     const auto sink = sink_to(kafka.brokers());

@@ -1,6 +1,5 @@
 #include "sink/kafka/login.h"
 
-#include <algorithm>
 #include <ranges>
 #include <utility>
 
@@ -40,6 +39,7 @@ std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
         return std::nullopt;
     }
     unreadable_ = false;
+    // Also different at the first look, where the file changed after the configuration was read.
     if (*read == password_) return std::nullopt;
     std::string fresh(*read);
     if (rd_kafka_error_t* error = rd_kafka_sasl_set_credentials(kafka, username_.c_str(), fresh.c_str())) {

@@ -8,8 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sink/kafka/conf.h"
-#include "sink/kafka/log_gate.h"
+#include "sink/kafka/client.h"
 #include "sink/secret_file.h"
 
 namespace deliverd::sink {

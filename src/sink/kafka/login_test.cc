@@ -46,7 +46,7 @@ protected:
         make_client(RD_KAFKA_PRODUCER, {{"sasl.username", "ann"}, {"sasl.password", "first"}, {"log_level", "0"}});
 };
 
-TEST_F(KafkaLogin, ANewPasswordIsToldTheClientOnce) {
+TEST_F(KafkaLogin, ANewPasswordIsGivenToTheClientOnce) {
     write("first\n");
     Login login = this->login(given_);
     EXPECT_EQ(login.look(client_.get(), later()), std::nullopt);
@@ -111,7 +111,7 @@ TEST_F(KafkaLogin, WithoutAFileOrAUserThereIsNothingToLookAt) {
     EXPECT_THAT(log_.events(), IsEmpty());
 }
 
-TEST(KafkaSecrets, OneThatTookAnothersPlaceIsHiddenAsWell) {
+TEST(KafkaSecrets, AReplacedSecretIsHiddenToo) {
     Secrets secrets(KafkaSettings{{"sasl.password", "first"}});
     for (std::size_t i = 0; i <= kMaxAddedSecrets; ++i) secrets.add("added-" + std::to_string(i) + ";");
     EXPECT_EQ(secrets.hidden("first added-1; added-8;", 100), "*** *** ***");

@@ -1,27 +1,35 @@
-// One librdkafka producer and the thread that handles its events: delivery reports, errors, log lines.
+// One librdkafka producer: its settings, and the thread that handles its events (delivery reports, errors, log lines).
 #pragma once
 
 #include <librdkafka/rdkafka.h>
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "message/record.h"
 #include "sink/handle.h"
+#include "sink/kafka/client.h"
 #include "sink/kafka/kafka_options.h"
-#include "sink/kafka/log_gate.h"
 #include "sink/kafka/login.h"
-#include "sink/kafka/settings.h"
 
 namespace deliverd::sink {
+
+/// How a producer fills its requests.
+enum class Batching {
+    many,     // as configured
+    one_each  // each message alone in its batch, so that a refusal is about this message
+};
+
+/// Refuses what check_kafka_options() refuses, except what librdkafka finds only when it starts.
+[[nodiscard]] Result<Conf> make_conf(const KafkaSinkOptions& options, Batching batching);
 
 class Producer {
 public:
@@ -34,9 +42,7 @@ public:
     static Result<std::unique_ptr<Producer>> start(const KafkaSinkOptions& options, Batching batching, Log& log,
                                                    OnReport on_report, OnTrouble on_trouble);
     /// Implies end().
-    ~Producer();
-    Producer(const Producer&) = delete;
-    Producer& operator=(const Producer&) = delete;
+    ~Producer() { end(); }
 
     /// Copies the message; its report returns `opaque`. Never blocks. One caller at a time. A message that is refused
     /// here gets no report.
@@ -45,7 +51,7 @@ public:
     [[nodiscard]] rd_kafka_resp_err_t produce(const Record& record, void* opaque);
 
     /// Whether any broker answers a question about its cluster; blocks for at most `deadline`.
-    [[nodiscard]] bool ask(Duration deadline);
+    [[nodiscard]] bool ask(Duration deadline) { return any_broker_answers(kafka_.get(), deadline); }
 
     [[nodiscard]] bool reachable() const { return reachable_.load(std::memory_order_relaxed); }
     void set_reachable(bool reachable) { reachable_.store(reachable, std::memory_order_relaxed); }
@@ -56,7 +62,7 @@ public:
 
     /// Sends without lingering, for at most `patience`. Whether every message has its report.
     [[nodiscard]] bool flush(Duration patience) {
-        return rd_kafka_flush(kafka_.get(), to_ms(patience)) == RD_KAFKA_RESP_ERR_NO_ERROR;
+        return rd_kafka_flush(kafka_.get(), wait_ms(patience)) == RD_KAFKA_RESP_ERR_NO_ERROR;
     }
     /// Ends every message without a report; the reports follow.
     void purge() { rd_kafka_purge(kafka_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT); }
@@ -64,22 +70,16 @@ public:
     void end();
 
 private:
-    struct TextHash {
-        using is_transparent = void;
-        std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-    };
     using Topic = Handle<rd_kafka_topic_t, rd_kafka_topic_destroy>;
     using Headers = Handle<rd_kafka_headers_t, rd_kafka_headers_destroy>;
     using Bytes = std::optional<std::string_view>;
 
     Producer(const KafkaSinkOptions& options, Log& log, rd_kafka_t* kafka, OnReport on_report, OnTrouble on_trouble);
-    [[nodiscard]] static int to_ms(Duration span);
     void run();
-    void take(rd_kafka_event_t* event);
     void take_reports(rd_kafka_event_t* event);
     void take_error(rd_kafka_event_t* event);
     void take_log(rd_kafka_event_t* event);
-    [[nodiscard]] static Headers headers_of(const Message& message, const EventAttributesOptions& options);
+    void write(LogLevel level, std::string_view facility, std::string_view text);
     [[nodiscard]] rd_kafka_resp_err_t hand_over(const std::string& topic, Bytes key, Bytes value, Headers headers,
                                                 void* opaque);
     [[nodiscard]] rd_kafka_topic_t* topic_of(const std::string& name);
@@ -102,7 +102,7 @@ private:
 
     Handle<rd_kafka_t, rd_kafka_destroy> kafka_;
     Handle<rd_kafka_queue_t, rd_kafka_queue_destroy> queue_;
-    std::unordered_map<std::string, Topic, TextHash, std::equal_to<>> topics_;  // at most kMaxTopics
+    std::map<std::string, Topic> topics_;  // at most kMaxTopics
     std::thread thread_;
 };
 

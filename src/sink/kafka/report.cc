@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/text.h"
 #include "sink/sink.h"
@@ -19,20 +18,21 @@ Outcome timed_out(const Report& report, bool maybe) {
     const auto seconds = to_seconds(report.timeout);
     if (maybe) {
         return failed_attempt(
-            OutcomeKind::ambiguous, kKafkaTimeout,
+            OutcomeKind::ambiguous, "KAFKA_TIMEOUT",
             fmt::format("sent to topic {}, and no broker confirmed it within {} s", report.topic, seconds));
     }
     if (report.unreachable) return broker_unreachable(report.trouble);
     // The message itself cannot be the cause: it was never sent.
-    return not_attempted(kKafkaTimeout,
+    return not_attempted("KAFKA_TIMEOUT",
                          fmt::format("not written to topic {} within {} s: its partition has no leader, has too few "
                                      "replicas in sync (min.insync.replicas), or its broker is too slow",
                                      report.topic, seconds));
 }
 
-Outcome refused(const Report& report, std::string_view why) {
-    return failed_attempt(OutcomeKind::retryable, kBrokerRefused,
-                          fmt::format("topic {}: the broker refused it: {}", report.topic, why));
+Outcome refused(const Report& report, OutcomeKind kind) {
+    return failed_attempt(
+        kind, "BROKER_REFUSED",
+        fmt::format("topic {}: the broker refused it: {}", report.topic, rd_kafka_err2str(report.error)));
 }
 
 /// The broker answers but cannot store anything there now. librdkafka retries by itself until the message times out;
@@ -59,16 +59,13 @@ bool is_degraded(rd_kafka_resp_err_t error) {
     }
 }
 
-Outcome degraded(const Report& report) {
-    return not_attempted(kBrokerDegraded, fmt::format("topic {}: the broker can store nothing there for now: {}",
-                                                      report.topic, rd_kafka_err2str(report.error)));
-}
-
 Outcome of_known_absence(const Report& report) {
     switch (report.error) {
         case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
         case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
         case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+            // Not the broker's state, so that it counts: an event for a topic that nobody creates must not wait for
+            // ever.
             return failed_attempt(
                 OutcomeKind::retryable, kUnknownTopic,
                 fmt::format("Kafka has no topic {}; deliverd does not create topics: create it, or let the "
@@ -79,7 +76,7 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
         case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
             return failed_attempt(
-                OutcomeKind::permanent, kMessageTooLarge,
+                OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
                 fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is "
                             "taken (topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
                             report.topic, report.body_bytes, report.bytes));
@@ -92,19 +89,22 @@ Outcome of_known_absence(const Report& report) {
                             report.topic));
         case RD_KAFKA_RESP_ERR_INVALID_RECORD:
         case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
-            return failed_attempt(
-                OutcomeKind::permanent, kBrokerRefused,
-                fmt::format("topic {}: the broker refused it: {}", report.topic, rd_kafka_err2str(report.error)));
+            return refused(report, OutcomeKind::permanent);
         case RD_KAFKA_RESP_ERR__QUEUE_FULL:
             return not_attempted(kQueueFull, "librdkafka's queue is full (queue.buffering.max.messages, …max.kbytes)");
         case RD_KAFKA_RESP_ERR__FATAL:
             return producer_replaced();
         default:
-            if (is_degraded(report.error)) return degraded(report);
-            return report.error > 0 ? refused(report, rd_kafka_err2str(report.error))
-                                    : failed_attempt(OutcomeKind::retryable, kKafkaError,
-                                                     fmt::format("topic {}: {}; nothing was sent", report.topic,
-                                                                 rd_kafka_err2str(report.error)));
+            if (is_degraded(report.error)) {
+                return not_attempted("BROKER_DEGRADED",
+                                     fmt::format("topic {}: the broker can store nothing there for now: {}",
+                                                 report.topic, rd_kafka_err2str(report.error)));
+            }
+            // Negative codes are librdkafka's own, positive ones a broker's.
+            if (report.error > 0) return refused(report, OutcomeKind::retryable);
+            return failed_attempt(
+                OutcomeKind::retryable, "KAFKA_ERROR",
+                fmt::format("topic {}: {}; nothing was sent", report.topic, rd_kafka_err2str(report.error)));
     }
 }
 
@@ -116,6 +116,7 @@ Outcome outcome_of(const Report& report) {
         case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
         case RD_KAFKA_RESP_ERR__TIMED_OUT:
             return timed_out(report, maybe);
+        // Purged by a stop of the sink.
         case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
         case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
             // librdkafka purges its queue by itself when it fails for good.
@@ -124,22 +125,15 @@ Outcome outcome_of(const Report& report) {
         default:
             break;
     }
+    // What the error says does not matter here: librdkafka's status decides, and only NOT_PERSISTED is certain.
     if (!maybe) return of_known_absence(report);
     return failed_attempt(
-        OutcomeKind::ambiguous, kKafkaError,
+        OutcomeKind::ambiguous, "KAFKA_ERROR",
         fmt::format("topic {}: {}; the broker may have it", report.topic, rd_kafka_err2str(report.error)));
 }
 
 Outcome delivered(std::string_view topic, std::int32_t partition, std::int64_t offset) {
-    std::array<char, 48> place{};
-    const auto end = fmt::format_to_n(place.data(), place.size(), "[{}]@{}", partition, offset);
-    std::string receipt;
-    receipt.reserve(topic.size() + end.size);
-    receipt.append(topic).append(place.data(), end.size);
-    Outcome outcome;
-    outcome.kind = OutcomeKind::delivered;
-    outcome.receipt = std::move(receipt);
-    return outcome;
+    return {.kind = OutcomeKind::delivered, .receipt = fmt::format("{}[{}]@{}", topic, partition, offset)};
 }
 
 Outcome broker_unreachable(std::string_view trouble) {
@@ -148,7 +142,7 @@ Outcome broker_unreachable(std::string_view trouble) {
 }
 
 Outcome producer_replaced() {
-    return not_attempted(kKafkaFatal, "the Kafka producer failed for good and is replaced; nothing was sent");
+    return not_attempted("KAFKA_FATAL", "the Kafka producer failed for good and is replaced; nothing was sent");
 }
 
 bool is_topic_name(std::string_view name) {
@@ -159,7 +153,7 @@ bool is_topic_name(std::string_view name) {
 
 Outcome bad_topic(std::string_view name) {
     return failed_attempt(
-        OutcomeKind::permanent, kBadTopic,
+        OutcomeKind::permanent, "BAD_TOPIC",
         fmt::format("'{}' is not a topic's name: Kafka takes up to {} letters, digits, '.', '_' and '-'",
                     shorten(one_line(name), 128), kMaxTopicBytes));
 }

@@ -4,7 +4,6 @@
 #include <librdkafka/rdkafka.h>
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -12,16 +11,10 @@
 
 namespace deliverd::sink {
 
-inline constexpr std::string_view kKafkaTimeout = "KAFKA_TIMEOUT";
-inline constexpr std::string_view kKafkaFatal = "KAFKA_FATAL";
+// Codes of outcomes that others compare.
 inline constexpr std::string_view kUnknownTopic = "UNKNOWN_TOPIC";
-inline constexpr std::string_view kBadTopic = "BAD_TOPIC";
-inline constexpr std::string_view kMessageTooLarge = "MESSAGE_TOO_LARGE";
 inline constexpr std::string_view kNotAuthorized = "NOT_AUTHORIZED";
 inline constexpr std::string_view kQueueFull = "QUEUE_FULL";
-inline constexpr std::string_view kBrokerRefused = "BROKER_REFUSED";
-inline constexpr std::string_view kBrokerDegraded = "BROKER_DEGRADED";
-inline constexpr std::string_view kKafkaError = "KAFKA_ERROR";
 
 /// How a message ended, and the producer's state then.
 struct Report {

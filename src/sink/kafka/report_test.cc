@@ -108,7 +108,7 @@ TEST(KafkaReport, WhatAProducerClearedAwayWhenItGaveUpWasNotTried) {
     EXPECT_EQ(outcome_of(cleared).kind, OutcomeKind::ambiguous);
 }
 
-TEST(KafkaReport, AReceiptSaysWhereItLies) {
+TEST(KafkaReport, AReceiptNamesTopicPartitionAndOffset) {
     const auto outcome = delivered("order.created", 3, 9'000'000'000);
     EXPECT_EQ(outcome.kind, OutcomeKind::delivered);
     EXPECT_EQ(outcome.receipt, "order.created[3]@9000000000");

@@ -1,11 +1,10 @@
-#include "sink/kafka/settings.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "sink/kafka/kafka_sink.h"
+#include "sink/kafka/producer.h"
 
 namespace deliverd::sink {
 namespace {
@@ -27,7 +26,7 @@ std::string refusal(const KafkaSinkOptions& options) {
     return checked.error().message;
 }
 
-TEST(KafkaSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
+TEST(KafkaSettings, SettingsThatWouldBreakAPromiseAreRefusedWithAReason) {
     const std::pair<const char*, const char*> cases[] = {
         {"acks", "idempotent"},
         {"request.required.acks", "idempotent"},
@@ -53,7 +52,7 @@ TEST(KafkaSettings, WhatBreaksThePromisesIsRefusedWithAReason) {
     EXPECT_EQ(refusal(options_with("partitioner", "consistent")), "");
 }
 
-TEST(KafkaSettings, WhatOnlyConsumersHaveIsLookedAtAndLeftOut) {
+TEST(KafkaSettings, ConsumerSettingsAreCheckedAndIgnored) {
     EXPECT_EQ(refusal(options_with("fetch.min.bytes", "1")), "");
     EXPECT_THAT(refusal(options_with("fetch.min.bytes", "many")), HasSubstr("fetch.min.bytes"));
     const auto conf = make_conf(options_with("fetch.min.bytes", "77"), Batching::many);
@@ -64,7 +63,7 @@ TEST(KafkaSettings, WhatOnlyConsumersHaveIsLookedAtAndLeftOut) {
     EXPECT_STREQ(value.data(), "1");
 }
 
-TEST(KafkaSettings, WithoutKeysAnyPartitionerWillDo) {
+TEST(KafkaSettings, WithoutKeysAnyPartitionerIsAllowed) {
     for (const char* partitioner : {"random", "consistent_random", "murmur2"}) {
         auto options = options_with("partitioner", partitioner);
         options.null_keys = true;
@@ -86,7 +85,7 @@ TEST(KafkaSettings, AValueIsNeverRepeated) {
     }
 }
 
-TEST(KafkaSettings, WhatLibrdkafkaFindsOnlyAtItsStartIsFoundToo) {
+TEST(KafkaSettings, WhatLibrdkafkaRefusesOnlyAtItsStartIsRefusedToo) {
     auto options = options_with("ssl.ca.location", "/nonexistent/ca.pem");
     options.librdkafka.emplace_back("security.protocol", "ssl");
     EXPECT_THAT(refusal(options), HasSubstr("ssl.ca.location"));

@@ -102,7 +102,7 @@ TEST_P(SinkContract, AnEmptyBatchHasNoOutcome) {
     EXPECT_EQ(collector_.count(), 0U);
 }
 
-TEST_P(SinkContract, AnOversizedMessageIsRefusedForGoodAndTheOthersAreNot) {
+TEST_P(SinkContract, AnOversizedMessageIsRefusedPermanentlyAndTheOthersAreNot) {
     const auto oversized = receiver_->oversized(1);
     if (!oversized) return;  // there is no limit
     const auto sink = receiver_->sink();
@@ -149,7 +149,7 @@ TEST_P(SinkContract, APatientStopLetsEveryMessageArrive) {
     expect_true_outcomes(sent);
 }
 
-TEST_P(SinkContract, AStopEndsThoughNothingAnswersAndWhatNeverStartedIsRetryable) {
+TEST_P(SinkContract, AStopEndsWithoutAnswersAndWhatNeverStartedIsRetryable) {
     const auto sink = receiver_->unanswered_sink();
     if (!sink) return;  // nothing is under way once send() has returned
     const auto sent = receiver_->unanswered_messages();

@@ -1,4 +1,4 @@
-#include "sink/kafka/conf.h"
+#include "sink/kafka/client.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -18,20 +19,23 @@ namespace {
 
 constexpr std::string_view kBrokers = "use the setting for the brokers instead";
 constexpr std::string_view kCode = "deliverd runs no foreign code";
-constexpr std::string_view kEvents = "every message needs its delivery report";
 
 constexpr std::array kRefusedByAll{
     RefusedSetting{"bootstrap.servers", kBrokers},
     RefusedSetting{"metadata.broker.list", kBrokers},
     RefusedSetting{"test.mock.num.brokers", "a broker that is made up keeps nothing"},
-    RefusedSetting{"enabled_events", kEvents},
+    RefusedSetting{"enabled_events", "every message needs its delivery report"},
     RefusedSetting{"log.queue", "the log is deliverd's"},
     RefusedSetting{"plugin.library.paths", kCode},
     RefusedSetting{"interceptors", kCode},
 };
 
+// librdkafka does not say which of its settings are secret, so their names decide. One name too many only masks too
+// much.
 constexpr std::array<std::string_view, 5> kSecretParts{"password", "secret", "oauthbearer.config", "key.pem",
                                                        "ssl_key"};
+
+constexpr Duration kLongestWait = std::chrono::hours(1);  // librdkafka takes an int, and -1 would be for ever
 
 bool is_callback(std::string_view name) {
     return name.ends_with("_cb") || name == "opaque" || name == "default_topic_conf" || name == "msg_order_cmp" ||
@@ -43,7 +47,8 @@ struct KnownSetting {
     char kind;  // 'C' of consumers, 'P' of producers, '*' of both
 };
 
-/// Every setting librdkafka knows, read from the table it prints: `name | C/P | range | default | …`.
+/// Every setting librdkafka knows. It has no call that lists them, only one that prints them to a FILE as a table:
+/// `name | C/P | range | default | …`.
 std::vector<KnownSetting> known_settings() {
     char* text = nullptr;
     std::size_t size = 0;
@@ -51,18 +56,15 @@ std::vector<KnownSetting> known_settings() {
     if (file == nullptr) return {};
     rd_kafka_conf_properties_show(file);
     std::fclose(file);
-    std::vector<KnownSetting> settings;
-    std::string_view rest(text, size);
-    while (!rest.empty()) {
-        const auto line = rest.substr(0, rest.find('\n'));
-        rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-        const auto end = line.find(' ');
-        const auto bar = line.find('|');
-        if (end == line.npos || bar == line.npos || end > bar) continue;
-        const auto kind = line.find_first_not_of(' ', bar + 1);
-        if (kind != line.npos) settings.push_back({std::string(line.substr(0, end)), line[kind]});
-    }
+    std::istringstream table(std::string(text, size));
     std::free(text);
+    std::vector<KnownSetting> settings;
+    std::string name;
+    std::string bar;
+    char kind = 0;
+    for (std::string line; std::getline(table, line);) {
+        if (std::istringstream(line) >> name >> bar >> kind && bar == "|") settings.push_back({name, kind});
+    }
     return settings;
 }
 
@@ -78,20 +80,46 @@ Failure unknown_setting(const std::string& name) {
 }
 
 Result<void> check_allowed(const std::string& name, std::span<const RefusedSetting> refused) {
-    std::string_view why;
-    for (const auto list : {refused, std::span<const RefusedSetting>(kRefusedByAll)}) {
+    std::string_view why = is_callback(name) ? kCode : std::string_view();
+    for (const auto list : {std::span<const RefusedSetting>(kRefusedByAll), refused}) {
         const auto found = std::ranges::find(list, std::string_view(name), &RefusedSetting::name);
-        if (found != list.end() && why.empty()) why = found->why;
+        if (found != list.end()) why = found->why;
     }
-    if (why.empty() && is_callback(name)) why = kCode;
     if (why.empty()) return {};
     return bad_argument(fmt::format("librdkafka's setting '{}' cannot be set here: {}", name, why));
 }
 
-/// Whether only clients of the other type have this setting.
-bool is_of_others(const std::vector<KnownSetting>& known, rd_kafka_type_t type, const std::string& name) {
-    const auto found = std::ranges::find(known, name, &KnownSetting::name);
-    return found != known.end() && found->kind == (type == RD_KAFKA_PRODUCER ? 'C' : 'P');
+/// HOST, HOST:PORT or [IPV6]:PORT; several joined by commas; at least one.
+Result<void> check_brokers(const std::string& brokers) {
+    if (brokers.empty()) return bad_argument("there are no brokers of Kafka: set HOST:PORT");
+    for (const auto broker : comma_separated(brokers)) {
+        const auto place = parse_server_url("kafka://" + std::string(broker));
+        if (place && place->user.empty() && place->path.empty()) continue;
+        // With an "@" there may be a password in it.
+        const bool may_show = brokers.find('@') == std::string::npos;
+        return bad_argument(
+            fmt::format("Kafka's brokers{} cannot be used: write HOST:PORT, several of "
+                        "them joined by commas",
+                        may_show ? fmt::format(" '{}'", shorten(one_line(brokers), 200)) : std::string()));
+    }
+    return {};
+}
+
+/// Applies a configuration's settings. Those that only clients of the other type have are set in a configuration that
+/// nobody uses: librdkafka would warn of each at the start, but a wrong value in them is still an error.
+Result<void> set_given(rd_kafka_conf_t* conf, rd_kafka_type_t type, const KafkaSettings& given,
+                       std::span<const RefusedSetting> refused) {
+    if (given.empty()) return {};
+    const auto known = known_settings();
+    const char kind_of_others = type == RD_KAFKA_PRODUCER ? 'C' : 'P';
+    const Conf left_out(rd_kafka_conf_new());
+    for (const auto& [name, value] : given) {
+        TRY(check_allowed(name, refused));
+        const auto found = std::ranges::find(known, name, &KnownSetting::name);
+        const bool is_of_others = found != known.end() && found->kind == kind_of_others;
+        TRY(set(is_of_others ? left_out.get() : conf, name, value));
+    }
+    return {};
 }
 
 }  // namespace
@@ -112,51 +140,56 @@ Result<void> set(rd_kafka_conf_t* conf, const std::string& name, const std::stri
     }
 }
 
-Result<void> set_given(rd_kafka_conf_t* conf, rd_kafka_type_t type, const KafkaSettings& given,
-                       std::span<const RefusedSetting> refused) {
-    if (given.empty()) return {};
-    const auto known = known_settings();
-    const Conf left_out(rd_kafka_conf_new());  // checks values that are not used
-    for (const auto& [name, value] : given) {
-        TRY(check_allowed(name, refused));
-        auto* place = is_of_others(known, type, name) ? left_out.get() : conf;
-        TRY(set(place, name, value));
-    }
-    return {};
-}
-
-Result<void> check_brokers(const std::string& brokers) {
-    if (brokers.empty()) return bad_argument("there are no brokers of Kafka: set HOST:PORT");
-    for (const auto broker : comma_separated(brokers)) {
-        const auto place = parse_server_url("kafka://" + std::string(broker));
-        if (place && place->user.empty() && place->path.empty()) continue;
-        // With an "@" there may be a password in it.
-        const bool may_show = brokers.find('@') == std::string::npos;
-        return bad_argument(
-            fmt::format("Kafka's brokers{} cannot be used: write HOST:PORT, several of "
-                        "them joined by commas",
-                        may_show ? fmt::format(" '{}'", shorten(one_line(brokers), 200)) : std::string()));
-    }
-    return {};
+Result<Conf> client_conf(rd_kafka_type_t type, const KafkaClientOptions& options, const KafkaSettings& own,
+                         std::span<const RefusedSetting> refused) {
+    TRY(check_brokers(options.brokers));
+    Conf conf(rd_kafka_conf_new());
+    const KafkaSettings of_all{
+        {"client.id", options.client_id},
+        {"bootstrap.servers", options.brokers},
+        // librdkafka's own pause grows to ten seconds: after a short outage everything would still wait for it.
+        {"reconnect.backoff.ms", "50"},
+        {"reconnect.backoff.max.ms", "500"},
+        {"socket.keepalive.enable", "true"},
+        {"socket.nagle.disable", "true"},
+        // Log lines come through the client's queue to the one thread that reads it, so that LogGate needs no lock.
+        {"log.queue", "true"},
+    };
+    for (const auto& [name, value] : of_all) TRY(set(conf.get(), name, value));
+    for (const auto& [name, value] : own) TRY(set(conf.get(), name, value));
+    TRY(set_given(conf.get(), type, options.librdkafka, refused));
+    return conf;
 }
 
 Result<rd_kafka_t*> new_client(rd_kafka_type_t type, Conf conf, const KafkaSettings& given) {
     std::array<char, 512> problem{};
-    rd_kafka_conf_t* handed = conf.release();
-    rd_kafka_t* kafka = rd_kafka_new(type, handed, problem.data(), problem.size());
+    rd_kafka_t* kafka = rd_kafka_new(type, conf.get(), problem.data(), problem.size());
     if (kafka == nullptr) {
-        conf.reset(handed);  // not taken
         return bad_argument(
             fmt::format("librdkafka refuses its settings: {}", Secrets(given).hidden(problem.data(), kMaxDetailBytes)));
     }
+    [[maybe_unused]] const auto* owned_by_client = conf.release();
     return kafka;
 }
 
 Result<void> try_client(rd_kafka_type_t type, Conf conf, const KafkaSettings& given) {
+    // A client connects as soon as it has an address. `config check` must not log in anywhere.
     TRY(set(conf.get(), "bootstrap.servers", ""));
     TRY_ASSIGN(const auto kafka, new_client(type, std::move(conf), given));
     rd_kafka_destroy(kafka);
     return {};
+}
+
+int wait_ms(Duration span) {
+    const auto bounded = std::clamp(span, Duration::zero(), kLongestWait);
+    return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(bounded).count());
+}
+
+bool any_broker_answers(rd_kafka_t* kafka, Duration deadline) {
+    const rd_kafka_metadata_t* answer = nullptr;
+    const auto error = rd_kafka_metadata(kafka, 0, nullptr, &answer, std::max(wait_ms(deadline), 1));
+    const Metadata metadata(answer);
+    return error == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 Secrets::Secrets(const KafkaSettings& settings) {
@@ -170,6 +203,7 @@ Secrets::Secrets(const KafkaSettings& settings) {
 
 void Secrets::add(std::string value) {
     if (value.empty()) return;
+    // Lines about a former password may still come, but a program that runs for years must not collect all of them.
     if (values_.size() - given_ >= kMaxAddedSecrets)
         values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(given_));
     values_.push_back(std::move(value));
