@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
 #include "sink/sink.h"
@@ -37,27 +38,15 @@ Outcome refused(const Report& report, OutcomeKind kind) {
 
 /// The broker answers but cannot store anything there now. librdkafka retries by itself until the message times out;
 /// these errors are reported where its number of retries was set lower.
-bool is_degraded(rd_kafka_resp_err_t error) {
-    switch (error) {
-        case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
-        case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-        case RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE:
-        case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION:
-        case RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE:
-        case RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE:
-        case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
-        case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
-        case RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION:
-        case RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS:
-        case RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE:
-        case RD_KAFKA_RESP_ERR_NOT_COORDINATOR:
-        case RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH:
-        case RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH:
-            return true;
-        default:
-            return false;
-    }
-}
+constexpr std::array kDegraded{
+    RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,       RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,      RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+    RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE,      RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE,
+    RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,       RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+    RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION,         RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+    RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_NOT_COORDINATOR,
+    RD_KAFKA_RESP_ERR_FENCED_LEADER_EPOCH,       RD_KAFKA_RESP_ERR_UNKNOWN_LEADER_EPOCH,
+};
 
 Outcome of_known_absence(const Report& report) {
     switch (report.error) {
@@ -95,7 +84,7 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR__FATAL:
             return producer_replaced();
         default:
-            if (is_degraded(report.error)) {
+            if (std::ranges::find(kDegraded, report.error) != kDegraded.end()) {
                 return not_attempted("BROKER_DEGRADED",
                                      fmt::format("topic {}: the broker can store nothing there for now: {}",
                                                  report.topic, rd_kafka_err2str(report.error)));

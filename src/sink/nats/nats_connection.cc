@@ -43,19 +43,41 @@ Result<ServerUrl> place_of(std::string_view server) {
     return parse_server_url(server);
 }
 
-void ignore_error(natsConnection*, natsSubscription*, natsStatus, void*) {
-    // Without a handler libnats prints to standard error. Errors are checked where they matter.
-}
-
-/// Called on libnats' own thread, in the order of the events.
-struct NatsEvents {
-    natsErrHandler on_error = &ignore_error;    // nats_GetLastError() has the server's words
-    natsConnectionHandler on_closed = nullptr;  // once for a connection that was made, as the last call
-    void* closure = nullptr;
+/// What libnats gives back to each callback of a connection. It runs them on threads of its own, in the background even
+/// after a close, so the reader may not go before the last of them.
+struct Listener {
+    AnswerReader* reader;             // null: nothing was published, and the reader must not be called
+    std::atomic<int> last_calls = 2;  // still to come: on_closed() and on_complete()
 };
 
+void let_go(Listener* listener) {
+    if (--listener->last_calls > 0) return;
+    if (listener->reader != nullptr) listener->reader->on_end();
+    delete listener;
+}
+
+void on_message(natsConnection* connection, natsSubscription*, natsMsg* raw, void* listener) {
+    const NatsMessage message(raw);
+    static_cast<Listener*>(listener)->reader->on_answer(connection, raw);
+}
+
+void on_complete(void* listener) {
+    let_go(static_cast<Listener*>(listener));
+}
+
+void on_error(natsConnection*, natsSubscription*, natsStatus status, void* listener) {
+    // Without a handler, also where nobody listens, libnats prints to standard error.
+    const char* said = listener != nullptr && status == NATS_NOT_PERMITTED ? nats_GetLastError(nullptr) : nullptr;
+    const std::string_view subject = said == nullptr ? std::string_view() : refused_subject(said);
+    if (!subject.empty()) static_cast<Listener*>(listener)->reader->on_refusal(subject);
+}
+
+void on_closed(natsConnection*, void* listener) {
+    if (listener != nullptr) let_go(static_cast<Listener*>(listener));
+}
+
 Result<Options> make_options(const NatsSinkOptions& options, std::string_view token, Duration limit,
-                             const NatsEvents& events) {
+                             Listener* listener) {
     natsOptions* raw = nullptr;
     if (natsOptions_Create(&raw) != NATS_OK) return retryable("no_resources", "libnats could not be started");
     Options made(raw);
@@ -75,8 +97,8 @@ Result<Options> make_options(const NatsSinkOptions& options, std::string_view to
     check("pings", natsOptions_SetMaxPingsOut(raw, kMaxPingsOut));
     // A server that reads nothing would otherwise hold up the sink's thread, and with it every stop.
     check("timeout", natsOptions_SetWriteDeadline(raw, milliseconds(options.timeout)));
-    check("error handler", natsOptions_SetErrorHandler(raw, events.on_error, events.closure));
-    check("closed handler", natsOptions_SetClosedCB(raw, events.on_closed, events.closure));
+    check("error handler", natsOptions_SetErrorHandler(raw, &on_error, listener));
+    check("closed handler", natsOptions_SetClosedCB(raw, &on_closed, listener));
     if (std::ranges::any_of(servers, [](auto server) { return server.starts_with(kTls); })) {
         check("tls", natsOptions_SetSecure(raw, true));
     }
@@ -114,10 +136,10 @@ Failure cannot_connect(natsStatus status, const std::string& hosts) {
     }
 }
 
-/// Tries the URL's servers, each for at most its share of `limit`; blocks.
+/// Tries the URL's servers, each for at most its share of `limit`; blocks. `listener` may be null.
 Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::string_view token, Duration limit,
-                                       const NatsEvents& events) {
-    TRY_ASSIGN(const auto made, make_options(options, token, limit, events));
+                                       Listener* listener) {
+    TRY_ASSIGN(const auto made, make_options(options, token, limit, listener));
     natsConnection* raw = nullptr;
     const auto status = natsConnection_Connect(&raw, made.get());
     NatsConnection connection(raw);
@@ -126,38 +148,6 @@ Result<NatsConnection> connect_to_nats(const NatsSinkOptions& options, std::stri
 }
 
 constexpr Duration kNoLimit = std::chrono::hours(24);  // connect_timeout is one
-
-/// What libnats gives back to each callback of a connection. It runs them on threads of its own, in the background even
-/// after a close, so the reader may not go before the last of them.
-struct Listener {
-    AnswerReader* reader;             // null: nothing was published, and the reader must not be called
-    std::atomic<int> last_calls = 2;  // still to come: on_closed() and on_complete()
-};
-
-void let_go(Listener* listener) {
-    if (--listener->last_calls > 0) return;
-    if (listener->reader != nullptr) listener->reader->on_end();
-    delete listener;
-}
-
-void on_message(natsConnection* connection, natsSubscription*, natsMsg* raw, void* listener) {
-    const NatsMessage message(raw);
-    static_cast<Listener*>(listener)->reader->on_answer(connection, raw);
-}
-
-void on_complete(void* listener) {
-    let_go(static_cast<Listener*>(listener));
-}
-
-void on_error(natsConnection*, natsSubscription*, natsStatus status, void* listener) {
-    const char* said = status == NATS_NOT_PERMITTED ? nats_GetLastError(nullptr) : nullptr;
-    const std::string_view subject = said == nullptr ? std::string_view() : refused_subject(said);
-    if (!subject.empty()) static_cast<Listener*>(listener)->reader->on_refusal(subject);
-}
-
-void on_closed(natsConnection*, void* listener) {
-    let_go(static_cast<Listener*>(listener));
-}
 
 }  // namespace
 
@@ -192,7 +182,7 @@ Result<void> check_nats_options(const NatsSinkOptions& options) {
 Result<void> check_jetstream(const NatsSinkOptions& options, std::string_view token, Duration limit) {
     const SystemClock clock;
     const auto until = clock.now() + limit;
-    TRY_ASSIGN(const auto connection, connect_to_nats(options, token, limit, {}));
+    TRY_ASSIGN(const auto connection, connect_to_nats(options, token, limit, nullptr));
     natsMsg* raw = nullptr;
     const auto status =
         natsConnection_RequestString(&raw, connection.get(), "$JS.API.INFO", "", milliseconds(until - clock.now()));
@@ -217,7 +207,7 @@ std::string_view refused_subject(std::string_view complaint) {
 
 Result<std::unique_ptr<Link>> open_link(const NatsSinkOptions& options, std::string_view token, AnswerReader& reader) {
     auto listener = std::make_unique<Listener>(&reader);
-    auto connection = connect_to_nats(options, token, kNoLimit, {&on_error, &on_closed, listener.get()});
+    auto connection = connect_to_nats(options, token, kNoLimit, listener.get());
     if (!connection) return Failure(connection.error());  // libnats calls on_closed() only for one that was made
     Listener* const held = listener.release();            // let_go() deletes it
     auto link = std::make_unique<Link>();
