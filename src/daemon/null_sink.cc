@@ -15,7 +15,6 @@ public:
     }
     void stop(Duration /*patience*/) override {}
     Result<void> check(Duration /*deadline*/) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "none"; }
 };
 
 }  // namespace

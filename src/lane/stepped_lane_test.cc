@@ -41,7 +41,6 @@ public:
     }
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "broker"; }
 
     [[nodiscard]] std::size_t sent_between(Duration from, Duration until) const {
         return static_cast<std::size_t>(std::count_if(

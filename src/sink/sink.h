@@ -53,9 +53,6 @@ public:
 
     /// For `deliverd doctor`: can the receiver be reached? Blocks for at most `deadline`; sends no message.
     virtual Result<void> check(Duration deadline) = 0;
-
-    /// For logs and metrics: "http", "console".
-    [[nodiscard]] virtual std::string_view name() const = 0;
 };
 
 }  // namespace deliverd::sink

@@ -92,7 +92,6 @@ public:
     }
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "test"; }
 
     [[nodiscard]] bool reached() const { return sends_ >= nth_; }
     [[nodiscard]] std::int64_t failed() const { return failed_; }

@@ -109,7 +109,6 @@ public:
     void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override;
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "simulated"; }
 
     [[nodiscard]] Duration next_event() const;
     /// Lets everything that is due by now happen. `alive` false: the receiver still takes what was sent, but

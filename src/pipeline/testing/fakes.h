@@ -57,7 +57,6 @@ public:
         release({.kind = OutcomeKind::ambiguous, .code = "STOPPED"});
     }
     Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "scripted"; }
 
     void release(const Outcome& outcome) {
         std::vector<std::pair<const Message*, sink::OutcomeReceiver*>> taken;

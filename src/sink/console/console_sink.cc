@@ -121,8 +121,6 @@ public:
         return {};
     }
 
-    [[nodiscard]] std::string_view name() const override { return "console"; }
-
 private:
     Outcome write(const Message& message) {
         if (stopped_) return stopped_unsent();

@@ -26,21 +26,12 @@ namespace deliverd::sink {
 namespace {
 
 constexpr int kIdlePollMs = 60'000;  // work wakes it earlier
-constexpr Duration kLongestBreakerPause = std::chrono::minutes(5);
 
 constexpr SecretKind kSecrets{"secret file", "SECRET_UNREADABLE", "put the signing secret there (whsec_…)", true};
 
 // The breaker counts these: no connection, no answer in time, and a receiver that reports its own failure.
 constexpr std::string_view kNetworkTimeout = "NETWORK_TIMEOUT";
 constexpr std::string_view kBroker5xx = "BROKER_5XX";
-
-/// For a message that could not be started.
-Outcome to_outcome(const Error& error) {
-    if (error.error_class == ErrorClass::permanent) {
-        return failed_attempt(OutcomeKind::permanent, error.code, error.message);
-    }
-    return not_attempted(error.code, error.message);
-}
 
 /// The bearer token and the signing secrets, as the files have them at the moment. One thread at a time. Never shows
 /// what it holds.
@@ -90,7 +81,7 @@ public:
         : target_(std::move(target)),
           log_(log),
           credentials_(target_.options),
-          breaker_({target_.options.breaker_failures, target_.options.breaker_pause, kLongestBreakerPause}),
+          breaker_({target_.options.breaker_failures, target_.options.breaker_pause}),
           multi_(curl_multi_init()) {
         if (!multi_) throw std::bad_alloc();
         const auto connections = static_cast<long>(target_.options.max_connections);
@@ -116,8 +107,6 @@ public:
                          fmt::format("cannot reach {}: {}; is the receiver running, and the URL right?", target_.host,
                                      probe.problem(code)));
     }
-
-    [[nodiscard]] std::string_view name() const override { return "http"; }
 
 private:
     struct Active {
@@ -166,7 +155,9 @@ private:
                 job->report(paused_outcome());
             } else if (const auto started = start(*job, *permit); !started) {
                 breaker_.cancelled(*permit);  // it says nothing about the receiver
-                job->report(to_outcome(started.error()));
+                const auto& [kind, code, why] = started.error();
+                const bool for_ever = kind == ErrorClass::permanent;
+                job->report(for_ever ? failed_attempt(OutcomeKind::permanent, code, why) : not_attempted(code, why));
             }
         }
     }
@@ -184,6 +175,7 @@ private:
         if (curl_multi_add_handle(multi_.get(), transfer.easy()) != CURLM_OK) {
             return retryable("NETWORK_TIMEOUT", "libcurl took no further request; nothing was sent");
         }
+        ASSERT(active_.size() < target_.options.max_connections);
         active_.emplace(transfer.easy(), Active{std::move(idle_.back()), permit});
         idle_.pop_back();
         return {};

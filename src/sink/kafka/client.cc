@@ -145,7 +145,7 @@ Result<Conf> client_conf(rd_kafka_type_t type, const KafkaClientOptions& options
     TRY(check_brokers(options.brokers));
     Conf conf(rd_kafka_conf_new());
     const KafkaSettings of_all{
-        {"client.id", options.client_id},
+        {"client.id", "deliverd"},
         {"bootstrap.servers", options.brokers},
         // librdkafka's own pause grows to ten seconds: after a short outage everything would still wait for it.
         {"reconnect.backoff.ms", "50"},

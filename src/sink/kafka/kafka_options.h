@@ -16,7 +16,6 @@ using KafkaSettings = std::vector<std::pair<std::string, std::string>>;
 /// Of producers and consumers alike.
 struct KafkaClientOptions {
     std::string brokers{};  // host:port,host:port
-    std::string client_id = "deliverd";
     /// librdkafka's own settings (SASL, TLS, …). They override the other options and the client's defaults. Settings of
     /// the other type of client are ignored: one configuration serves producers and consumers.
     KafkaSettings librdkafka{};

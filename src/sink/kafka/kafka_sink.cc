@@ -51,7 +51,7 @@ std::size_t size_of(const Record& record) {
 /// The sink is this class with Port = Sink. Reports come on the producers' own threads. What may have to wait for a
 /// broker is done by a thread of its own, the keeper, so that no report waits for it.
 template <typename Port, typename Item, typename Receiver>
-class Publisher : public Port {
+class Publisher final : public Port {
 public:
     Publisher(KafkaSinkOptions options, Log& log) : options_(std::move(options)), log_(log) {}
     ~Publisher() override { stop(Duration::zero()); }
@@ -67,7 +67,7 @@ public:
         return {};
     }
 
-    void send(std::span<const Item* const> items, Receiver& receiver) final {
+    void send(std::span<const Item* const> items, Receiver& receiver) override {
         // Held until the last item is with librdkafka: stop() must find no producer that still gets messages.
         const MutexLock lock(mutex_);
         if (stop_at_) {
@@ -88,7 +88,7 @@ public:
         }
     }
 
-    void stop(Duration patience) final {
+    void stop(Duration patience) override {
         {
             const MutexLock lock(mutex_);
             stop_at_ = stop_deadline(clock_.now(), patience, stop_at_);
@@ -96,7 +96,13 @@ public:
         }
         const MutexLock stopping(stop_mutex_);
         if (keeper_.joinable()) keeper_.join();
-        const auto producers = take_producers();  // none is made or replaced any more
+        std::vector<std::shared_ptr<Producer>> producers;
+        {
+            const MutexLock lock(mutex_);  // none is made or replaced any more
+            producers = std::exchange(retired_, {});
+            if (alone_) producers.push_back(std::exchange(alone_, nullptr));
+            if (many_) producers.push_back(std::exchange(many_, nullptr));
+        }
         while (!none_left(Duration::zero()) && left() > Duration::zero()) {
             for (const auto& producer : producers) static_cast<void>(producer->flush(std::min(left(), kFlushSlice)));
         }
@@ -110,7 +116,7 @@ public:
         while (!none_left(Duration::zero())) end(first_job(), stopped_under_way());
     }
 
-    [[nodiscard]] Result<void> check(Duration deadline) final {
+    [[nodiscard]] Result<void> check(Duration deadline) override {
         const auto until = clock_.now() + deadline;
         NullLog silent;
         // A producer of its own, so that its errors are about this attempt.
@@ -229,14 +235,6 @@ private:
         return *stop_at_ - clock_.now();
     }
 
-    [[nodiscard]] std::vector<std::shared_ptr<Producer>> take_producers() {
-        const MutexLock lock(mutex_);
-        auto all = std::exchange(retired_, {});
-        if (alone_) all.push_back(std::exchange(alone_, nullptr));
-        if (many_) all.push_back(std::exchange(many_, nullptr));
-        return all;
-    }
-
     /// The keeper's thread: checks for the brokers while they are away, replaces producers that failed for good.
     void keep() {
         MutexLock lock(mutex_);
@@ -321,16 +319,10 @@ private:
     std::thread keeper_;
 };
 
-class KafkaSink final : public Publisher<Sink, Message, OutcomeReceiver> {
-public:
-    using Publisher::Publisher;
-    [[nodiscard]] std::string_view name() const override { return "kafka"; }
-};
-
-template <typename Made, typename Port>
+template <typename Port, typename Item, typename Receiver>
 Result<std::unique_ptr<Port>> started(std::string_view what, KafkaSinkOptions options, Log& log) {
     try {
-        auto made = std::make_unique<Made>(std::move(options), log);
+        auto made = std::make_unique<Publisher<Port, Item, Receiver>>(std::move(options), log);
         TRY(made->start());
         return made;
     } catch (const std::exception& error) {
@@ -346,12 +338,11 @@ Result<void> check_kafka_options(const KafkaSinkOptions& options) {
 }
 
 Result<std::unique_ptr<Sink>> make_kafka_sink(KafkaSinkOptions options, Log& log) {
-    return started<KafkaSink, Sink>("the kafka sink", std::move(options), log);
+    return started<Sink, Message, OutcomeReceiver>("the kafka sink", std::move(options), log);
 }
 
 Result<std::unique_ptr<RecordPublisher>> make_record_publisher(KafkaSinkOptions options, Log& log) {
-    using Made = Publisher<RecordPublisher, Record, RecordReceiver>;
-    return started<Made, RecordPublisher>("publishing to Kafka", std::move(options), log);
+    return started<RecordPublisher, Record, RecordReceiver>("publishing to Kafka", std::move(options), log);
 }
 
 }  // namespace deliverd::sink

@@ -45,8 +45,6 @@ public:
         return check_jetstream(options_, token, deadline);
     }
 
-    [[nodiscard]] std::string_view name() const override { return "nats"; }
-
 private:
     void wake() override REQUIRES(mutex_) { changed_.notify_all(); }
     [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) { return down_; }
@@ -57,7 +55,7 @@ private:
             const auto batch = next_batch();
             if (link_) publish(batch);
             expire();
-            if (is_lost()) drop_link();
+            drop_link_if_lost();
         }
         give_up();
     }
@@ -66,11 +64,6 @@ private:
         const MutexLock lock(mutex_);
         if (!stop_at_) return false;
         return clock_.now() >= *stop_at_ || (incoming_.empty() && flights_.empty());
-    }
-
-    bool is_lost() {
-        const MutexLock lock(mutex_);
-        return lost_;
     }
 
     using Batch = std::vector<std::pair<std::uint64_t, Job>>;
@@ -238,7 +231,11 @@ private:
         link_.reset();
     }
 
-    void drop_link() {
+    void drop_link_if_lost() {
+        {
+            const MutexLock lock(mutex_);
+            if (!lost_) return;
+        }
         close_link();
         log_.lost("the server closed it, or does not answer");
         connect_at_ = clock_.now();  // at once: the pauses are for servers that cannot be reached

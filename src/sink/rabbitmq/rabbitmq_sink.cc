@@ -27,7 +27,6 @@ namespace deliverd::sink {
 
 namespace {
 
-constexpr std::size_t kMaxWaiting = 100'000;   // messages handed over that the thread has not taken over yet
 constexpr std::size_t kMaxUnconfirmed = 4096;  // messages under way at once
 constexpr std::size_t kMaxAbandoned = 1024;    // tags without a confirm, before the connection is replaced
 constexpr int kPublishesPerRound = 256;        // before the server is heard again
@@ -66,8 +65,6 @@ public:
         return {};
     }
 
-    [[nodiscard]] std::string_view name() const override { return "rabbitmq"; }
-
 private:
     // --- the thread ---
 
@@ -77,10 +74,6 @@ private:
     }
 
     void cut() override REQUIRES(mutex_) { cutter_.cut(); }
-    [[nodiscard]] std::optional<Outcome> refusal() const override REQUIRES(mutex_) {
-        if (incoming_.size() < kMaxWaiting) return std::nullopt;
-        return not_attempted(kBlocked, "too many messages wait for RabbitMQ");
-    }
 
     void run() override {
         while (const auto until = next_wait()) wait(*until);
