@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxSecretFileBytes = 16 * 1024;
 struct SecretKind {
     std::string_view file;       // "token file"
     std::string_view code;       // of the failure
-    std::string_view advice;     // what a person has to put there
+    std::string_view advice;     // what to put there
     bool several_words = false;  // otherwise white space may only surround the secret
     bool verbatim = false;       // any text as it is, except line breaks at its end
 };

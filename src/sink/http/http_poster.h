@@ -1,7 +1,7 @@
 // One HTTP POST after another, each to an address of its own that comes from data, not from the configuration.
 //
 // Redirects are not followed, no proxy is used, and unless `allow_private` is set no connection is made to an address
-// that is not public: checked when the connection is made, whatever names and numbers led there.
+// that is not public: the address itself is checked, when the connection is made.
 #pragma once
 
 #include <memory>
