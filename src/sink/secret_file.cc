@@ -39,10 +39,11 @@ Result<std::string> SecretFile::read_anew() const {
     const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const Handle<std::FILE, std::fclose> file(fd < 0 ? nullptr : ::fdopen(fd, "r"));
     if (!file) return unusable(why_errno());
-    std::string text(kMaxSecretFileBytes + 1, '\0');
+    std::string text(kMaxSecretFileBytes + 1, '\0');  // one more, to notice a longer file
     text.resize(std::fread(text.data(), 1, text.size(), file.get()));
     if (std::ferror(file.get()) != 0) return unusable(why_errno());
     if (text.size() > kMaxSecretFileBytes) return unusable("too long");
+    // A password may have any characters, but editors end a file with a line break.
     if (kind_.verbatim) {
         text.erase(text.find_last_not_of("\r\n") + 1);
         if (text.empty()) return unusable("empty");

@@ -34,6 +34,7 @@ Outcome stopped_under_way() {
 
 Instant stop_deadline(Instant now, Duration patience, const std::optional<Instant>& before) {
     const Instant deadline = now + std::clamp(patience, Duration::zero(), kLongestPatience);
+    // The least patient caller rules: a destructor must not wait for an earlier, patient stop.
     return before ? std::min(*before, deadline) : deadline;
 }
 

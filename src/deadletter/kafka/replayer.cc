@@ -52,7 +52,7 @@ public:
         : records_(records), window_(window), outcomes_(records.size()), left_(records.size()) {}
 
     void on_outcome(const Record& record, Outcome outcome) override {
-        window_.leave(content_bytes(record));
+        window_.leave(content_bytes(record));  // before end(): with the last outcome this object may be gone
         // The publisher says that the sink was stopped, which the caller knows nothing of.
         if (outcome.code == sink::kStopped && outcome.kind == OutcomeKind::retryable) outcome = stopping();
         end(static_cast<std::size_t>(&record - records_.data()), std::move(outcome));

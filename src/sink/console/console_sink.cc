@@ -40,6 +40,7 @@ public:
     }
     ~NoPipeSignal() {
         const timespec at_once{};
+        // A signal that our write raised still waits, and would end the process once it is let through.
         if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);  // ours, if any
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     }

@@ -45,6 +45,7 @@ public:
         withheld_.clear();
         post_.begin(body);
         ASSERT(post_.add_header("Content-Type", "application/json"));
+        // Without it rather than not at all: the key is data, and a receiver may do without.
         if (!key.empty()) static_cast<void>(post_.add_header("Idempotency-Key", key));
         if (may_have_token(url, options_.token_hosts)) {
             // make_http_poster() refuses a token that cannot be a header.
@@ -86,6 +87,7 @@ private:
                 shorten(one_line(words), kMaxProblemBytes)};
     }
 
+    /// Without it libcurl would print the answer to standard output.
     static std::size_t on_body(char* /*data*/, std::size_t size, std::size_t count, void* /*unused*/) {
         return size * count;  // only the status counts; the time limits how much is read
     }

@@ -56,6 +56,7 @@ Result<HttpUrl> parse_http_url(const std::string& url) {
             "cannot be used: write http://HOST/PATH or https://HOST:PORT/PATH, with special characters "
             "percent-encoded");
     }
+    // User and password as libcurl sends them, which is what a receiver may repeat.
     return HttpUrl{part(CURLUPART_SCHEME), part(CURLUPART_HOST), part(CURLUPART_PORT, CURLU_DEFAULT_PORT),
                    part(CURLUPART_USER, CURLU_URLDECODE), part(CURLUPART_PASSWORD, CURLU_URLDECODE)};
 }

@@ -42,6 +42,7 @@ bool is_framing(std::string_view name) {
 }  // namespace
 
 bool is_header(std::string_view name, std::string_view value) {
+    // Also without line breaks: some receivers end a header at other control characters.
     const auto breaks_line = [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; };
     return !name.empty() && !is_framing(name) && std::ranges::all_of(name, is_token_character) &&
            std::ranges::none_of(value, breaks_line);
@@ -83,6 +84,7 @@ Attributes event_headers(const Message& message, const EventAttributesOptions& o
     } else {
         for (const auto& [name, value] : plain_attributes(message)) {
             if (name == "message_id") continue;
+            // Left out, not refused: metadata belongs to the event's writer, and the event itself is fine.
             std::string header = http_header_name(name);
             if (!is_trusted_header(header)) add(std::move(header), plain_header_value(value));
         }

@@ -82,6 +82,7 @@ std::string Transfer::masked_answer() const {
 }
 
 Outcome Transfer::outcome(CURLcode code, WallTime now) const {
+    // libcurl calls an answer whole that ends within its header, and calls it broken where on_body() ended it.
     const bool answered = post_.header_complete() && (code == CURLE_OK || answer_cut_);
     return answered || status_is_enough(post_.status()) ? outcome_of_answer(now) : outcome_without_answer(code);
 }

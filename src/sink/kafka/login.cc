@@ -28,6 +28,7 @@ Login::Login(std::string file, const KafkaSettings& given, Log& log, std::string
       file_(std::move(file), kPassword) {}
 
 std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
+    // Clients ask before each poll of their queue, which under load is thousands of times a second.
     if (!has_file_ || now < look_at_) return std::nullopt;
     look_at_ = now + kPasswordLookInterval;
     const auto read = file_.read();

@@ -36,6 +36,7 @@ bool is_reserved(std::string_view name) {
 std::string_view problem_of(std::string_view subject) {
     if (subject.empty()) return "empty";
     if (subject.size() > kMaxSubjectBytes) return "too long";
+    // $JS.API and its like are commands: an event's type must not be able to delete a stream.
     if (subject.front() == '$') return "one of the server's own";
     if (subject.front() == '.' || subject.back() == '.') return "beginning or ending with a dot";
     if (subject.find("..") != std::string_view::npos) return "with nothing between two dots";

@@ -93,6 +93,7 @@ Outcome unavailable(std::string_view what) {
         fmt::format("{}; is JetStream enabled for this server and account, and has it started?", what));
 }
 
+/// JetStream has one code for all failures of a store; only the words tell a full stream from a broken disk:
 /// "maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded".
 bool is_full(const ApiError& error) {
     return error.err_code == kStoreFailed && error.description.starts_with("maximum ");
@@ -107,6 +108,7 @@ Outcome refusal(const ApiError& error, std::string_view subject) {
             fmt::format("{}; free or grant room: the server's disk, its and the account's limits", said));
     }
     if (error.code == kTooManyRequests) return not_attempted(kRateLimited, said);
+    // It counts: a stream that nobody enlarges would otherwise hold up its messages for ever.
     if (is_full(error)) {
         return failed_attempt(
             OutcomeKind::retryable, "STREAM_FULL",

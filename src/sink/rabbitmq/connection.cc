@@ -118,6 +118,7 @@ std::optional<ServerEvent> RabbitmqConnection::next() {
         const int status = amqp_simple_wait_frame_noblock(state_.get(), &frame, &at_once);
         if (status == AMQP_STATUS_TIMEOUT) return std::nullopt;
         if (status != AMQP_STATUS_OK) {
+            // The library looks after heartbeats in this call: two missed ones end the connection here.
             return ConnectionLost{status == AMQP_STATUS_HEARTBEAT_TIMEOUT ? "no heartbeat came from the server"
                                                                           : amqp_error_string2(status)};
         }
