@@ -16,6 +16,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -24,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,14 +39,14 @@ namespace deliverd::store {
 
 enum class AfterPublish { mark, remove };
 
-/// Which table, and what its columns are called there. An optional column that is empty is not there.
+/// What the columns of an event table are called. An empty name: the table has no such column.
 struct EventColumns {
-    std::string id = "id";  // integer or uuid; what the reading goes by
+    std::string id = "id";  // integer or uuid; rows are read in its order
     std::string aggregate_id = "aggregate_id";
     std::string aggregate_type{};  // optional; for topics
     std::string event_type = "event_type";
     std::string payload = "payload";
-    std::string event_id = "event_id";          // optional: else the id itself is the message id
+    std::string event_id = "event_id";          // optional: without it the id itself is the message id
     std::string metadata = "metadata";          // optional: a JSON object
     std::string created_at = "created_at";      // optional
     std::string published = "published";        // optional, boolean: without it rows are deleted once published
@@ -54,8 +57,40 @@ struct EventColumns {
     std::string last_error = "last_error";
     std::string dead_at = "dead_at";
 
-    static EventColumns debezium();  // id, aggregatetype, aggregateid, type, payload
+    /// id, aggregatetype, aggregateid, type, payload.
+    static EventColumns debezium() {
+        return {.aggregate_id = "aggregateid",
+                .aggregate_type = "aggregatetype",
+                .event_type = "type",
+                .event_id = "",
+                .metadata = "",
+                .created_at = "",
+                .published = "",
+                .published_at = "",
+                .retry_count = "",
+                .next_attempt_at = "",
+                .last_error = "",
+                .dead_at = ""};
+    }
 };
+
+/// All of them, with the names that they have in deliverd's own table and in the configuration.
+inline constexpr std::array<std::pair<std::string_view, std::string EventColumns::*>, 14> kEventColumns{{
+    {"id", &EventColumns::id},
+    {"aggregate_id", &EventColumns::aggregate_id},
+    {"aggregate_type", &EventColumns::aggregate_type},
+    {"event_type", &EventColumns::event_type},
+    {"payload", &EventColumns::payload},
+    {"event_id", &EventColumns::event_id},
+    {"metadata", &EventColumns::metadata},
+    {"created_at", &EventColumns::created_at},
+    {"published", &EventColumns::published},
+    {"published_at", &EventColumns::published_at},
+    {"retry_count", &EventColumns::retry_count},
+    {"next_attempt_at", &EventColumns::next_attempt_at},
+    {"last_error", &EventColumns::last_error},
+    {"dead_at", &EventColumns::dead_at},
+}};
 
 struct EventTable {
     std::string lane;              // shards, relays and failures are kept under this name
@@ -69,10 +104,19 @@ struct EventTable {
 /// A row's id as text: a number or a uuid.
 using RowId = std::string;
 
+/// The number, if the id is one.
+[[nodiscard]] inline std::optional<std::int64_t> sequence_of(std::string_view row_id) {
+    std::int64_t number = 0;
+    const char* end = row_id.data() + row_id.size();
+    const auto [stop, fault] = std::from_chars(row_id.data(), end, number);
+    if (fault != std::errc() || stop != end) return std::nullopt;
+    return number;
+}
+
 enum class EventOrigin {
     forward,  // behind the position
-    due,      // failed before, and its time has come
-    follow,   // the rest of an aggregate that was asked for
+    due,      // failed before, and its retry is due
+    follow,   // of an aggregate that catches up
 };
 
 struct EventRow {
@@ -99,38 +143,38 @@ struct EventRead {
     std::int32_t due_limit = 0;          // due rows
     std::vector<EventFollow> follow{};   // each of an aggregate in `shards`
     std::int32_t follow_limit = 0;       // rows of each
-    /// For the due, the followed and the forward rows, each: no further row is read once payloads and metadata have
-    /// this many bytes together, as text or as messages in memory. One row of each always comes.
+    /// Each of the three parts (due, follow, forward) ends with the row that brings its payloads and metadata to this
+    /// many bytes, as text or as messages in memory. So each part that has rows has at least one.
     std::int64_t byte_limit = std::numeric_limits<std::int64_t>::max();
-    /// Answer the highest id there is too, if it is above this one, and the writers even where the limit is 0.
+    /// Also answer the highest id, if it is above this one, and the writers, even with limit 0.
     std::optional<std::int64_t> end_above{};
 };
 
-/// The writing transactions that had not ended when a look was taken. What they wrote it did not show, and may have ids
-/// below those it did. A transaction has a number only once it has written: one that is just drawing its first id is
-/// not among them yet.
+/// The writing transactions that had not ended at the time of a read. The read did not show what they wrote, and their
+/// ids may be below those that it did show. A transaction has a number only once it has written: one that is just
+/// drawing its first id is not among them yet.
 struct OpenWriters {
     std::vector<std::uint64_t> transactions;  // in order of their numbers, which are never used again
-    std::uint64_t next = 0;                   // above all numbers that were given out
+    std::uint64_t next = 0;                   // above all numbers given out so far
 
     [[nodiscard]] bool has(std::uint64_t transaction) const {
         return std::binary_search(transactions.begin(), transactions.end(), transaction);
     }
-    /// All with a lower number have ended, and the look shows what they wrote.
+    /// All transactions with a lower number have ended, and the read shows what they wrote.
     [[nodiscard]] std::uint64_t oldest() const { return transactions.empty() ? next : transactions.front(); }
 };
 
 struct EventBatch {
     std::vector<EventRow> rows;  // due ones first, then follow, then forward; each part in id order
-    /// EventRead::byte_limit was reached: there may be more of these than came.
+    /// EventRead::byte_limit was reached: there may be more rows of this part.
     bool due_cut = false;
     bool follow_cut = false;  // of any of the aggregates
     bool forward_cut = false;
-    /// As of the same moment as the rows. None where ids become visible in their order, where they have no order, and
-    /// where neither forward rows nor the end was asked for.
+    /// As of the same moment as the rows. None if ids become visible in their order, if they have no order, and if
+    /// neither forward rows nor the end was asked for.
     std::optional<OpenWriters> writers{};
     /// The highest id of the table at that moment, of whatever shard and state. None if it is not above
-    /// EventRead::end_above, and where there are no writers.
+    /// EventRead::end_above, and if there are no writers.
     std::optional<std::int64_t> end{};
 };
 
@@ -145,29 +189,28 @@ struct EventSettlement {
     std::string aggregate_id;
     ShardLease lease;
     Settlement settlement;  // its id is the row's number, or 0
-    bool met_lock = false;  // a try was answered `locked`: this one waits for no row's lock at all
+    bool met_lock = false;  // an earlier settle answered `locked`: this one waits for no row's lock at all
 };
 
 enum class EventSettled {
     applied,
     fenced,    // the shard is no longer the owner's: nothing changed
     conflict,  // the row is gone, no longer open or has another count: nothing changed
-    locked,    // someone has the row locked at this moment: nothing changed, try again
+    locked,    // someone holds a lock on the row: nothing changed, try again
 };
 
 /// What a relay holds of a lane, and its fair share.
 struct ShardShare {
     std::vector<ShardLease> held;  // in order of the shards
     std::int32_t relays = 0;       // alive, this one included
-    /// How many of the shards are this one's when all is shared evenly: N/relays, one more for the first N%relays of
-    /// them in the order of their names.
+    /// This relay's part of the shards: N/relays, and one more for the first N%relays in the order of their names.
     std::int32_t share = 0;
 };
 
 /// Code of a failed tend(): the relays that are alive have another number of shards.
 inline constexpr std::string_view kOtherShards = "other_shards";
 
-/// Ends its waiting when it is destroyed, within a second.
+/// Destroying it ends its waiting, within a second.
 class EventListener {
 public:
     virtual ~EventListener() = default;
@@ -180,15 +223,15 @@ public:
     /// Plain reading: locks nothing, changes nothing.
     virtual Result<EventBatch> read(const EventRead& request) = 0;
 
-    /// One answer per settlement, in the same order; one transaction. Retries and deaths are in outbox_audit. Successes
-    /// are not: the row itself records when, and a second row per event would cost a third of the throughput. A row
-    /// that someone else has locked is waited for only a moment, and delays none of the others.
+    /// One answer per settlement, in the same order; one transaction. Failures are in outbox_audit. Successes are not:
+    /// the row itself records when, and a second row per event would cost a third of the throughput. Waits only a
+    /// moment for a row that someone else has locked, and then settles the others without it.
     virtual Result<std::vector<EventSettled>> settle(std::string_view owner,
                                                      std::span<const EventSettlement> settlements) = 0;
 
-    /// A heartbeat: this relay and its shards live for another `lease`; shards that nobody holds, or whose lease has
-    /// run out, are taken up to the share. Relays that have been dead for long are forgotten. Never waits for a lock
-    /// longer than the store's lock timeout.
+    /// A heartbeat: renews this relay and its shards for another `lease`. Takes shards that nobody holds, or whose
+    /// lease has run out, up to the share. Forgets relays that have been dead for long. Never waits for a lock longer
+    /// than the store's lock timeout.
     /// If the lane had another number of shards until now: while another relay is alive, `kOtherShards` (retryable),
     /// and nothing changes, because two numbers at once would give an aggregate to two relays. When no other relay is
     /// alive, the lane gets this number; tokens continue to grow, so that what was begun before is fenced.
@@ -197,14 +240,14 @@ public:
     /// Gives back the shards that are still the owner's with that token. The next tend() of any relay can take them.
     virtual Result<void> release(std::string_view owner, std::span<const ShardLease> leases) = 0;
 
-    /// Gives all back and is no longer counted.
+    /// Gives back all shards of the relay and forgets it.
     virtual Result<void> leave(std::string_view owner) = 0;
 
-    /// Says whether writers should wake this relay. Where the store has no such thing: does nothing.
+    /// Says whether writers should wake this relay. Does nothing if the store has no notifications.
     virtual Result<void> set_asleep(std::string_view owner, bool asleep) = 0;
 
     /// Calls `on_event` from a thread of its own whenever a writer committed while a relay slept, and after each
-    /// reconnect (something may have been missed). Null where the store has no such thing.
+    /// reconnect (something may have been missed). Null if the store has no notifications.
     virtual std::unique_ptr<EventListener> listen(std::function<void()> on_event) = 0;
 
     /// How old the oldest open row is that is not waiting for its retry; 0 when there is none.
@@ -215,9 +258,9 @@ public:
 
     virtual Result<void> ping(Duration deadline) = 0;
 
-    /// Deletes rows published longer ago than `age`, at most `limit`, in a transaction of its own that never waits for
-    /// a row lock; answers how many. Where the table is partitioned by range and a whole partition is older, with
-    /// nothing open in it, the partition is dropped instead and its rows count.
+    /// Deletes at most `limit` rows published longer ago than `age`, in a transaction of its own that never waits for a
+    /// row lock; answers how many. If the table is partitioned by range and a whole partition is older, with nothing
+    /// open in it, drops the partition instead and counts its rows.
     virtual Result<std::int64_t> remove_published(Duration age, std::int32_t limit) = 0;
 
     /// Is the table there, with these columns and the privileges the relay needs? What to do, if not.

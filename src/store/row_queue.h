@@ -4,13 +4,12 @@
 //
 // Guarantees every implementation gives (store/conformance/row_queue.h checks them):
 //   - a row is held by at most one worker at a time. The database's clock decides when a lease has run out and when a
-//   row
-//     is due, so a retry is given as a delay; a worker's own clock only measures how long ago it claimed;
+//     row is due, so a retry is given as a delay; a worker's own clock only measures how long ago it claimed;
 //   - a settlement takes effect only while the row is open, held by that worker and has as many failures as when it was
-//     claimed, also after the lease has run out if no other worker took it. Otherwise nothing changes and the answer
-//     says so. The count is the fence: a lane repeats a settle whose answer was lost, and may have claimed the row
-//     again by then; it still counts once. (The public protocol has no such condition; the simulator found a failure
-//     that was counted twice without it.)
+//     claimed. That the lease has run out does not matter if no other worker took the row. Otherwise nothing changes
+//     and the answer says so. The count is the fence: a lane repeats a settle whose answer was lost, and may have
+//     claimed the row again by then; it still counts once. (The public protocol has no such condition; the simulator
+//     found a failure that was counted twice without it.)
 //   - a settlement and its audit record are one transaction: both or neither, once;
 //   - settle and renew never wait for a row lock: they leave out a row that someone has locked at this moment. A
 //     settlement left out in this way is not applied, and its RowState shows the row still open, held by this worker,
@@ -21,8 +20,7 @@
 // Blocking: a call blocks for at most the pool wait plus the statement timeout, and for less after
 //   Database::limit_waits().
 // Failure: Error class retryable (certainly not done), ambiguous (the connection was lost while it may have committed)
-// or
-//   permanent (bad argument, schema missing); codes `db_timeout`, `db_error`, `db_unreachable`, `bad_argument`. The
+//   or permanent (bad argument, schema missing); codes `db_timeout`, `db_error`, `db_unreachable`, `bad_argument`. The
 //   store replaces broken connections itself, with backoff.
 #pragma once
 
@@ -49,8 +47,8 @@ struct ClaimRequest {
     std::string worker_id;
     std::int32_t limit = 0;
     Duration lease{};
-    /// Look only behind this position. Saves walking over what was settled a moment ago, whose dead index entries a
-    /// long transaction elsewhere can pin. A look without a position finds the rows before it.
+    /// Look only behind this position. Saves walking over rows settled a moment ago, whose dead index entries a long
+    /// transaction elsewhere can keep. A claim without a position finds the rows before it.
     std::optional<Cursor> after;
 };
 
@@ -86,6 +84,10 @@ struct Settlement {
     std::optional<ReceiverAnswer> answer{};  // sent: what the receiver said, where its contract wants it kept
 };
 
+[[nodiscard]] inline bool failed(const Settlement& settlement) {
+    return settlement.kind == SettleKind::retry || settlement.kind == SettleKind::dead;
+}
+
 /// A row's state, whatever its table calls it.
 enum class RowPhase { open, sent, dead };
 
@@ -93,7 +95,7 @@ enum class RowPhase { open, sent, dead };
     return status == "sent" ? RowPhase::sent : status == "dead" ? RowPhase::dead : RowPhase::open;
 }
 
-/// A row as it is at this moment, whoever holds it.
+/// A row as it is now, whoever holds it.
 struct RowState {
     RowPhase phase = RowPhase::open;
     std::string status{};  // the table's own word
@@ -125,6 +127,12 @@ struct RowCounts {
     std::int64_t pending = 0;  // every open state
     std::int64_t sent = 0;
     std::int64_t dead = 0;
+
+    /// The one for rows with the table's own word for their state.
+    [[nodiscard]] std::int64_t& of(std::string_view status) {
+        const RowPhase phase = phase_of(status);
+        return phase == RowPhase::sent ? sent : phase == RowPhase::dead ? dead : pending;
+    }
 };
 
 class RowQueue {

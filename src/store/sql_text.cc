@@ -1,7 +1,5 @@
 #include "store/sql_text.h"
 
-#include <algorithm>
-
 #include "base/assert.h"
 
 namespace deliverd::store {
@@ -24,6 +22,12 @@ std::string quoted_table(std::string_view table) {
 
 std::string filled(std::string_view statement,
                    std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
+    SqlValues names;
+    for (const auto& [name, value] : values) names.set(name, std::string(value));
+    return names.fill(statement);
+}
+
+std::string SqlValues::fill(std::string_view statement) const {
     std::string out;
     for (;;) {
         const std::size_t open = statement.find('{');
@@ -36,8 +40,8 @@ std::string filled(std::string_view statement,
             out += "{}";
             continue;
         }
-        const auto* value = std::ranges::find(values, name, &std::pair<std::string_view, std::string_view>::first);
-        ASSERT(value != values.end());
+        const auto value = values_.find(name);
+        ASSERT(value != values_.end());
         out += value->second;
     }
 }

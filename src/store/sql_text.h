@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,21 @@ namespace deliverd::store {
 /// names of tables and columns go through quoted() first. Asserts that each name has a value. `{}` stays.
 [[nodiscard]] std::string filled(std::string_view statement,
                                  std::initializer_list<std::pair<std::string_view, std::string_view>> values);
+
+/// Values for filled() that several statements share.
+class SqlValues {
+public:
+    /// Inserted as it is.
+    void set(std::string_view name, std::string value) {
+        values_.insert_or_assign(std::string(name), std::move(value));
+    }
+    /// `text` may use the names that are known already.
+    void define(std::string_view name, std::string_view text) { set(name, fill(text)); }
+    [[nodiscard]] std::string fill(std::string_view statement) const;
+
+private:
+    std::map<std::string, std::string, std::less<>> values_;
+};
 
 /// `text` with each `what` replaced.
 [[nodiscard]] std::string replaced(std::string text, std::string_view what, std::string_view with);

@@ -4,7 +4,6 @@
 
 #include "base/try.h"
 #include "deliverd/error_codes.h"
-#include "store/event_row.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"
 #include "store/postgres/events/event_outbox.h"
@@ -69,8 +68,7 @@ public:
     }
 
     Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {
-        TRY(check_event_table(table));
-        return std::make_unique<postgres::PostgresEventOutbox>(pool_, log_, options_.schema, table);
+        return postgres::open_event_outbox(pool_, log_, options_.schema, table);
     }
 
     Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {

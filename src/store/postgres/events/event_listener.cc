@@ -38,6 +38,7 @@ private:
                 wait = kMinReconnectWait;
             });
             if (stopped()) return;
+            // Once per outage: the relay still polls, so nothing is lost but a little time.
             if (!warned && !ended) {
                 log_.warn("cannot listen for new events, only poll for them", {{"cause", ended.error().message}});
                 warned = true;
@@ -66,6 +67,7 @@ private:
             if (heard) {
                 on_event_();
             } else {
+                // A connection that a firewall dropped looks idle for ever; only an answer shows that it is there.
                 TRY(connection.script("select 1", Effect::read, connection.statement_deadline()));
             }
         }

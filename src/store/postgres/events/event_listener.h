@@ -1,10 +1,9 @@
 // Hearing writers: LISTEN deliverd_outbox on a connection of its own.
 //
-// A commit that notifies takes a lock of the whole database, so writers notify only sleepers: a relay that goes to
-// sleep says so in deliverd.relays, looks once more and then waits; the trigger notifies only while a relay sleeps.
-// Under load none does, and no commit pays. A writer that wrote before and commits afterwards causes no notification,
-// so the relay keeps looking until the transactions that were open when it fell asleep have ended
-// (LookPlanner::fell_asleep).
+// A commit that notifies takes a lock of the whole database server, so writers notify only idle relays: a relay that
+// becomes idle says so in deliverd.relays, polls once more and then waits; the trigger notifies only while a relay is
+// idle. Under load none is, and no commit pays. A transaction that wrote before that and commits afterwards causes no
+// notification, so the relay keeps polling until all transactions that were open when it became idle have ended.
 #pragma once
 
 #include <functional>
@@ -16,12 +15,13 @@
 
 namespace deliverd::store::postgres {
 
-/// A connection without a notification for this long is asked whether it is still alive.
+/// After this long without a notification the connection is checked.
 inline constexpr Duration kListenCheck = std::chrono::seconds(30);
 
-/// Starts a thread that connects, and again with growing waits (kMinReconnectWait to kMaxReconnectWait) whenever the
-/// connection is lost. It calls `on_event` for each notification and each connection made. `log` outlives the listener.
-/// Destroying it ends the thread, within a second unless a host name is being looked up or `on_event` blocks.
+/// Starts a thread that connects, and connects again with growing waits (kMinReconnectWait to kMaxReconnectWait)
+/// whenever the connection is lost. It calls `on_event` for each notification and each connection made. `log` outlives
+/// the listener. Destroying it ends the thread, within a second unless a host name is being looked up or `on_event`
+/// blocks.
 [[nodiscard]] std::unique_ptr<EventListener> make_event_listener(PoolOptions options, Log& log,
                                                                  std::function<void()> on_event);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -9,9 +10,7 @@
 #include "base/assert.h"
 #include "base/try.h"
 #include "base/uuid.h"
-#include "deliverd/error_codes.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/events/event_ids.h"
 #include "store/postgres/events/statements.h"
 #include "store/settle_batch.h"
 
@@ -20,12 +19,12 @@ namespace {
 
 constexpr std::string_view kLockNotAvailable = "55P03";
 
-bool event_given_up(const EventSettlement& settlement) {
+bool given_up(const EventSettlement& settlement) {
     return settlement.settlement.kind == SettleKind::dead;
 }
 
-bool failed(const EventSettlement& settlement) {
-    return settlement.settlement.kind == SettleKind::retry || event_given_up(settlement);
+bool is_failure(const EventSettlement& settlement) {
+    return failed(settlement.settlement);
 }
 
 /// One settlement of the batch, with its id as the database takes it.
@@ -36,24 +35,36 @@ struct Entry {
     std::int32_t lease = 0;  // number of its lease in the batch, from 1
 
     [[nodiscard]] auto key() const { return std::pair(number, uuid); }
+    /// As the settling statements answer it.
+    [[nodiscard]] std::string id() const { return uuid.empty() ? std::to_string(number) : std::string(uuid); }
 };
 
-/// The batch in order of its ids, each id once: a second settlement of a row finds it settled already.
+Result<Entry> entry_of(const RowId& id, std::size_t index, IdKind ids) {
+    Entry entry;
+    entry.index = index;
+    bool fits = false;
+    if (ids == IdKind::number) {
+        const auto number = sequence_of(id);
+        fits = number.has_value();
+        entry.number = number.value_or(0);
+    } else {
+        // Only the canonical text is equal to what the database answers.
+        fits = !id.empty() && canonical_uuid(id) == id;
+        entry.uuid = id;
+    }
+    if (!fits) return bad_argument("row_id is not an id of this table");
+    return entry;
+}
+
+/// The batch in order of its ids, so that overlapping batches lock rows in one order. Each id once: a second settlement
+/// of a row finds it settled already.
 class Batch {
 public:
     static Result<Batch> of(std::span<const EventSettlement> settlements, IdKind ids) {
         Batch batch(settlements, ids);
         batch.entries_.reserve(settlements.size());
         for (std::size_t i = 0; i < settlements.size(); ++i) {
-            Entry entry;
-            entry.index = i;
-            const RowId& id = settlements[i].row_id;
-            const auto number = ids == IdKind::number ? parse_number(id) : std::optional<std::int64_t>(0);
-            if (ids == IdKind::uuid) entry.uuid = id;
-            if (!number || (ids == IdKind::uuid && (id.empty() || canonical_uuid(id) != id))) {
-                return permanent(codes::kBadArgument, "row_id is not an id of this table");
-            }
-            entry.number = *number;
+            TRY_ASSIGN(const Entry entry, entry_of(settlements[i].row_id, i, ids));
             batch.entries_.push_back(entry);
         }
         std::ranges::sort(batch.entries_, {}, [](const Entry& e) { return std::tuple(e.number, e.uuid, e.index); });
@@ -66,14 +77,14 @@ public:
     [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
     /// Lane, owner, leases, and of the settlements that failed, or of the others, ids, numbers of leases and failures;
-    /// of those that failed also notes, delays in seconds, 1 where it is given up; and how many there are.
+    /// of those that failed also notes, delays in seconds, 1 if it is given up; and how many there are.
     [[nodiscard]] Params params(std::string_view lane, std::string_view owner, bool of_failed) const {
         std::vector<std::int32_t> leases;
         std::vector<std::int32_t> failures;
         std::vector<std::optional<std::string>> notes;
         std::vector<double> delays;
         std::vector<std::int32_t> dead;
-        const auto chosen = [&](const EventSettlement& settlement) { return failed(settlement) == of_failed; };
+        const auto chosen = [&](const EventSettlement& settlement) { return is_failure(settlement) == of_failed; };
         for (const Entry& entry : entries_) {
             const EventSettlement& settlement = settlements_[entry.index];
             if (!chosen(settlement)) continue;
@@ -82,7 +93,7 @@ public:
             if (!of_failed) continue;
             notes.push_back(settle_note(settlement.settlement));
             delays.push_back(settle_delay_seconds(settlement.settlement));
-            dead.push_back(event_given_up(settlement) ? 1 : 0);
+            dead.push_back(given_up(settlement) ? 1 : 0);
         }
         Params out(lane, owner, shards_, tokens_);
         add_ids(out, chosen).int32_array(leases).int32_array(failures);
@@ -93,7 +104,7 @@ public:
     /// Lane, owner, and the ids of those that are given up.
     [[nodiscard]] Params letter_params(std::string_view lane, std::string_view owner) const {
         Params out(lane, owner);
-        return add_ids(out, event_given_up);
+        return add_ids(out, given_up);
     }
 
 private:
@@ -113,6 +124,7 @@ private:
         }
         for (Entry& entry : entries_) entry.lease = numbers.at(lease_of(entry));
     }
+
     template <typename Chosen>
     Params& add_ids(Params& out, Chosen chosen) const {
         std::vector<std::int64_t> numbers;
@@ -132,63 +144,36 @@ private:
     std::vector<std::int64_t> tokens_;
 };
 
-/// What a settling statement answered.
+/// What a settling statement answered (EventStatements).
 class Settled {
 public:
-    Settled(const PGresult* result, IdKind ids) {
+    explicit Settled(const PGresult* result) {
         for (int row = 0; row < PQntuples(result); ++row) {
             if (!null_at(result, row, 0)) {
-                (null_at(result, row, 1) ? applied_ : locked_).add(result, row, ids);
+                (null_at(result, row, 1) ? applied_ : locked_).emplace(text_at(result, row, 0));
             } else if (const std::int32_t lease = int32_at(result, row, 1); lease == 0) {
                 all_ = true;
             } else {
-                held_.push_back(lease);
+                held_.insert(lease);
             }
         }
-        applied_.sort();
-        locked_.sort();
     }
     [[nodiscard]] EventSettled of(const Entry& entry) const {
-        if (all_ || applied_.has(entry)) return EventSettled::applied;
-        if (locked_.has(entry)) return EventSettled::locked;
-        const bool held = std::ranges::find(held_, entry.lease) != held_.end();
-        return held ? EventSettled::conflict : EventSettled::fenced;
+        if (all_ || applied_.contains(entry.id())) return EventSettled::applied;
+        if (locked_.contains(entry.id())) return EventSettled::locked;
+        return held_.contains(entry.lease) ? EventSettled::conflict : EventSettled::fenced;
     }
 
 private:
-    class Ids {
-    public:
-        void add(const PGresult* result, int row, IdKind ids) {
-            if (ids == IdKind::number) {
-                numbers_.push_back(int64_at(result, row, 0));
-            } else {
-                uuids_.push_back(text_at(result, row, 0));
-            }
-        }
-        void sort() {
-            std::ranges::sort(numbers_);
-            std::ranges::sort(uuids_);
-        }
-        [[nodiscard]] bool has(const Entry& entry) const {
-            return entry.uuid.empty() ? std::ranges::binary_search(numbers_, entry.number)
-                                      : std::ranges::binary_search(uuids_, entry.uuid);
-        }
-
-    private:
-        std::vector<std::int64_t> numbers_;
-        std::vector<std::string_view> uuids_;  // in the result
-    };
-
     bool all_ = false;
-    Ids applied_;
-    Ids locked_;
-    std::vector<std::int32_t> held_;  // numbers of leases
+    std::set<std::string> applied_;
+    std::set<std::string> locked_;
+    std::set<std::int32_t> held_;  // numbers of leases
 };
 
 Step brief_waits() {
-    static const Statement kBrief{"events_brief_lock_waits", events::sql::brief_lock_waits};
     static const Params kTime(kSettleLockTimeout);
-    return Step{&kBrief, &kTime};
+    return Step{&fixed_statement(events::sql::brief_lock_waits), &kTime};
 }
 
 }  // namespace
@@ -198,13 +183,14 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
                                                 std::span<const EventSettlement> settlements) {
     ASSERT(!settlements.empty());
     TRY_ASSIGN(auto batch, Batch::of(settlements, sql.ids));
-    const bool some_failed = std::ranges::any_of(settlements, failed);
-    const bool some_sent = !std::ranges::all_of(settlements, failed);
-    const Params sent_params = some_sent ? batch.params(lane, owner, false) : Params();
-    const Params failed_params = some_failed ? batch.params(lane, owner, true) : Params();
-    const bool some_dead = std::ranges::any_of(settlements, event_given_up);
-    const Params letter_params = some_dead ? batch.letter_params(lane, owner) : Params();
-    // Both know all leases of the batch: they are locked in one order whichever comes first.
+    const bool some_failed = std::ranges::any_of(settlements, is_failure);
+    const bool some_sent = !std::ranges::all_of(settlements, is_failure);
+    const bool some_dead = std::ranges::any_of(settlements, given_up);
+    // Each of both takes all leases of the batch, also those of the other: so they are locked in one order, whichever
+    // statement comes first.
+    const Params sent_params = batch.params(lane, owner, false);
+    const Params failed_params = batch.params(lane, owner, true);
+    const Params letter_params = batch.letter_params(lane, owner);
     const auto run = [&](const SettleStatements& with, bool briefly) {
         std::vector<Step> steps;
         if (briefly) steps.push_back(brief_waits());
@@ -217,6 +203,8 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
         }
         return connection.run(steps, Effect::write, connection.statement_deadline());
     };
+    // Rows are seldom locked, and looking for locks costs a look-up per row: so the first try waits a moment, and only
+    // the second one, after the server gave that up and rolled it back, leaves the locked rows out.
     const bool met_lock = std::ranges::any_of(settlements, &EventSettlement::met_lock);
     auto results = met_lock ? run(sql.settle_past_locks, false) : run(sql.settle, true);
     if (!results && !met_lock && connection.usable() && connection.refused_with() == kLockNotAvailable) {
@@ -225,12 +213,12 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     if (!results) return Failure(std::move(results.error()));
 
     const std::size_t end = results->size() - (some_dead ? 2 : 0);
-    const Settled of_sent((*results)[end - (some_sent && some_failed ? 2 : 1)].get(), sql.ids);
-    const Settled of_failed((*results)[end - 1].get(), sql.ids);
+    const Settled of_sent((*results)[end - (some_sent && some_failed ? 2 : 1)].get());
+    const Settled of_failed((*results)[end - 1].get());
     // What is not among the entries is a second settlement of its row.
     std::vector<EventSettled> answers(settlements.size(), EventSettled::conflict);
     for (const Entry& entry : batch.entries()) {
-        answers[entry.index] = (failed(settlements[entry.index]) ? of_failed : of_sent).of(entry);
+        answers[entry.index] = (is_failure(settlements[entry.index]) ? of_failed : of_sent).of(entry);
     }
     return answers;
 }

@@ -1,12 +1,14 @@
 // What an event table looks like in the catalog: its ids, its columns' types, whether it is partitioned. The relay's
-// statements follow from it.
+// statements depend on it.
 #pragma once
 
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "deliverd/result.h"
+#include "store/event_row.h"
 #include "store/events.h"
 #include "store/postgres/connection/connection.h"
 
@@ -16,7 +18,7 @@ enum class IdKind { number, uuid };
 
 struct ColumnShape {
     std::string type;   // pg_type.typname; empty for a domain
-    std::string spelt;  // as a cast names it: character varying(255)
+    std::string spelt;  // as a cast spells it: character varying(255)
     bool not_null = false;
 };
 
@@ -25,27 +27,12 @@ struct EventShape {
     bool range_partitioned = false;
     std::string kind;            // pg_class.relkind
     std::string missing_grants;  // "select, update" that this user lacks on the table
-    std::string role;            // this user, as it is spelt in SQL
+    std::string role;            // this user, quoted for SQL
     bool schema_usable = true;
     std::map<std::string, ColumnShape, std::less<>> columns;  // those of EventColumns that exist
 
     [[nodiscard]] const ColumnShape& column(const std::string& name) const { return columns.at(name); }
 };
-
-/// Where an EventTable lies.
-struct TablePlace {
-    std::string schema;
-    std::string table;
-
-    /// "schema.table", or a name in `default_schema`.
-    static TablePlace of(const EventTable& table, const std::string& default_schema);
-    [[nodiscard]] std::string quoted_name() const;
-    /// For people.
-    [[nodiscard]] std::string text() const { return schema + "." + table; }
-};
-
-/// Names of all mapped columns, those that are not mapped left out.
-[[nodiscard]] std::vector<std::string> mapped_columns(const EventColumns& columns);
 
 /// One round trip to the catalog. A table that does not exist is not a failure.
 [[nodiscard]] Result<EventShape> read_shape(Connection& connection, const TablePlace& place,
@@ -57,5 +44,9 @@ struct TablePlace {
 
 /// Only for a shape that passed the check.
 [[nodiscard]] IdKind id_kind(const EventShape& shape, const EventColumns& columns);
+
+/// EventOutbox::inspect().
+[[nodiscard]] std::vector<Finding> findings_of(const EventShape& shape, const TablePlace& place,
+                                               const EventColumns& columns);
 
 }  // namespace deliverd::store::postgres

@@ -1,49 +1,30 @@
 #include "store/postgres/events/event_shards.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/try.h"
-#include "client/lease_arguments.h"
-#include "deliverd/error_codes.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/cells.h"
+#include "store/postgres/events/event_sql.h"
 #include "store/postgres/events/statements.h"
 
 namespace deliverd::store::postgres {
-namespace {
-
-const Statement& shard_statement(std::string_view text) {
-    static const Statements kStatements("", {events::sql::all});
-    return kStatements[text];
-}
-
-}  // namespace
-
-Result<void> check_owner(std::string_view owner) {
-    if (owner.empty()) return permanent(codes::kBadArgument, "owner must not be empty");
-    return client::check_text("owner", owner);
-}
 
 Result<ShardShare> EventShards::tend(std::string_view owner, Duration lease) {
-    TRY(check_owner(owner));
-    const double seconds = to_seconds(lease);
-    if (seconds <= 0 || seconds > client::kMaxLeaseSeconds) {
-        return permanent(codes::kBadArgument, "lease must be longer than nothing and at most 31 years");
-    }
+    TRY(check_tend(owner, lease));
     TRY_ASSIGN(auto connection, pool_.borrow());
-    auto tended = try_tend(*connection, owner, seconds, false);
-    if (tended && !tended->stored.fits(shards_) && tended->stored.others == 0) {
-        tended = try_tend(*connection, owner, seconds, true);
+    TRY_ASSIGN(auto tended, try_tend(*connection, owner, to_seconds(lease), false));
+    // The lock that it takes to change the number holds up all relays of the lane: it is taken only when needed.
+    if (!tended.stored.fits(shards_) && tended.stored.others == 0) {
+        TRY_ASSIGN(tended, try_tend(*connection, owner, to_seconds(lease), true));
     }
-    if (!tended) return Failure(std::move(tended.error()));
-    if (!tended->stored.fits(shards_)) return other_shards(lane_, shards_, tended->stored);
-    return std::move(tended->share);
+    if (!tended.stored.fits(shards_)) return other_shards(lane_, shards_, tended.stored);
+    return std::move(tended.share);
 }
 
-/// Durable: a lease that a crash of the server forgot could be taken by another while the relay still counts on it. It
-/// is one commit every few seconds.
+/// Durable, unlike the claim of a row lease: if a crash of the server forgot a shard lease, another relay could take it
+/// while this one still counts on it. It is one commit every few seconds.
 Result<EventShards::Tended> EventShards::try_tend(Connection& connection, std::string_view owner, double lease_seconds,
                                                   bool remake) {
     const Params lane(lane_);
@@ -53,8 +34,10 @@ Result<EventShards::Tended> EventShards::try_tend(Connection& connection, std::s
     const Params lane_owner(lane_, owner);
     std::vector<Step> steps;
     const auto add = [&](std::string_view text, const Params& params) {
-        steps.push_back(Step{&shard_statement(text), &params});
+        steps.push_back(Step{&fixed_statement(text), &params});
     };
+    // The lock of the lane comes before those of shards, in every relay. The heartbeat comes before the shares are
+    // counted, so that this relay counts.
     add(remake ? events::sql::lock_lane : events::sql::share_lane, lane);
     if (remake) add(events::sql::remake_shards, remade);
     add(events::sql::beat, all);
@@ -83,7 +66,7 @@ Result<void> EventShards::release(std::string_view owner, std::span<const ShardL
     TRY(check_owner(owner));
     if (leases.empty()) return {};
     const Params params(lane_, owner, column(leases, &ShardLease::shard), column(leases, &ShardLease::token));
-    TRY(run_once(pool_, shard_statement(events::sql::release_shards), params, Effect::write));
+    TRY(run_once(pool_, fixed_statement(events::sql::release_shards), params, Effect::write));
     return {};
 }
 
@@ -91,8 +74,8 @@ Result<void> EventShards::leave(std::string_view owner) {
     TRY(check_owner(owner));
     const Params params(lane_, owner);
     TRY_ASSIGN(auto connection, pool_.borrow());
-    const std::array steps = {Step{&shard_statement(events::sql::release_all_shards), &params},
-                              Step{&shard_statement(events::sql::leave_lane), &params}};
+    const std::array steps = {Step{&fixed_statement(events::sql::release_all_shards), &params},
+                              Step{&fixed_statement(events::sql::leave_lane), &params}};
     TRY(connection->run(steps, Effect::write, connection->statement_deadline()));
     return {};
 }
@@ -101,8 +84,8 @@ Result<void> EventShards::set_asleep(std::string_view owner, bool asleep) {
     TRY(check_owner(owner));
     const Params params(lane_, owner, asleep ? 1 : 0);
     TRY_ASSIGN(auto connection, pool_.borrow());
-    // What a crash forgets costs a notification, and the relay looks by itself as well.
-    const std::array steps = {relaxed_commit(), Step{&shard_statement(events::sql::set_asleep), &params}};
+    // If a crash forgets it, a writer does not notify, and the relay finds the event with its next poll.
+    const std::array steps = {relaxed_commit(), Step{&fixed_statement(events::sql::set_asleep), &params}};
     TRY(connection->run(steps, Effect::write, connection->statement_deadline()));
     return {};
 }

@@ -1,4 +1,4 @@
-// Who relays which part of a lane's table: deliverd.shards and deliverd.relays.
+// Which relay holds which shards of a lane: deliverd.shards and deliverd.relays.
 #pragma once
 
 #include <span>
@@ -10,9 +10,6 @@
 #include "store/postgres/connection/pool.h"
 
 namespace deliverd::store::postgres {
-
-/// A relay is forgotten when it has been dead for this many leases.
-inline constexpr double kForgetAfterLeases = 10;
 
 /// The part of EventOutbox that is about leases; contract and failures as there. Thread-safe.
 class EventShards {
@@ -27,10 +24,10 @@ public:
     Result<void> set_asleep(std::string_view owner, bool asleep);
 
 private:
-    /// The answer of one try to tend.
+    /// The answer of one transaction of tend().
     struct Tended {
         StoredShards stored;
-        ShardShare share;  // only where the number fits
+        ShardShare share;  // only if the number fits
     };
     /// One transaction. `remake`: the lane gets this relay's number of shards unless another relay is alive.
     Result<Tended> try_tend(Connection& connection, std::string_view owner, double lease_seconds, bool remake);
@@ -39,8 +36,5 @@ private:
     const std::string lane_;
     const std::int32_t shards_;
 };
-
-/// `bad_argument` for an owner that is empty or no text.
-[[nodiscard]] Result<void> check_owner(std::string_view owner);
 
 }  // namespace deliverd::store::postgres

@@ -1,9 +1,9 @@
 #include "store/postgres/events/event_sql.h"
 
-#include <functional>
 #include <utility>
 
-#include "store/postgres/events/event_letters.h"
+#include "store/event_row.h"
+#include "store/postgres/events/statements.h"
 #include "store/postgres/letters/statements.h"
 #include "store/sql_text.h"
 
@@ -11,415 +11,290 @@ namespace deliverd::store::postgres {
 namespace {
 
 using std::string;
+using std::string_view;
 
-constexpr std::string_view kFailures = "deliverd.event_failures";
-constexpr std::string_view kDue = "coalesce(@next, '-infinity'::timestamptz)";
+/// What differs between a table that keeps failures itself and one whose failures are lines of event_failures. See
+/// sql/event_table.sql.
+struct FailureTexts {
+    string_view open;
+    string_view fresh;
+    string_view failures;
+    string_view due_at;  // `@` is the alias of a row
+    string_view none;
+    string_view waiting;
+    string_view dead;
+    string_view nothing_waits;
+    string_view failed_rows;
+    string_view free_rows;
+    string_view is_free;
+    string_view failed;
+};
 
-string number(int value) {
-    return "$" + std::to_string(value);
-}
+constexpr FailureTexts kOwnTexts{.open = events::sql::own_open,
+                                 .fresh = events::sql::own_fresh,
+                                 .failures = "{o.retry_count}",
+                                 .due_at = "coalesce(@.{next_attempt_at}, '-infinity'::timestamptz)",
+                                 .none = events::sql::own_none,
+                                 .waiting = "{w.retry_count} > 0 and w.{dead_at} is null",
+                                 .dead = "w.{dead_at} is not null",
+                                 .nothing_waits = events::sql::own_nothing_waits,
+                                 .failed_rows = events::sql::own_failed_rows,
+                                 .free_rows = events::sql::own_free,
+                                 .is_free = "i.id in (select id from free)",
+                                 .failed = events::sql::own_failed};
 
-/// Conditions and expressions on a table, whatever its names are and wherever its failures are kept. `a` is an alias of
-/// the table, `lane` the parameter that holds the lane.
-class Fragments {
+constexpr FailureTexts kLineTexts{.open = events::sql::lines_open,
+                                  .fresh = events::sql::lines_fresh,
+                                  .failures = events::sql::lines_failures,
+                                  .due_at = "coalesce(f.next_attempt_at, '-infinity'::timestamptz)",
+                                  .none = events::sql::lines_none,
+                                  .waiting = "f.dead_at is null",
+                                  .dead = "f.dead_at is not null",
+                                  .nothing_waits = events::sql::lines_nothing_waits,
+                                  .failed_rows = events::sql::lines_failed_rows,
+                                  .free_rows = events::sql::lines_free,
+                                  .is_free =
+                                      "i.id in (select id from free)"
+                                      " and (i.failures = 0 or i.id::text in (select row_id from lines))",
+                                  .failed = events::sql::lines_failed};
+
+/// Makes the statements of one table.
+class EventSqlWriter {
 public:
-    Fragments(const EventTable& table, const TablePlace& place, const EventShape& shape)
-        : table_(table), columns_(table.columns), shape_(shape), name_(place.quoted_name()) {}
+    EventSqlWriter(const EventTable& table, const TablePlace& place, const EventShape& shape, string_view audit_schema)
+        : table_(table),
+          columns_(table.columns),
+          shape_(shape),
+          own_(keeps_failures(columns_)),
+          numbers_(id_kind(shape, columns_) == IdKind::number),
+          texts_(own_ ? kOwnTexts : kLineTexts) {
+        names_.set("table", place.quoted_name());
+        names_.set("schema", quoted(audit_schema));
+        names_.set("id_type", numbers_ ? "bigint" : "uuid");
+        names_.set("aggregate_id_type", shape_.column(columns_.aggregate_id).spelt);
+        for (const auto& [name, column] : kEventColumns) {
+            names_.set(name, quoted(columns_.*column));
+            add_text(name, columns_.*column);
+        }
+        for (const char* alias : {"o", "w"}) add_row(alias);
+        names_.define("shard", "((hashtextextended({o.aggregate_text}, 0) & 9223372036854775807) % " +
+                                   std::to_string(table_.shards) + ")::int");
+        const bool dated = !columns_.created_at.empty();
+        names_.define("created", dated ? "o.{created_at}::timestamptz" : "null::timestamptz");
+        // Random ids have no order of their own.
+        names_.define("o.order", dated && !numbers_ ? "o.{created_at}, o.{id}" : "o.{id}");
+    }
 
-    [[nodiscard]] const string& table() const { return name_; }
-    [[nodiscard]] bool own() const { return !columns_.retry_count.empty(); }
-    [[nodiscard]] bool numbers() const { return id_kind(shape_, columns_) == IdKind::number; }
-    [[nodiscard]] bool has(const string& column) const { return !column.empty(); }
-    [[nodiscard]] static string of(std::string_view a, const string& column) {
-        return string(a) + "." + quoted(column);
+    [[nodiscard]] ReadStatements reading(bool some_shards) const {
+        const string earlier = "w.{id} < o.{id}";
+        // Random ids have no order within an aggregate either: each row counts as before all others.
+        const string before = numbers_ ? earlier : "true";
+        const string not_after = numbers_ ? "w.{id} <= o.{id}" : "true";
+
+        // Of several rows that are due one has to be the first, so here any order of the ids will do.
+        SqlValues due = reading_names(some_shards, 3, earlier, before);
+        due.define("failures", own_ ? "{o.retry_count}" : "f.retry_count");
+        due.define("failed_rows", texts_.failed_rows);
+
+        SqlValues follow = reading_names(some_shards, 5, not_after + " and {w.due_at} > now()", before);
+        follow.define("failures", texts_.failures);
+        follow.define("is_behind", numbers_ ? "o.{id} > i.after" : "true");
+        follow.define("rows_of_aggregate", nullable(columns_.aggregate_id) ? events::sql::rows_of_nullable_aggregate
+                                                                           : events::sql::rows_of_aggregate);
+
+        SqlValues forward = reading_names(some_shards, numbers_ ? 5 : 3, before, before);
+        forward.define("failures", "0");
+        forward.define("in_range", numbers_ ? "o.{id} > $3::bigint and o.{id} <= $4::bigint" : "true");
+        forward.define("nothing_waits", texts_.nothing_waits);
+        return {statement_by_text("events_due", due.fill(events::sql::due)),
+                statement_by_text("events_follow", follow.fill(events::sql::follow)),
+                statement_by_text("events_forward", forward.fill(events::sql::forward))};
     }
-    [[nodiscard]] string id(std::string_view a) const { return of(a, columns_.id); }
-    [[nodiscard]] string aggregate(std::string_view a) const { return of(a, columns_.aggregate_id); }
-    /// The aggregate as text. Null is the empty one: all rows without an aggregate belong together.
-    [[nodiscard]] string aggregate_text(std::string_view a) const {
-        const string text = aggregate(a) + "::text";
-        return aggregate_may_be_null() ? "coalesce(" + text + ", '')" : text;
-    }
-    [[nodiscard]] bool aggregate_may_be_null() const { return !shape_.column(columns_.aggregate_id).not_null; }
-    [[nodiscard]] string id_type() const { return numbers() ? "bigint" : "uuid"; }
-    [[nodiscard]] const string& aggregate_type() const { return shape_.column(columns_.aggregate_id).spelt; }
-    /// In what order rows of an aggregate, and all rows, are read.
-    [[nodiscard]] string order(std::string_view a) const {
-        if (numbers() || !has(columns_.created_at)) return id(a);
-        return of(a, columns_.created_at) + ", " + id(a);
-    }
-    [[nodiscard]] string unpublished(std::string_view a) const {
-        if (!has(columns_.published)) return "true";
-        const string column = of(a, columns_.published);
-        return shape_.column(columns_.published).not_null ? "not " + column : column + " is not true";
-    }
-    [[nodiscard]] string retry_count(std::string_view a) const {
-        const string column = of(a, columns_.retry_count);
-        return shape_.column(columns_.retry_count).not_null ? column : "coalesce(" + column + ", 0)";
-    }
-    [[nodiscard]] string due_at(std::string_view a) const {
-        return replaced(string(kDue), "@next", own() ? of(a, columns_.next_attempt_at) : "f.next_attempt_at");
-    }
-    /// Neither published nor given up.
-    [[nodiscard]] string open(std::string_view a, const string& lane) const {
-        if (own()) return unpublished(a) + " and " + of(a, columns_.dead_at) + " is null";
-        return unpublished(a) + " and not exists (" + line("", a, lane) + " and x.dead_at is not null)";
-    }
-    /// The same for a row that is looked up by its id, written so that the planner cannot use an index of open rows:
-    /// see applies().
-    [[nodiscard]] string still_open(std::string_view a, const string& lane) const {
-        const string condition = open(a, lane);
-        return condition.starts_with("true and ") ? condition : "case when " + condition + " then true else false end";
-    }
-    /// There is an event id, and it is not the row id, which may be used again.
-    [[nodiscard]] bool tells_events_apart() const { return has(columns_.event_id) && columns_.event_id != columns_.id; }
-    /// The line x of failures is about the event in the row `a`, and not about an earlier one whose row had this id.
-    [[nodiscard]] string same_event(std::string_view x, std::string_view a) const {
-        const string line(x);
-        if (!tells_events_apart()) return line + ".aggregate_id = " + aggregate_text(a);
-        return "coalesce(" + line + ".event_id = " + of(a, columns_.event_id) + "::text, true)";
-    }
-    /// Failed attempts of a row that may have some.
-    [[nodiscard]] string failures(std::string_view a, const string& lane) const {
-        if (own()) return retry_count(a);
-        return "coalesce((" + line("x.retry_count", a, lane) + "), 0)";
-    }
-    /// The row has not failed.
-    [[nodiscard]] string fresh(std::string_view a, const string& lane) const {
-        if (own()) return retry_count(a) + " = 0";
-        return "not exists (" + line("", a, lane) + ")";
-    }
-    /// No row w of o's aggregate waits for its retry, or was given up, for which `which` holds. A subquery of its own,
-    /// which the planner cannot make a join of: one probe of an index a row, however many there are that wait.
-    [[nodiscard]] string none(bool dead, const string& which, const string& lane) const {
-        if (own()) {
-            const string state = " and " + which + " and " + unpublished("w") + " and " +
-                                 (dead ? of("w", columns_.dead_at) + " is not null"
-                                       : retry_count("w") + " > 0 and " + of("w", columns_.dead_at) + " is null") +
-                                 " limit 1) is null";
-            const string probe = "(select 1 from " + name_ + " w where ";
-            string same = probe + aggregate("w") + " = " + aggregate("o") + state;
-            if (!aggregate_may_be_null()) return same;
-            // Apart from the others, whom an index of the column still serves.
-            return "(" + same + " and (" + aggregate_text("o") + " <> '' or " + probe + aggregate_text("w") + " = ''" +
-                   state + "))";
-        }
-        // A line whose row is gone counts for nothing.
-        return "(select 1 from " + string(kFailures) + " f join " + name_ + " w on " + id("w") +
-               " = f.row_id::" + id_type() + " and " + same_event("f", "w") + " where f.lane = " + lane +
-               " and f.aggregate_id = " + aggregate_text("o") + " and f.dead_at is " + (dead ? "not null" : "null") +
-               " and " + which + " and " + unpublished("w") + " limit 1) is null";
-    }
-    /// Nothing waits at all: asked once a statement, and mostly so. By the index of due times, which nothing else fits.
-    [[nodiscard]] string none_at_all(const string& lane) const {
-        if (own()) {
-            return "(select 1 from " + name_ + " w where " + retry_count("w") + " > 0 and " + open("w", lane) +
-                   " and " + due_at("w") + " <= 'infinity' order by " + due_at("w") + " limit 1) is null";
-        }
-        return "(select 1 from " + string(kFailures) + " f where f.lane = " + lane + " limit 1) is null";
-    }
-    /// `and` what keeps rows behind a dead one, where that is wanted.
-    [[nodiscard]] string behind_no_dead(const string& lane) const {
-        if (!table_.block_behind_dead) return "";
-        return " and " + none(true, before_it(), lane);
-    }
-    /// w is before o. Random ids have no order within an aggregate: there each one is before all others.
-    [[nodiscard]] string before_it() const { return numbers() ? id("w") + " < " + id("o") : "true"; }
-    [[nodiscard]] string shard(std::string_view a) const {
-        return "((hashtextextended(" + aggregate_text(a) + ", 0) & 9223372036854775807) % " +
-               std::to_string(table_.shards) + ")::int";
-    }
-    /// EventColumn, and in place of kEventBytes those of the row itself. Both lengths are below 2^30.
-    [[nodiscard]] string selected(const string& failures) const {
-        const auto text = [&](const string& column) -> string {
-            if (!has(column)) return "null::text";
-            // These are their own text in the binary format, or easily become it.
-            for (const char* plain : {"text", "varchar", "json", "jsonb", "uuid", "bytea"}) {
-                if (shape_.column(column).type == plain) return of("o", column);
-            }
-            return of("o", column) + "::text";
+
+    [[nodiscard]] SettleStatements settling(bool past_locks) const {
+        const bool remove = table_.after_publish == AfterPublish::remove || columns_.published.empty();
+        const bool with_event_id = tells_events_apart(columns_);
+        SqlValues sql = names_with_lane("$1::text");
+        sql.define("ids", numbers_ ? "$5::bigint[]" : "$5::text[]::uuid[]");
+        // Written so that the planner cannot use an index of open rows: these are looked up by their ids.
+        sql.define("o.still_open",
+                   columns_.published.empty() ? "{o.open}" : "case when {o.open} then true else false end");
+        sql.define("o.failures", texts_.failures);
+        sql.define("is_free", past_locks ? texts_.is_free : "true");
+        sql.define("published_when", columns_.published_at.empty() ? "" : ", {published_at} = now()");
+        sql.define("cleared_lines", own_ ? "" : events::sql::clear_lines);
+        sql.define("audited_id", numbers_ ? "d.id, null" : "0, d.id::text");
+        sql.define("kept_event_id", with_event_id ? "o.{event_id}::text" : "null::text");
+        sql.define("f.about_another",
+                   with_event_id ? "f.event_id <> excluded.event_id" : "f.aggregate_id <> excluded.aggregate_id");
+        const auto make = [&](string_view name, string_view batch, string_view count, string_view lock,
+                              string_view text) {
+            sql.define("batch", batch);
+            sql.define("count", count);
+            sql.define("lock", lock);
+            sql.define("free_rows_of_batch", past_locks ? texts_.free_rows : "");
+            sql.define("locked_rows", past_locks ? events::sql::locked_rows : "");
+            return statement_by_text(name, sql.fill(text));
         };
-        const string created =
-            has(columns_.created_at) ? of("o", columns_.created_at) + "::timestamptz" : "null::timestamptz";
-        return (numbers() ? id("o") + "::bigint" : id("o")) + ", " + text(columns_.aggregate_id) + ", " +
-               text(columns_.event_type) + ", " + text(columns_.payload) + ", " + text(columns_.event_id) + ", " +
-               text(columns_.metadata) + ", " + text(columns_.aggregate_type) + ", " + created + ", now(), (" +
-               failures + ")::int, " + shard("o") + ", " + length(columns_.payload) + " + " +
-               length(columns_.metadata) + " as bytes";
+        return {make("events_sent", events::sql::sent_batch, "$8", remove ? "update" : "no key update",
+                     remove ? events::sql::sent_and_removed : events::sql::sent_and_marked),
+                make("events_failed", events::sql::failed_batch, "$11", "no key update", texts_.failed)};
+    }
+
+    [[nodiscard]] Statement end() const {
+        return statement_by_text("events_end", names_.fill(events::sql::highest_id));
+    }
+
+    [[nodiscard]] Statement lag() const {
+        SqlValues sql = names_with_lane(numbers_ ? "$2::text" : "$1::text");
+        // An age cannot be counted from -infinity, which an INSERT may say: kEarliestMicros in its place. Nor from
+        // null.
+        sql.define("age", columns_.created_at.empty()
+                              ? "0::float8"
+                              : "case when {created} is null then 0 else date_part('epoch', now() -"
+                                " greatest({created}, timestamptz '1970-01-01 00:00:00Z')) end");
+        sql.define("number", numbers_ ? "o.{id}::bigint" : "0::bigint");
+        sql.define("from_number", numbers_ ? "o.{id} >= $1::bigint" : "true");
+        return statement_by_text("events_lag", sql.fill(events::sql::lag));
+    }
+
+    [[nodiscard]] Statement counts() const {
+        return statement_by_text("events_counts", names_with_lane("$1::text").fill(events::sql::counts));
+    }
+
+    /// Only of rows that this transaction made dead.
+    [[nodiscard]] Statement letters() const {
+        // As it was written: a column may keep less of a moment than now() has.
+        const string died = own_ ? "where o.{dead_at} = now()::" + shape_.column(columns_.dead_at).spelt
+                                 : "join deliverd.event_failures f on f.lane = $1::text"
+                                   " and f.row_id = any (array[i.id::text]) where f.dead_at = now()";
+        const bool bytes = shape_.column(columns_.payload).type == "bytea";
+        SqlValues sql = names_;
+        sql.define("event_id", columns_.event_id.empty() ? "null::text" : "o.{event_id}::text");
+        sql.define("error", own_ ? "o.{last_error}" : "f.last_error");
+        sql.define("aggregate", "o.{aggregate_id}");
+        sql.define("headers", columns_.metadata.empty()
+                                  ? "'[]'"
+                                  : "deliverd.headers_of(" + json_of("{metadata}", columns_.metadata) + ")");
+        sql.define("value", bytes ? "o.{payload}" : "convert_to(o.{payload}::text, 'UTF8')");
+        sql.define("payload", json_of("{payload}", columns_.payload));
+        sql.define("died", died);
+        sql.define("ids", numbers_ ? "$3::bigint[]" : "$3::text[]::uuid[]");
+        sql.define("id", "o.{id}");
+        return statement_by_text("events_letters", sql.fill(letters::sql::event_letters));
     }
 
 private:
-    /// The row's line of failures.
-    [[nodiscard]] string line(std::string_view selected, std::string_view a, const string& lane) const {
-        return "select " + string(selected) + " from " + string(kFailures) + " x where x.lane = " + lane +
-               " and x.row_id = " + id(a) + "::text and " + same_event("x", a);
+    [[nodiscard]] bool nullable(const string& column) const { return !shape_.column(column).not_null; }
+
+    /// {name_text} and {name_bytes}: a column of o as text, and its length.
+    void add_text(string_view name, const string& column) {
+        const string own_name(name);
+        string text = "null::text";
+        string bytes = "0";
+        if (!column.empty()) {
+            const string& type = shape_.column(column).type;
+            text = "o.{" + own_name + "}";
+            bytes = "coalesce(octet_length(" + text + (type == "bytea" ? "" : "::text") + "), 0)";
+            // The binary format of these is their text already.
+            const bool is_text = type == "text" || type == "varchar" || type == "json" || type == "bytea";
+            if (!is_text) text += "::text";
+        }
+        names_.define(own_name + "_text", text);
+        names_.define(own_name + "_bytes", bytes);
     }
-    [[nodiscard]] string length(const string& column) const {
-        if (!has(column)) return "0";
-        const bool bytes = shape_.column(column).type == "bytea";
-        return "coalesce(octet_length(" + of("o", column) + (bytes ? "" : "::text") + "), 0)";
+
+    /// Conditions and values of a row under this alias, for which `@` stands here.
+    void add_row(const string& alias) {
+        const auto add = [&](const string& name, string_view text) {
+            names_.define(replaced(name, "@", alias), replaced(string(text), "@", alias));
+        };
+        // All rows without an aggregate belong together: null is the empty one.
+        add("@.aggregate_text",
+            nullable(columns_.aggregate_id) ? "coalesce(@.{aggregate_id}::text, '')" : "@.{aggregate_id}::text");
+        add("@.unpublished", columns_.published.empty()     ? "true"
+                             : nullable(columns_.published) ? "@.{published} is not true"
+                                                            : "not @.{published}");
+        if (own_) {
+            add("@.retry_count", nullable(columns_.retry_count) ? "coalesce(@.{retry_count}, 0)" : "@.{retry_count}");
+        }
+        add("@.due_at", texts_.due_at);
+        for (const string line : {"f", "x"}) {
+            add(line + ".about_@", tells_events_apart(columns_)
+                                       ? "coalesce(" + line + ".event_id = @.{event_id}::text, true)"
+                                       : line + ".aggregate_id = {@.aggregate_text}");
+        }
+    }
+
+    [[nodiscard]] SqlValues names_with_lane(string_view lane) const {
+        SqlValues sql = names_;
+        sql.define("lane", lane);
+        sql.define("o.open", texts_.open);
+        sql.define("o.fresh", texts_.fresh);
+        return sql;
+    }
+
+    /// `next`: the number of the first parameter behind a reading statement's own. These are the shards, if only some
+    /// are asked for, and then the lane, if failures are lines. `none_waits`: which waiting rows of its aggregate hold
+    /// a row back; `before`: which dead ones.
+    [[nodiscard]] SqlValues reading_names(bool some_shards, int next, string_view none_waits,
+                                          string_view before) const {
+        const string last = std::to_string(some_shards ? next + 1 : next);
+        SqlValues sql = names_with_lane("$" + last + "::text");
+        sql.define("in_shards", some_shards ? "{shard} = any ($" + std::to_string(next) + "::int[])" : "true");
+        const auto none = [&](string_view state, string_view which) {
+            sql.define("state", state);
+            sql.define("which", which);
+            return sql.fill(own_ && nullable(columns_.aggregate_id) ? events::sql::own_none_nullable : texts_.none);
+        };
+        sql.set("none_waits_before", none(texts_.waiting, none_waits));
+        sql.set("none_dead_before", table_.block_behind_dead ? none(texts_.dead, before) : "true");
+        return sql;
+    }
+
+    [[nodiscard]] string json_of(const string& name, const string& column) const {
+        const string& type = shape_.column(column).type;
+        if (type == "jsonb") return "o." + name;
+        return "deliverd.json_or_null(o." + name + (type == "bytea" ? ")" : "::text)");
     }
 
     const EventTable& table_;
     const EventColumns& columns_;
     const EventShape& shape_;
-    string name_;
+    const bool own_;
+    const bool numbers_;
+    const FailureTexts& texts_;
+    SqlValues names_;
 };
-
-/// The parameters that follow a reading statement's own: the shards where only some are asked for, and the lane where
-/// failures are kept under it.
-struct Tail {
-    string in_shards;  // " and …"
-    string lane;
-
-    Tail(const Fragments& on, bool some_shards, int next) {
-        if (some_shards) in_shards = " and " + on.shard("o") + " = any (" + number(next++) + "::int[])";
-        lane = on.own() ? "" : number(next) + "::text";
-    }
-};
-
-/// The rows of a statement in its order, until those before a row have `limit` bytes. A window without an order of its
-/// own takes them as they come, and sorts nothing.
-string until_bytes(const string& rows, const string& limit) {
-    constexpr std::string_view kNames =
-        "id, aggregate, type, payload, message_id, metadata, aggregate_type, created_at,"
-        " read_at, failures, shard";
-    return "select " + string(kNames) + ", so_far from (select " + string(kNames) +
-           ", bytes, sum(bytes) over (rows between unbounded preceding and current row) as so_far from (" + rows +
-           ") r (" + string(kNames) + ", bytes)) r where so_far - bytes < " + limit + "::bigint";
-}
-
-string forward_sql(const Fragments& on, bool some_shards) {
-    const Tail tail(on, some_shards, on.numbers() ? 5 : 3);
-    string sql = "select " + on.selected("0") + " from " + on.table() + " o where " +
-                 (on.own() ? on.open("o", tail.lane) : on.unpublished("o")) + " and " + on.fresh("o", tail.lane);
-    if (on.numbers()) sql += " and " + on.id("o") + " > $3::bigint and " + on.id("o") + " <= $4::bigint";
-    sql += tail.in_shards + " and (" + on.none_at_all(tail.lane) + " or " + on.none(false, on.before_it(), tail.lane) +
-           ")" + on.behind_no_dead(tail.lane);
-    return until_bytes(sql + " order by " + on.order("o") + " limit $1::int", "$2");
-}
-
-/// Of an aggregate's waiting rows only the first. Random ids are put in their own order for it: any will do.
-string due_sql(const Fragments& on, bool some_shards) {
-    const Tail tail(on, some_shards, 3);
-    const string earlier = " and " + on.none(false, on.id("w") + " < " + on.id("o"), tail.lane);
-    const string rest = tail.in_shards + earlier + on.behind_no_dead(tail.lane) + " order by " + on.due_at("o") + ", " +
-                        on.id("o") + " limit $1::int";
-    if (on.own()) {
-        return until_bytes("select " + on.selected(on.retry_count("o")) + " from " + on.table() + " o where " +
-                               on.retry_count("o") + " > 0 and " + on.open("o", tail.lane) + " and " + on.due_at("o") +
-                               " <= now() and " + on.id("o") + " is not null" + rest,
-                           "$2");
-    }
-    return until_bytes("select " + on.selected("f.retry_count") + " from " + string(kFailures) + " f join " +
-                           on.table() + " o on " + on.id("o") + " = f.row_id::" + on.id_type() + " and " +
-                           on.same_event("f", "o") + " where f.lane = " + tail.lane + " and f.dead_at is null and " +
-                           on.due_at("o") + " <= now() and " + on.unpublished("o") + rest,
-                       "$2");
-}
-
-/// What holds a row back holds all behind it: so the limit comes first, and a long aggregate that waits is not walked.
-string follow_sql(const Fragments& on, bool some_shards) {
-    const int limit = on.numbers() ? 3 : 2;
-    const Tail tail(on, some_shards, limit + 2);
-    const string at_or_before = on.numbers() ? on.id("w") + " <= " + on.id("o") : "true";
-    const string waits = at_or_before + " and " + on.due_at("w") + " > now()";
-    string sql = "select " + on.selected(on.failures("o", tail.lane)) + " from ";
-    sql += on.numbers() ? "unnest($1::text[], $2::bigint[]) with ordinality as i (aggregate, after, place)"
-                        : "unnest($1::text[]) with ordinality as i (aggregate, place)";
-    const string first_ones = " order by " + on.order("o") + " limit " + number(limit) + "::int)";
-    const auto rows_of = [&](const string& aggregate) {
-        return "(select o.* from " + on.table() + " o where " + aggregate +
-               (on.numbers() ? " and " + on.id("o") + " > i.after" : "") + " and " + on.open("o", tail.lane) +
-               first_ones;
-    };
-    const string named = on.aggregate("o") + " = " +
-                         (on.aggregate_may_be_null() ? "nullif(i.aggregate, '')" : "i.aggregate") +
-                         "::" + on.aggregate_type();
-    if (on.aggregate_may_be_null()) {
-        // Rows without an aggregate apart from the others, whom an index of the column still serves.
-        sql += " cross join lateral (select * from (" + rows_of(named) + " union all " +
-               rows_of("i.aggregate = '' and " + on.aggregate_text("o") + " = ''") + ") o" + first_ones + " o";
-    } else {
-        sql += " cross join lateral " + rows_of(named) + " o";
-    }
-    sql += " where " + on.none(false, waits, tail.lane) + on.behind_no_dead(tail.lane) + tail.in_shards;
-    return until_bytes(sql + " order by i.place, " + on.order("o"), number(limit + 1));
-}
-
-/// The leases that are still the owner's, locked so that they stay it until the commit; one after the other as they
-/// come, which is the order in which tend() locks them as well. A lease that ran out and that no other relay took is
-/// still the owner's.
-constexpr std::string_view kHeldEvents = R"(
-with held as materialized (
-    select p.place::int as lease
-    from unnest($3::int[], $4::bigint[]) with ordinality as p (shard, token, place)
-    cross join lateral (
-        select 1 from deliverd.shards s
-        where s.lane = $1::text and s.shard = p.shard and s.owner = $2::text and s.token = p.token
-        for share) s
-))";
-
-/// Answers which of them applied only when not all did.
-string settled_ids(const Fragments& on, int expected) {
-    const string all = "(select count(*) from done) = " + number(expected) + "::int";
-    return string(" select d.id::") + (on.numbers() ? "bigint" : "text") + ", null::int from done d where not " + all +
-           " union all select null, h.lease from held h where not " + all + " union all select null, 0 where " + all;
-}
-
-string ids_param(const Fragments& on) {
-    return on.numbers() ? "$5::bigint[]" : "$5::text[]::uuid[]";
-}
-
-/// The rows of the batch that may be settled: i in, o out. An array of one id: only a look-up answers that, no walk
-/// over the whole index beside the batch, which the planner finds cheaper where it thinks that there is next to
-/// nothing.
-string applies(const Fragments& on) {
-    return on.id("o") + " = any (array[i.id]) and i.lease = any ((select array_agg(lease) from held)::int[]) and " +
-           on.still_open("o", "$1::text") + " and " + on.failures("o", "$1::text") + " = i.failures";
-}
-
-/// Locks the batch's rows, skipping those already locked, so that settling never blocks. Where failures are kept in
-/// lines of their own, it locks the lines of those that failed before as well.
-string free_rows(const Fragments& on, const string& input, const char* lock) {
-    string sql = ", free as materialized (select " + on.id("o") + " as id from " + input + " join " + on.table() +
-                 " o on " + applies(on) + " order by 1 for " + lock + " of o skip locked)";
-    if (on.own()) return sql;
-    return sql + ", lines as materialized (select f.row_id from free join " + string(kFailures) +
-           " f on f.lane = $1::text and f.row_id = free.id::text order by 1 for update of f skip locked)";
-}
-
-/// `and` i is one of them.
-string is_free(const Fragments& on) {
-    const string row = " and i.id in (select id from free)";
-    return on.own() ? row : row + " and (i.failures = 0 or i.id::text in (select row_id from lines))";
-}
-
-/// The others that might be settled.
-string locked_ids(const Fragments& on, const string& input) {
-    return string(" union all select i.id::") + (on.numbers() ? "bigint" : "text") + ", " +
-           std::to_string(EventStatements::kLocked) + " from " + input + " join " + on.table() + " o on " +
-           applies(on) + " where not (true" + is_free(on) + ")";
-}
-
-string settle_sent_sql(const Fragments& on, const EventTable& table, bool past_locks) {
-    const bool remove = table.after_publish == AfterPublish::remove || table.columns.published.empty();
-    const string input = "unnest(" + ids_param(on) + ", $6::int[], $7::int[]) as i (id, lease, failures)";
-    string sql(kHeldEvents);
-    if (past_locks) sql += free_rows(on, input, remove ? "update" : "no key update");
-    if (remove) {
-        sql += ", done as (delete from " + on.table() + " o using " + input;
-    } else {
-        sql += ", done as (update " + on.table() + " o set " + quoted(table.columns.published) + " = true";
-        if (on.has(table.columns.published_at)) sql += ", " + quoted(table.columns.published_at) + " = now()";
-        sql += " from " + input;
-    }
-    sql +=
-        " where " + applies(on) + (past_locks ? is_free(on) : "") + " returning " + on.id("o") + " as id, i.failures)";
-    if (!on.own()) {
-        sql += ", cleared as (delete from " + string(kFailures) +
-               " f using done d where f.lane = $1::text and f.row_id = d.id::text and d.failures > 0)";
-    }
-    return sql + settled_ids(on, 8) + (past_locks ? locked_ids(on, input) : "");
-}
-
-string settle_failed_sql(const Fragments& on, const EventTable& table, std::string_view audit_schema, bool past_locks) {
-    const EventColumns& columns = table.columns;
-    const string input = "unnest(" + ids_param(on) +
-                         ", $6::int[], $7::int[], $8::text[], $9::float8[], $10::int[])"
-                         " as i (id, lease, failures, note, delay_seconds, dead)";
-    const string again = "case when i.dead = 0 then now() + i.delay_seconds * interval '1 second' end";
-    const string gone = "case when i.dead = 1 then now() end";
-    const string only_free = past_locks ? is_free(on) : "";
-    string sql(kHeldEvents);
-    if (past_locks) sql += free_rows(on, input, "no key update");
-    if (on.own()) {
-        sql += ", done as (update " + on.table() + " o set " + quoted(columns.retry_count) + " = i.failures + 1, " +
-               quoted(columns.next_attempt_at) + " = " + again + ", " + quoted(columns.last_error) + " = i.note, " +
-               quoted(columns.dead_at) + " = " + gone + " from " + input + " where " + applies(on) + only_free +
-               " returning " + on.id("o") + " as id, i.failures + 1 as retry_count, i.note, i.dead)";
-    } else {
-        // The condition is repeated for the line itself: two settlements of a row at the same time count once. A line
-        // about an earlier event is overwritten.
-        const bool has_event_id = on.tells_events_apart();
-        sql += ", done as (insert into " + string(kFailures) +
-               " as f (lane, row_id, aggregate_id, event_id, retry_count, next_attempt_at, last_error, dead_at)"
-               " select $1::text, i.id::text, " +
-               on.aggregate_text("o") + ", " +
-               (has_event_id ? Fragments::of("o", columns.event_id) + "::text" : "null::text") + ", i.failures + 1, " +
-               again + ", i.note, " + gone + " from " + input + " join " + on.table() + " o on " + applies(on) +
-               only_free +
-               " on conflict (lane, row_id) do update set aggregate_id = excluded.aggregate_id, event_id ="
-               " excluded.event_id, retry_count = excluded.retry_count, next_attempt_at = excluded.next_attempt_at,"
-               " last_error = excluded.last_error, dead_at = excluded.dead_at"
-               " where (f.retry_count = excluded.retry_count - 1 and f.dead_at is null) or " +
-               (has_event_id ? "f.event_id <> excluded.event_id" : "f.aggregate_id <> excluded.aggregate_id") +
-               " returning f.row_id::" + on.id_type() +
-               " as id, f.retry_count, f.last_error as note, (f.dead_at is not null)::int as dead)";
-    }
-    // A uuid does not fit into outbox_id: it is in the column for keys.
-    sql += ", trail as (insert into " + quoted(audit_schema) +
-           ".outbox_audit (outbox, outbox_id, idempotency_key, reason, status_from, status_to, retry_count, last_error,"
-           " worker, actor) select 'events', " +
-           (on.numbers() ? "d.id, null" : "0, d.id::text") +
-           ", case d.dead when 1 then 'outbox_flush_dead' else 'outbox_flush_retry' end, 'pending',"
-           " case d.dead when 1 then 'dead' else 'pending' end, d.retry_count, d.note, $2::text, $2::text from done d)";
-    return sql + settled_ids(on, 11) + (past_locks ? locked_ids(on, input) : "");
-}
-
-/// By the primary key, from its end: rows of whatever state count.
-string end_sql(const Fragments& on) {
-    return "select max(" + on.id("o") + ")::bigint from " + on.table() + " o where " + on.id("o") + " > $1::bigint";
-}
-
-/// -infinity, which an INSERT may say, is no time to count from: kEarliestMicros in its place. Nor is null.
-string lag_sql(const Fragments& on, const EventColumns& columns) {
-    const string lane = on.own() ? "" : (on.numbers() ? "$2::text" : "$1::text");
-    const string created = Fragments::of("o", columns.created_at) + "::timestamptz";
-    const string age = on.has(columns.created_at)
-                           ? "case when " + created + " is null then 0 else date_part('epoch', now() - greatest(" +
-                                 created + ", timestamptz '1970-01-01 00:00:00Z')) end"
-                           : "0::float8";
-    return "select " + age + ", " + (on.numbers() ? on.id("o") + "::bigint" : "0::bigint") + " from " + on.table() +
-           " o where " + on.open("o", lane) + " and " + on.fresh("o", lane) +
-           (on.numbers() ? " and " + on.id("o") + " >= $1::bigint" : "") + " order by " + on.order("o") + " limit 1";
-}
-
-string counts_sql(const Fragments& on) {
-    const string dead = on.own() ? "" : "$1::text";
-    const string open = on.open("o", dead);
-    return "select count(*) filter (where " + open + "), count(*) filter (where not (" + on.unpublished("o") +
-           ")), count(*) filter (where " + on.unpublished("o") + " and not (" + open + ")) from " + on.table() + " o";
-}
 
 }  // namespace
 
+const Statement& fixed_statement(string_view text) {
+    static const Statements kStatements("", {events::sql::all});
+    return kStatements[text];
+}
+
+Step step_without_parameters(string_view text) {
+    static const Params kNone;
+    return Step{&fixed_statement(text), &kNone};
+}
+
 EventStatements::EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
-                                 std::string_view audit_schema)
-    : ids(id_kind(shape, table.columns)), own_failures(!table.columns.retry_count.empty()) {
-    const Fragments on(table, place, shape);
-    const auto reading = [&](bool some) {
-        return ReadStatements{statement_by_text("events_due", due_sql(on, some)),
-                              statement_by_text("events_follow", follow_sql(on, some)),
-                              statement_by_text("events_forward", forward_sql(on, some))};
-    };
-    of_all = reading(false);
-    of_some = reading(true);
-    const auto settling = [&](bool past_locks) {
-        return SettleStatements{
-            statement_by_text("events_sent", settle_sent_sql(on, table, past_locks)),
-            statement_by_text("events_failed", settle_failed_sql(on, table, audit_schema, past_locks))};
-    };
-    settle = settling(false);
-    settle_past_locks = settling(true);
-    if (ids == IdKind::number) end = statement_by_text("events_end", end_sql(on));
-    letters = statement_by_text("events_letters", event_letters_sql(table, place, shape));
+                                 string_view audit_schema)
+    : ids(id_kind(shape, table.columns)), own_failures(keeps_failures(table.columns)) {
+    const EventSqlWriter writer(table, place, shape, audit_schema);
+    of_all = writer.reading(false);
+    of_some = writer.reading(true);
+    settle = writer.settling(false);
+    settle_past_locks = writer.settling(true);
+    if (ids == IdKind::number) end = writer.end();
+    lag = writer.lag();
+    counts = writer.counts();
+    letters = writer.letters();
     keep_table = {"events_keep_table", letters::sql::keep_event_table};
     table_params = Params(table.lane, place.schema, place.table, table.columns.id, table.columns.published,
-                          table.columns.retry_count, table.columns.next_attempt_at, table.columns.dead_at, on.id_type(),
-                          table.columns.event_id);
-    lag = statement_by_text("events_lag", lag_sql(on, table.columns));
-    counts = statement_by_text("events_counts", counts_sql(on));
+                          table.columns.retry_count, table.columns.next_attempt_at, table.columns.dead_at,
+                          ids == IdKind::number ? "bigint" : "uuid", table.columns.event_id);
 }
 
 }  // namespace deliverd::store::postgres

@@ -1,4 +1,4 @@
-// The relay's statements on one event table, made for its shape.
+// The relay's statements on one event table, made for its shape (sql/event_table.sql).
 #pragma once
 
 #include <string>
@@ -9,6 +9,10 @@
 #include "store/postgres/events/event_shape.h"
 
 namespace deliverd::store::postgres {
+
+/// A statement of this room that has no names to fill in.
+[[nodiscard]] const Statement& fixed_statement(std::string_view text);
+[[nodiscard]] Step step_without_parameters(std::string_view text);
 
 /// Columns of what the reading statements answer.
 enum EventColumn {
@@ -30,7 +34,7 @@ enum EventColumn {
 /// reaches the byte limit.
 struct ReadStatements {
     Statement due;      // limit, byte limit
-    Statement follow;   // aggregates, [positions,] limit, byte limit
+    Statement follow;   // aggregates, positions, limit, byte limit
     Statement forward;  // limit, byte limit [, after, up to]
 };
 
@@ -39,16 +43,15 @@ struct SettleStatements {
     Statement failed;
 };
 
-/// Positions are there only where ids are numbers. Where the table does not keep failures itself, each reading
-/// statement takes the lane as its last parameter.
+/// `after` and `up_to` are there only where ids are numbers. Where the table does not keep failures itself, each
+/// reading statement takes the lane as its last parameter.
 ///
 /// The settling ones take lane, owner, shards, tokens (a pair is a lease), then ids and for each the number of its
-/// lease (from 1) and its failures; failed ones also notes, delays in seconds and 1 where it is given up. They answer
-/// the ids of those that applied, and with a null id the numbers of the leases that are held. Where some rows are
-/// locked by others, settle_past_locks settles the rest and answers the ids of those with kLocked in place of a number.
+/// lease (from 1) and its failures; failed ones also notes, delays in seconds and 1 where it is given up; and how many
+/// they are. They answer an id (as text) and a number: an id alone applied; a number alone is a lease that is held, or
+/// 0 if all applied, which are not listed then. settle_past_locks leaves out the rows that others have locked and
+/// answers their ids with a number.
 struct EventStatements {
-    static constexpr int kLocked = -1;
-
     EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
                     std::string_view audit_schema);
 
@@ -59,7 +62,7 @@ struct EventStatements {
     SettleStatements settle;
     SettleStatements settle_past_locks;
     Statement end;         // above; answers the highest id above it or null. Only where ids are numbers
-    Statement letters;     // lane, owner, ids: of those that are dead since this transaction
+    Statement letters;     // lane, owner, ids: only of rows that this transaction made dead
     Statement keep_table;  // see letters/sql/lane_letters.sql
     Params table_params;   // of it
     Statement lag;         // the id to look from, where ids are numbers; answers seconds, id [, lane]

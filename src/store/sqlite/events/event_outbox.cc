@@ -1,7 +1,6 @@
 #include "store/sqlite/events/event_outbox.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -11,11 +10,11 @@
 #include "store/event_row.h"
 #include "store/settle_batch.h"
 #include "store/sqlite/events/event_shards.h"
+#include "store/sqlite/events/event_sql.h"
 #include "store/sqlite/events/event_table.h"
 #include "store/sqlite/events/statements.h"
 #include "store/sqlite/file/row_id.h"
 #include "store/sqlite/letters/lane_letters.h"
-#include "store/upkeep_arguments.h"
 
 namespace deliverd::store::sqlite {
 namespace {
@@ -27,21 +26,13 @@ EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
     std::string metadata;
     row.read(out.row_id, message.key, message.type, message.body, message.message_id, metadata, message.created_at,
              out.age_seconds, message.aggregate_type, message.failures, out.shard);
-    out.sequence = sequence_of(out.row_id).value_or(0);
     out.age_seconds = std::max(0.0, out.age_seconds);
-    message.id = out.sequence;
-    message.headers = event_headers(metadata);
-    message.content_type = "application/json";
+    complete_event(out, metadata);
     return out;
 }
 
-void sort_by_id(std::vector<EventRow>& rows) {
-    std::sort(rows.begin(), rows.end(),
-              [](const EventRow& a, const EventRow& b) { return before(a.row_id, b.row_id); });
-}
-
-void append(std::vector<EventRow>& to, std::vector<EventRow> rows) {
-    to.insert(to.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+void sort_from(std::size_t first, std::vector<EventRow>& rows) {
+    std::ranges::sort(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(), before, &EventRow::row_id);
 }
 
 class SqliteEventOutbox final : public EventOutbox {
@@ -54,35 +45,40 @@ public:
         TRY(check(*handle, request));
         EventBatch batch;
         if (request.shards.empty()) return batch;
-        TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));
-        std::int64_t due_left = std::max<std::int64_t>(request.byte_limit, 1);
-        std::int64_t follow_left = due_left;
-        std::int64_t forward_left = due_left;
-        TRY_ASSIGN(auto due,
-                   read_part(*handle, sql_.due(), request, request.due_limit, EventOrigin::due, nullptr, due_left));
-        sort_by_id(due);
-        TRY_ASSIGN(auto follow, read_follow(*handle, request, follow_left));
-        TRY_ASSIGN(auto forward, read_part(*handle, sql_.forward(request.after.has_value(), request.up_to.has_value()),
-                                           request, request.limit, EventOrigin::forward, nullptr, forward_left));
-        batch.rows = std::move(due);
-        append(batch.rows, std::move(follow));
-        append(batch.rows, std::move(forward));
-        batch.due_cut = due_left <= 0;
-        batch.follow_cut = follow_left <= 0;
-        batch.forward_cut = forward_left <= 0;
+        TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));  // one snapshot for all parts
+        const std::int64_t byte_limit = std::max<std::int64_t>(request.byte_limit, 1);
+        std::int64_t bytes_left = byte_limit;
+        TRY(read_part(*handle, sql_.due(), request, request.due_limit, EventOrigin::due, nullptr, batch, bytes_left));
+        batch.due_cut = bytes_left <= 0;
+        sort_from(0, batch.rows);
+
+        const std::size_t due_rows = batch.rows.size();
+        bytes_left = byte_limit;
+        for (const EventFollow& follow : request.follow) {
+            TRY(read_part(*handle, sql_.follow(follow.after.has_value(), follow.aggregate_id.empty()), request,
+                          request.follow_limit, EventOrigin::follow, &follow, batch, bytes_left));
+        }
+        batch.follow_cut = bytes_left <= 0;
+        sort_from(due_rows, batch.rows);
+
+        bytes_left = byte_limit;
+        TRY(read_part(*handle, sql_.forward(request.after.has_value(), request.up_to.has_value()), request,
+                      request.limit, EventOrigin::forward, nullptr, batch, bytes_left));
+        batch.forward_cut = bytes_left <= 0;
         return batch;
     }
 
     Result<std::vector<EventSettled>> settle(std::string_view owner,
                                              std::span<const EventSettlement> settlements) override {
         using Answers = std::vector<EventSettled>;
-        TRY(check_upkeep_name("owner", owner));
+        TRY(check_owner(owner));
         if (settlements.empty()) return Answers{};
         return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Answers> {
             std::map<std::pair<std::int32_t, std::int64_t>, bool> owned;
             Answers answers;
             answers.reserve(settlements.size());
             for (const EventSettlement& settlement : settlements) {
+                // Once per lease: nobody else writes during this transaction, so the answer stays true.
                 const auto [found, fresh] = owned.try_emplace({settlement.lease.shard, settlement.lease.token}, false);
                 if (fresh) {
                     TRY_ASSIGN(auto owns, owns_shard(handle, table_.lane, owner, settlement.lease));
@@ -101,35 +97,34 @@ public:
     }
 
     Result<ShardShare> tend(std::string_view owner, Duration lease) override {
-        TRY(check_upkeep_name("owner", owner));
-        if (lease <= Duration::zero()) return bad_argument("lease must be longer than 0");
+        TRY(check_tend(owner, lease));
+        // Relaxed: after a power cut no other relay of this file is left that could take the shards.
         return in_transaction(file_, Durability::relaxed,
                               [&](Handle& handle) { return tend_shards(handle, table_, owner, lease); });
     }
 
     Result<void> release(std::string_view owner, std::span<const ShardLease> leases) override {
-        TRY(check_upkeep_name("owner", owner));
+        TRY(check_owner(owner));
         if (leases.empty()) return {};
         return in_transaction(file_, Durability::relaxed,
                               [&](Handle& handle) { return release_shards(handle, table_.lane, owner, leases); });
     }
 
     Result<void> leave(std::string_view owner) override {
-        TRY(check_upkeep_name("owner", owner));
+        TRY(check_owner(owner));
         return in_transaction(file_, Durability::relaxed,
                               [&](Handle& handle) { return leave_shards(handle, table_.lane, owner); });
     }
 
-    Result<void> set_asleep(std::string_view owner, bool /*asleep*/) override {
-        return check_upkeep_name("owner", owner);
-    }
+    Result<void> set_asleep(std::string_view owner, bool /*asleep*/) override { return check_owner(owner); }
 
     std::unique_ptr<EventListener> listen(std::function<void()> /*on_event*/) override { return nullptr; }
 
     Result<double> lag_seconds() override {
         TRY_ASSIGN(auto handle, file_.reader());
-        TRY_ASSIGN(auto numbers, has_number_ids(*handle, table_));
-        TRY_ASSIGN(const auto lag, handle->value<double>(sql_.lag(numbers), table_.lane));
+        // Numbers are given out in the order of writing, so the first open row is the oldest.
+        TRY_ASSIGN(const auto shape, read_shape(*handle, table_));
+        TRY_ASSIGN(const auto lag, handle->value<double>(sql_.lag(shape.number_ids), table_.lane));
         return std::max(0.0, lag.value_or(0));
     }
 
@@ -145,8 +140,7 @@ public:
     Result<void> ping(Duration deadline) override { return file_.ping(deadline); }
 
     Result<std::int64_t> remove_published(Duration age, std::int32_t limit) override {
-        TRY(check_upkeep_span("age", age));
-        TRY(check_upkeep_limit(limit));
+        TRY(check_remove_published(age, limit));
         const std::string sql = sql_.remove_published();
         if (sql.empty()) return 0;
         return in_transaction(file_, Durability::relaxed,
@@ -160,9 +154,7 @@ public:
 
 private:
     Result<void> check(Handle& handle, const EventRead& request) {
-        for (const std::int32_t limit : {request.limit, request.due_limit, request.follow_limit}) {
-            if (limit < 0) return bad_argument("limit is " + std::to_string(limit) + ": 0 is the least");
-        }
+        TRY(check_read(request));
         if (request.after) TRY(check_row_id(handle, table_, "after", *request.after));
         if (request.up_to) TRY(check_row_id(handle, table_, "up_to", *request.up_to));
         for (const EventFollow& follow : request.follow) {
@@ -171,53 +163,40 @@ private:
         return {};
     }
 
-    /// Reads until `bytes_left` is used up.
-    Result<std::vector<EventRow>> read_part(Handle& handle, const std::string& sql, const EventRead& request,
-                                            std::int32_t limit, EventOrigin origin, const EventFollow* follow,
-                                            std::int64_t& bytes_left) {
-        std::vector<EventRow> rows;
-        if (limit == 0 || bytes_left <= 0) return rows;
+    /// Appends rows until `bytes_left` is used up. `follow`: of that aggregate.
+    Result<void> read_part(Handle& handle, const std::string& sql, const EventRead& request, std::int32_t limit,
+                           EventOrigin origin, const EventFollow* follow, EventBatch& batch, std::int64_t& bytes_left) {
+        if (limit == 0 || bytes_left <= 0) return {};
+        // Parameter 4 is the aggregate for `follow` and an id otherwise, so it is bound as either.
         using Id = decltype(row_id_value(RowId()));
         const auto id_of = [](const std::optional<RowId>& id) {
             return id ? std::optional<Id>(row_id_value(*id)) : std::nullopt;
         };
         const auto after = id_of(follow != nullptr ? follow->after : request.after);
         const auto up_to = follow != nullptr ? std::optional<Id>(follow->aggregate_id) : id_of(request.up_to);
-        TRY(handle.each(
+        return handle.each(
             sql,
             [&](const SqliteStatement& row) {
-                rows.push_back(event_at(row, origin));
-                bytes_left -= static_cast<std::int64_t>(bytes_in_memory(rows.back().message));
+                const EventRow& event = batch.rows.emplace_back(event_at(row, origin));
+                bytes_left -= static_cast<std::int64_t>(bytes_in_memory(event.message));
                 return bytes_left > 0;
             },
-            client::json_ids(request.shards), limit, after, up_to, table_.lane));
-        return rows;
-    }
-
-    Result<std::vector<EventRow>> read_follow(Handle& handle, const EventRead& request, std::int64_t& bytes_left) {
-        std::vector<EventRow> rows;
-        for (const EventFollow& follow : request.follow) {
-            const std::string sql = sql_.follow(follow.after.has_value(), follow.aggregate_id.empty());
-            TRY_ASSIGN(auto part,
-                       read_part(handle, sql, request, request.follow_limit, EventOrigin::follow, &follow, bytes_left));
-            append(rows, std::move(part));
-        }
-        sort_by_id(rows);
-        return rows;
+            client::json_ids(request.shards), limit, after, up_to, table_.lane);
     }
 
     Result<EventSettled> settle_row(Handle& handle, std::string_view owner, const EventSettlement& settlement) {
         const Settlement& how = settlement.settlement;
-        const bool failed = how.kind == SettleKind::retry || how.kind == SettleKind::dead;
-        const std::string sql = !failed ? sql_.sent() : how.kind == SettleKind::retry ? sql_.retry() : sql_.dead();
+        const std::string& sql = !failed(how)                    ? sql_.sent()
+                                 : how.kind == SettleKind::retry ? sql_.retry()
+                                                                 : sql_.dead();
         TRY_ASSIGN(const auto changed, handle.change(sql, row_id_value(settlement.row_id), how.failures_before,
                                                      settle_note(how), client::time_ahead(settle_delay_seconds(how)),
                                                      table_.lane, settlement.row_id, settlement.aggregate_id));
-        if (changed != 1) return EventSettled::conflict;
+        if (changed != 1) return EventSettled::conflict;  // the statement has all conditions on the row
         if (how.kind == SettleKind::dead) {
             TRY(write_event_letter(handle, table_, owner, settlement));
         }
-        TRY(failed ? audit(handle, owner, settlement) : forget_failure(handle, settlement.row_id));
+        TRY(failed(how) ? audit(handle, owner, settlement) : forget_failure(handle, settlement.row_id));
         return EventSettled::applied;
     }
 
@@ -229,6 +208,7 @@ private:
     Result<void> audit(Handle& handle, std::string_view owner, const EventSettlement& settlement) {
         const Settlement& how = settlement.settlement;
         const std::optional<std::int64_t> number = sequence_of(settlement.row_id);
+        // An id that is no number does not fit into outbox_id: it goes into the column for keys.
         return handle.run(events::sql::audit_failure, number.value_or(0), settle_reason(how.kind),
                           how.kind == SettleKind::dead ? "dead" : "pending", how.failures_before + 1, settle_note(how),
                           owner, number ? std::nullopt : std::optional(settlement.row_id));
@@ -244,9 +224,11 @@ private:
 Result<std::unique_ptr<EventOutbox>> open_event_outbox(File& file, const EventTable& table) {
     TRY(check_event_table(table));
     TRY_ASSIGN(auto handle, file.reader());
-    TRY_ASSIGN(auto indexed, has_our_indexes(*handle, table));
-    TRY_ASSIGN(auto nulls, nulls_of(*handle, table));
-    return std::make_unique<SqliteEventOutbox>(file, table, indexed && !nulls.any(), nulls);
+    TRY_ASSIGN(const auto shape, read_shape(*handle, table));
+    // Conditions on columns that may be null are other ones than those of the indexes, and SQLite refuses an index
+    // named in a statement that it cannot use.
+    const bool indexed = shape.own_indexes && !shape.nulls.any();
+    return std::make_unique<SqliteEventOutbox>(file, table, indexed, shape.nulls);
 }
 
 }  // namespace deliverd::store::sqlite

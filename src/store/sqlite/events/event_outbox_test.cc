@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "store/sqlite/events/event_sql.h"
 #include "store/sqlite/file/shard.h"
 #include "store/sqlite/testing/test_store.h"
 

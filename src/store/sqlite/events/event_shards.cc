@@ -11,7 +11,7 @@
 namespace deliverd::store::sqlite {
 namespace {
 
-/// The lane gets this number of shards, unless it has it or others count on another one.
+/// Gives the lane this number of shards, unless it has that number or another relay that is alive has another number.
 Result<void> make_shards(Handle& handle, const EventTable& table, std::string_view owner) {
     StoredShards stored;
     TRY(handle.each(
@@ -19,12 +19,13 @@ Result<void> make_shards(Handle& handle, const EventTable& table, std::string_vi
         [&](const SqliteStatement& row) { row.read(stored.count, stored.last, stored.others); }, table.lane, owner));
     if (stored.fits(table.shards)) return {};
     if (stored.others > 0) return other_shards(table.lane, table.shards, stored);
+    // All lose their owners, because to another number of shards an aggregate is in another shard.
     TRY(handle.run(events::sql::free_all_shards, table.lane));
     TRY(handle.run(events::sql::make_shards, table.lane, table.shards));
     return handle.run(events::sql::drop_other_shards, table.lane, table.shards);
 }
 
-/// The owner's heartbeat among the relays; answers its share, without shards.
+/// The owner's heartbeat among the relays; answers its share, without the shards.
 Result<ShardShare> count_relays(Handle& handle, const EventTable& table, std::string_view owner, Duration lease) {
     TRY(handle.run(events::sql::forget_relays, table.lane, client::time_ago(kForgetAfterLeases * to_seconds(lease))));
     TRY(handle.run(events::sql::heartbeat, table.lane, owner, client::time_ahead(lease)));
@@ -57,8 +58,9 @@ Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::str
 
 Result<void> release_shards(Handle& handle, std::string_view lane, std::string_view owner,
                             std::span<const ShardLease> leases) {
-    for (const ShardLease& lease : leases)
+    for (const ShardLease& lease : leases) {
         TRY(handle.run(events::sql::release_shard, lane, owner, lease.shard, lease.token));
+    }
     return {};
 }
 

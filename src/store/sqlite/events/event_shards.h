@@ -1,4 +1,4 @@
-// Who relays which part of a lane, in deliverd_shards and deliverd_relays. All inside the caller's transaction.
+// Which relay holds which shards of a lane: deliverd_shards and deliverd_relays. All inside the caller's transaction.
 #pragma once
 
 #include <span>
@@ -8,9 +8,6 @@
 #include "store/sqlite/file/file.h"
 
 namespace deliverd::store::sqlite {
-
-/// A relay is forgotten this many leases after its last heartbeat.
-inline constexpr int kForgetAfterLeases = 10;
 
 /// EventOutbox::tend().
 [[nodiscard]] Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::string_view owner,

@@ -1,242 +1,191 @@
 #include "store/sqlite/events/event_sql.h"
 
+#include "base/assert.h"
 #include "store/event_row.h"
-#include "store/sql_text.h"
+#include "store/sqlite/events/statements.h"
 
 namespace deliverd::store::sqlite {
+
+/// What differs between a table that keeps failures itself and one whose failures are lines of deliverd_event_failures.
+/// Null stands for "at once" in a due time, and sorts as '' before every time.
+struct FailureTexts {
+    std::string_view open;
+    std::string_view fresh;
+    std::string_view due_at;
+    std::string_view failed_rows;
+    std::string_view due_failures;
+    std::string_view open_rows;
+    std::string_view open_failures;
+    std::string_view failed_before;
+    std::string_view waiting;
+    std::string_view dead_before;
+    std::string_view waits_longer;
+    std::string_view unchanged;
+    std::string_view failed;
+    std::string_view time_of_retry;
+    std::string_view time_of_death;
+    std::string_view not_waiting;
+    std::string_view dead;
+};
+
 namespace {
 
-constexpr const char* kNow = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+constexpr FailureTexts kOwnTexts{
+    .open = "{o.unpublished} and o.{dead_at} is null",
+    .fresh = "{o.retries} = 0",
+    .due_at = "coalesce(o.{next_attempt_at}, '')",
+    .failed_rows = events::sql::own_failed_rows,
+    .due_failures = "o.{retry_count}",
+    .open_rows = events::sql::own_open_rows,
+    .open_failures = "{o.retries}",
+    .failed_before = events::sql::own_failed_before,
+    .waiting = "w.{retry_count} > 0 and w.{dead_at} is null",
+    .dead_before = "w.{dead_at} is not null",
+    .waits_longer = "w.{retry_count} > 0 and w.{dead_at} is null and coalesce(w.{next_attempt_at}, '') > {now}",
+    .unchanged = events::sql::own_unchanged,
+    .failed = events::sql::own_failed,
+    .time_of_retry = "{next_attempt_at} = {then}",
+    .time_of_death = "{dead_at} = {now}",
+    .not_waiting = "not ({o.retries} > 0 and {due_at} > {now})",
+    .dead = "o.{dead_at} is not null"};
 
-/// Null sorts before every time and stands for "at once".
-std::string due_time(const std::string& column) {
-    return "coalesce(" + column + ", '')";
-}
+constexpr FailureTexts kLineTexts{.open = "{o.unpublished}",
+                                  .fresh = events::sql::lines_fresh,
+                                  .due_at = "coalesce(f.next_attempt_at, '')",
+                                  .failed_rows = events::sql::lines_failed_rows,
+                                  .due_failures = "f.retry_count",
+                                  .open_rows = events::sql::lines_open_rows,
+                                  .open_failures = "coalesce(f.retry_count, 0)",
+                                  .failed_before = events::sql::lines_failed_before,
+                                  .waiting = "f.dead_at is null",
+                                  .dead_before = "f.dead_at is not null",
+                                  .waits_longer = "f.dead_at is null and coalesce(f.next_attempt_at, '') > {now}",
+                                  .unchanged = events::sql::lines_unchanged,
+                                  .failed = events::sql::lines_failed,
+                                  .time_of_retry = "{then}, null",
+                                  .time_of_death = "null, {now}",
+                                  .not_waiting = events::sql::lines_not_waiting,
+                                  .dead = events::sql::lines_dead};
 
 }  // namespace
 
 EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
-    : table_(table),
-      indexed_(indexed),
-      nulls_(nulls),
-      own_state_(keeps_failures(table.columns)),
-      name_(quoted_table(table.table)) {}
-
-std::string EventSql::col(const char* alias, const std::string& name) const {
-    return std::string(alias) + "." + quoted(name);
-}
-
-std::string EventSql::from(const char* alias, const char* index) const {
-    return name_ + " as " + alias + (indexed_ ? std::string(" indexed by ") + index : "");
-}
-
-/// As text that is never null.
-std::string EventSql::aggregate(const char* alias) const {
-    const std::string column = col(alias, c_.aggregate_id);
-    return nulls_.aggregate_id ? "coalesce(" + column + ", '')" : column;
-}
-
-std::string EventSql::retries(const char* alias) const {
-    const std::string column = col(alias, c_.retry_count);
-    return nulls_.retry_count ? "coalesce(" + column + ", 0)" : column;
-}
-
-std::string EventSql::unpublished(const char* alias) const {
-    if (c_.published.empty()) return "true";
-    return nulls_.published ? col(alias, c_.published) + " is not true" : "not " + col(alias, c_.published);
-}
-
-std::string EventSql::open(const char* alias) const {
-    return unpublished(alias) + (own_state_ ? " and " + col(alias, c_.dead_at) + " is null" : "");
-}
-
-std::string EventSql::answered(const std::string& failures) const {
-    const std::string id = col("o", c_.id);
-    const std::string created = col("o", c_.created_at);
-    const auto or_else = [&](const std::string& name, const char* otherwise) {
-        return name.empty() ? std::string(otherwise) : col("o", name);
-    };
-    return "select " + id + ", " + col("o", c_.aggregate_id) + ", " + col("o", c_.event_type) + ", " +
-           col("o", c_.payload) + ", " +
-           (c_.event_id.empty() ? id : "coalesce(" + col("o", c_.event_id) + ", " + id + ")") + ", " +
-           or_else(c_.metadata, "'{}'") + ", " +
-           (c_.created_at.empty() ? "'', 0.0"
-                                  : "strftime('%Y-%m-%dT%H:%M:%fZ', " + created + "), (julianday('now') - julianday(" +
-                                        created + ")) * 86400.0") +
-           ", " + or_else(c_.aggregate_type, "''") + ", " + failures + ", " + shard() + " from ";
-}
-
-std::string EventSql::shard() const {
-    return "deliverd_shard(" + col("o", c_.aggregate_id) + ", " + std::to_string(table_.shards) + ")";
-}
-
-std::string EventSql::in_shards() const {
-    return " and " + shard() + " in (select value from json_each(?1))";
-}
-
-/// There is an event id, and it is not the row id, which may be used again.
-bool EventSql::tells_events_apart() const {
-    return !c_.event_id.empty() && c_.event_id != c_.id;
-}
-
-/// The line f of failures is about the event in the row `alias`, and not about an earlier one whose row had this id.
-std::string EventSql::same_event(const char* alias) const {
-    if (!tells_events_apart()) return "f.aggregate_id = cast(" + aggregate(alias) + " as text)";
-    return "coalesce(f.event_id = cast(" + col(alias, c_.event_id) + " as text), true)";
-}
-
-/// Whether there is a failed row of o's aggregate: `compare` its id with o's, `state` of it.
-std::string EventSql::failed_before(const std::string& compare, const std::string& state) const {
-    const std::string end = " and " + col("w", c_.id) + " " + compare + " " + col("o", c_.id) + " and " +
-                            unpublished("w") + " and " + state + ")";
-    if (!own_state_) {
-        return "exists (select 1 from deliverd_event_failures as f join " + name_ + " as w on " + col("w", c_.id) +
-               " = f.row_id and " + same_event("w") + " where f.lane = ?5 and f.aggregate_id = " + aggregate("o") + end;
+    : columns_(table.columns),
+      texts_(keeps_failures(columns_) ? kOwnTexts : kLineTexts),
+      separate_nulls_(keeps_failures(columns_) && nulls.aggregate_id) {
+    ASSERT(!indexed || !nulls.any());
+    names_.set("table", quoted_table(table.table));
+    names_.define("now", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')");
+    names_.define("then", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?4)");
+    names_.define("lane", "?5");
+    for (const auto& [name, column] : kEventColumns) names_.set(name, quoted(columns_.*column));
+    for (const std::string index : {"outbox_open", "outbox_open_aggregate", "outbox_waiting_aggregate",
+                                    "outbox_waiting_due", "outbox_dead", "outbox_published"}) {
+        names_.set("by_" + index, indexed ? " indexed by " + index : "");
     }
-    const bool dead = state.ends_with("not null");
-    const std::string probe =
-        "exists (select 1 from " + from("w", dead ? "outbox_dead" : "outbox_waiting_aggregate") + " where ";
-    std::string same = probe + col("w", c_.aggregate_id) + " = " + col("o", c_.aggregate_id) + end;
-    if (!nulls_.aggregate_id) return same;
-    // Apart from the others, whom an index of the column still serves.
-    return "(" + same + " or (" + aggregate("o") + " = '' and " + probe + aggregate("w") + " = ''" + end + "))";
+    for (const char* alias : {"o", "w"}) add_row(alias, nulls);
+    names_.define("open", texts_.open);
+    names_.define("due_at", texts_.due_at);
+    add_columns(table.shards);
+    names_.define("in_shards", "{shard} in (select value from json_each(?1))");
+    names_.set("behind_waiting", failed_before(texts_.waiting, "<", "{by_outbox_waiting_aggregate}"));
+    names_.set("behind_dead",
+               table.block_behind_dead ? failed_before(texts_.dead_before, "<", "{by_outbox_dead}") : "false");
+
+    SqlValues due = names_;
+    due.define("failures", texts_.due_failures);
+    due.define("failed_rows", texts_.failed_rows);
+    due_ = due.fill(events::sql::due);
+    add_settling(table);
 }
 
-std::string EventSql::behind_waiting() const {
-    return failed_before("<", own_state_ ? col("w", c_.retry_count) + " > 0 and " + col("w", c_.dead_at) + " is null"
-                                         : "f.dead_at is null");
+void EventSql::add_row(const std::string& alias, EventNulls nulls) {
+    const auto add = [&](const std::string& name, std::string_view text) {
+        names_.define(replaced(name, "@", alias), replaced(std::string(text), "@", alias));
+    };
+    add("@.aggregate", nulls.aggregate_id ? "coalesce(@.{aggregate_id}, '')" : "@.{aggregate_id}");
+    add("@.retries", nulls.retry_count ? "coalesce(@.{retry_count}, 0)" : "@.{retry_count}");
+    add("@.unpublished", columns_.published.empty() ? "true"
+                         : nulls.published          ? "@.{published} is not true"
+                                                    : "not @.{published}");
+    add("f.about_@", tells_events_apart(columns_) ? "coalesce(f.event_id = cast(@.{event_id} as text), true)"
+                                                  : "f.aggregate_id = cast({@.aggregate} as text)");
 }
 
-std::string EventSql::behind_dead() const {
-    if (!table_.block_behind_dead) return "false";
-    return failed_before("<", (own_state_ ? col("w", c_.dead_at) : "f.dead_at") + " is not null");
+/// What the reading statements answer of a row.
+void EventSql::add_columns(std::int32_t shards) {
+    const bool dated = !columns_.created_at.empty();
+    names_.define("message_id", columns_.event_id.empty() ? "o.{id}" : "coalesce(o.{event_id}, o.{id})");
+    names_.define("its_metadata", columns_.metadata.empty() ? "'{}'" : "o.{metadata}");
+    names_.define("its_aggregate_type", columns_.aggregate_type.empty() ? "''" : "o.{aggregate_type}");
+    names_.define("created", dated ? "strftime('%Y-%m-%dT%H:%M:%fZ', o.{created_at})" : "''");
+    names_.define("age", dated ? "(julianday('now') - julianday(o.{created_at})) * 86400.0" : "0.0");
+    names_.define("shard", "deliverd_shard(o.{aggregate_id}, " + std::to_string(shards) + ")");
+}
+
+void EventSql::add_settling(const EventTable& table) {
+    SqlValues sql = names_;
+    sql.define("unchanged", texts_.unchanged);
+    sql.define("published_when", columns_.published_at.empty() ? "" : ", {published_at} = {now}");
+    sql.define("kept_event_id", tells_events_apart(columns_) ? "cast(o.{event_id} as text)" : "null");
+    const bool remove = table.after_publish == AfterPublish::remove || columns_.published.empty();
+    sent_ = sql.fill(remove ? events::sql::sent_and_removed : events::sql::sent_and_marked);
+    sql.define("changed_time", texts_.time_of_retry);
+    retry_ = sql.fill(texts_.failed);
+    sql.define("changed_time", texts_.time_of_death);
+    dead_ = sql.fill(texts_.failed);
+}
+
+std::string EventSql::failed_before(std::string_view state, std::string_view compare, std::string_view index) const {
+    SqlValues sql = names_;
+    sql.define("state", state);
+    sql.define("compare", compare);
+    sql.define("by_index", index);
+    return sql.fill(separate_nulls_ ? events::sql::own_failed_before_nullable : texts_.failed_before);
 }
 
 std::string EventSql::forward(bool after, bool up_to) const {
-    const std::string id = col("o", c_.id);
-    std::string sql = answered("0") + from("o", "outbox_open") + " where " + open("o");
-    sql += own_state_ ? " and " + retries("o") + " = 0"
-                      : " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?5"
-                        " and f.row_id = cast(" +
-                            id + " as text) and " + same_event("o") + ")";
-    if (after) sql += " and " + id + " > ?3";
-    if (up_to) sql += " and " + id + " <= ?4";
-    return sql + in_shards() + " and not " + behind_waiting() + " and not " + behind_dead() + " order by " + id +
-           " limit ?2";
-}
-
-std::string EventSql::due() const {
-    const std::string id = col("o", c_.id);
-    const std::string time = due_time(own_state_ ? col("o", c_.next_attempt_at) : "f.next_attempt_at");
-    std::string sql;
-    if (own_state_) {
-        sql = answered(col("o", c_.retry_count)) + from("o", "outbox_waiting_due") + " where " +
-              col("o", c_.retry_count) + " > 0";
-    } else {
-        sql = answered("f.retry_count") + "deliverd_event_failures as f join " + name_ + " as o on " + id +
-              " = f.row_id and " + same_event("o") + " where f.lane = ?5 and f.dead_at is null";
-    }
-    return sql + " and " + open("o") + " and " + time + " <= " + kNow + in_shards() + " and not " + behind_waiting() +
-           " and not " + behind_dead() + " order by " + time + ", " + id + " limit ?2";
+    SqlValues sql = names_;
+    sql.define("failures", "0");
+    sql.define("fresh", texts_.fresh);
+    sql.define("range", std::string(after ? " and o.{id} > ?3" : "") + (up_to ? " and o.{id} <= ?4" : ""));
+    return sql.fill(events::sql::forward);
 }
 
 std::string EventSql::follow(bool after, bool unnamed) const {
-    const std::string id = col("o", c_.id);
-    std::string sql;
-    if (own_state_) {
-        sql = answered(retries("o")) + from("o", "outbox_open_aggregate") + " where " + open("o");
-    } else {
-        sql = answered("coalesce(f.retry_count, 0)") + name_ +
-              " as o left join deliverd_event_failures as f on f.lane = ?5 and f.row_id = cast(" + id +
-              " as text) and " + same_event("o") + " where " + open("o") + " and f.dead_at is null";
-    }
-    const std::string waits = own_state_ ? col("w", c_.retry_count) + " > 0 and " + col("w", c_.dead_at) +
-                                               " is null and " + due_time(col("w", c_.next_attempt_at)) + " > " + kNow
-                                         : "f.dead_at is null and " + due_time("f.next_attempt_at") + " > " + kNow;
-    sql += " and " + (unnamed ? aggregate("o") : col("o", c_.aggregate_id)) + " = ?4";
-    if (after) sql += " and " + id + " > ?3";
-    return sql + in_shards() + " and not " + failed_before("<=", waits) + " and not " + behind_dead() + " order by " +
-           id + " limit ?2";
-}
-
-/// The row a settlement is about, as long as it is as it was read.
-std::string EventSql::this_row() const {
-    const std::string row = " where " + col("o", c_.id) + " = ?1 and " + open("o") + " and ";
-    if (own_state_) return row + retries("o") + " = ?2";
-    return row +
-           "coalesce((select iif(f.dead_at is null, f.retry_count, -1) from deliverd_event_failures as f"
-           " where f.lane = ?5 and f.row_id = ?6 and " +
-           same_event("o") + "), 0) = ?2";
-}
-
-std::string EventSql::sent() const {
-    if (table_.after_publish == AfterPublish::remove || c_.published.empty()) {
-        return "delete from " + name_ + " as o" + this_row();
-    }
-    const std::string at = c_.published_at.empty() ? "" : ", " + quoted(c_.published_at) + " = " + kNow;
-    return "update " + name_ + " as o set " + quoted(c_.published) + " = 1" + at + this_row();
-}
-
-std::string EventSql::keep_failure(const std::string& next, const std::string& dead_at) const {
-    // A line about an earlier event is overwritten.
-    return "insert into deliverd_event_failures (lane, row_id, aggregate_id, event_id, retry_count, next_attempt_at,"
-           " last_error, dead_at) select ?5, ?6, ?7, " +
-           (tells_events_apart() ? "cast(" + col("o", c_.event_id) + " as text)" : "null") + ", ?2 + 1, " + next +
-           ", ?3, " + dead_at + " from " + name_ + " as o" + this_row() +
-           " on conflict (lane, row_id) do update set aggregate_id = excluded.aggregate_id,"
-           " event_id = excluded.event_id, retry_count = excluded.retry_count,"
-           " next_attempt_at = excluded.next_attempt_at, last_error = excluded.last_error, dead_at = excluded.dead_at";
-}
-
-std::string EventSql::retry() const {
-    constexpr const char* kThen = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?4)";
-    if (!own_state_) return keep_failure(kThen, "null");
-    return "update " + name_ + " as o set " + quoted(c_.retry_count) + " = ?2 + 1, " + quoted(c_.last_error) +
-           " = ?3, " + quoted(c_.next_attempt_at) + " = " + kThen + this_row();
-}
-
-std::string EventSql::dead() const {
-    if (!own_state_) return keep_failure("null", kNow);
-    return "update " + name_ + " as o set " + quoted(c_.retry_count) + " = ?2 + 1, " + quoted(c_.last_error) +
-           " = ?3, " + quoted(c_.dead_at) + " = " + kNow + this_row();
+    SqlValues sql = names_;
+    sql.define("failures", texts_.open_failures);
+    sql.define("open_rows", texts_.open_rows);
+    sql.define("followed_aggregate", unnamed ? "{o.aggregate}" : "o.{aggregate_id}");
+    sql.define("range", after ? " and o.{id} > ?3" : "");
+    // Here a row's own wait counts as well.
+    sql.set("behind_waiting", failed_before(texts_.waits_longer, "<=", "{by_outbox_waiting_aggregate}"));
+    return sql.fill(events::sql::follow);
 }
 
 std::string EventSql::lag(bool by_id) const {
-    if (c_.created_at.empty()) return "select 0.0";
-    const std::string id = col("o", c_.id);
-    const std::string age = "(julianday('now') - julianday(" + col("o", c_.created_at) + ")) * 86400.0";
-    std::string sql = " from " + from("o", "outbox_open");
-    std::string waits = due_time(own_state_ ? col("o", c_.next_attempt_at) : "f.next_attempt_at") + " > " + kNow;
-    if (own_state_) {
-        sql += " where " + open("o") + " and not (" + retries("o") + " > 0 and " + waits + ")";
-    } else {
-        sql += " where " + open("o") +
-               " and not exists (select 1 from deliverd_event_failures as f where f.lane = ?1"
-               " and f.row_id = cast(" +
-               id + " as text) and " + same_event("o") + " and (f.dead_at is not null or " + waits + "))";
-    }
-    if (!by_id) return "select max(" + age + ")" + sql;
-    return "select " + age + sql + " order by " + id + " limit 1";
+    if (columns_.created_at.empty()) return "select 0.0";
+    SqlValues sql = names_;
+    sql.define("lane", "?1");
+    sql.define("not_waiting", texts_.not_waiting);
+    return sql.fill(by_id ? events::sql::first_age : events::sql::highest_age);
 }
 
 std::string EventSql::counts() const {
-    const std::string dead =
-        own_state_ ? col("o", c_.dead_at) + " is not null"
-                   : "exists (select 1 from deliverd_event_failures as f where f.lane = ?1 and f.row_id = cast(" +
-                         col("o", c_.id) + " as text) and " + same_event("o") + " and f.dead_at is not null)";
-    const std::string left = unpublished("o");
-    return "select count(*) filter (where " + left + " and not " + dead + "), count(*) filter (where not (" + left +
-           ")), count(*) filter (where " + left + " and " + dead + ") from " + name_ + " as o";
+    SqlValues sql = names_;
+    sql.define("lane", "?1");
+    sql.define("dead", texts_.dead);
+    return sql.fill(events::sql::counts);
 }
 
 std::string EventSql::remove_published() const {
-    if (c_.published.empty() || (c_.published_at.empty() && c_.created_at.empty())) return "";
-    const bool both = !c_.published_at.empty() && !c_.created_at.empty();
-    const std::string time = both ? "coalesce(" + col("o", c_.published_at) + ", " + col("o", c_.created_at) + ")"
-                                  : col("o", c_.published_at.empty() ? c_.created_at : c_.published_at);
-    return "delete from " + name_ + " where " + quoted(c_.id) + " in (select " + col("o", c_.id) + " from " +
-           from("o", "outbox_published") + " where " + col("o", c_.published) + " and " + time +
-           " < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?1) order by " + time + " limit ?2)";
+    const bool dated = !columns_.created_at.empty();
+    if (columns_.published.empty() || (columns_.published_at.empty() && !dated)) return "";
+    SqlValues sql = names_;
+    sql.define("published_time", columns_.published_at.empty() ? "o.{created_at}"
+                                 : dated                       ? "coalesce(o.{published_at}, o.{created_at})"
+                                                               : "o.{published_at}");
+    return sql.fill(events::sql::remove_published);
 }
 
 }  // namespace deliverd::store::sqlite

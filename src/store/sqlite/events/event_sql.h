@@ -1,14 +1,16 @@
-// The relay's statements on SQLite for one table, whatever its columns are called.
+// The relay's statements on SQLite for one table, whatever its columns are called (sql/event_table.sql).
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "store/events.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store::sqlite {
 
-/// Which of the columns that conditions are about may be null: such a condition is another one, which an index for the
-/// usual one does not serve.
+/// Which of the columns in conditions may be null. Such a column needs another condition, which an index for the usual
+/// condition does not serve.
 struct EventNulls {
     bool aggregate_id = false;
     bool published = false;
@@ -17,58 +19,49 @@ struct EventNulls {
     [[nodiscard]] bool any() const { return aggregate_id || published || retry_count; }
 };
 
-/// Parameters of everything that reads: 1 shards as a JSON array, 2 limit, 3 `after`, 4 `up_to` or the aggregate, 5
-/// lane. Answered columns: id, aggregate, type, payload, message id, metadata, created, age, aggregate type, failures,
-/// shard. Parameters of everything that settles: 1 id, 2 failures before, 3 error, 4 delay as a modifier, 5 lane, 6 the
-/// id as text, 7 aggregate. 5 to 7 only where keeps_failures() is false (store/event_row.h).
+struct FailureTexts;
+
+/// The .sql file says what the parameters are. Answered columns of everything that reads: id, aggregate, type, payload,
+/// message id, metadata, created, age, aggregate type, failures, shard.
 class EventSql {
 public:
-    /// `indexed`: the table is our own, with the indexes of the migration. SQLite without statistics takes the primary
-    /// key where it should take a partial index, so the statements then name theirs. Not together with any nulls.
+    /// `indexed`: the table is deliverd's own, with the indexes of the migration. SQLite without statistics takes the
+    /// primary key where it should take a partial index, so the statements then name theirs. Not together with any
+    /// nulls.
     EventSql(const EventTable& table, bool indexed, EventNulls nulls);
-    EventSql(const EventSql&) = delete;
-    EventSql& operator=(const EventSql&) = delete;
 
     [[nodiscard]] std::string forward(bool after, bool up_to) const;
-    [[nodiscard]] std::string due() const;
+    [[nodiscard]] const std::string& due() const { return due_; }
     /// `unnamed`: of the empty aggregate, to which rows without one belong.
     [[nodiscard]] std::string follow(bool after, bool unnamed) const;
 
-    [[nodiscard]] std::string sent() const;
-    [[nodiscard]] std::string retry() const;
-    [[nodiscard]] std::string dead() const;
+    [[nodiscard]] const std::string& sent() const { return sent_; }
+    [[nodiscard]] const std::string& retry() const { return retry_; }
+    [[nodiscard]] const std::string& dead() const { return dead_; }
 
-    /// 1 lane. `by_id`: the first by id instead of the oldest, which needs no walk over all.
+    /// `by_id`: the age of the first row by id instead of the oldest, which needs no walk over all.
     [[nodiscard]] std::string lag(bool by_id) const;
-    /// Answers pending, sent, dead. 1 lane.
+    /// Answers pending, sent, dead.
     [[nodiscard]] std::string counts() const;
-    /// 1 the age as a modifier, 2 limit. Empty where nothing says that, or when, a row was published.
+    /// Empty if nothing says that, or when, a row was published.
     [[nodiscard]] std::string remove_published() const;
 
 private:
-    [[nodiscard]] std::string col(const char* alias, const std::string& name) const;
-    [[nodiscard]] std::string from(const char* alias, const char* index) const;
-    [[nodiscard]] std::string aggregate(const char* alias) const;
-    [[nodiscard]] std::string retries(const char* alias) const;
-    [[nodiscard]] std::string unpublished(const char* alias) const;
-    [[nodiscard]] std::string open(const char* alias) const;
-    [[nodiscard]] std::string answered(const std::string& failures) const;
-    [[nodiscard]] std::string shard() const;
-    [[nodiscard]] std::string in_shards() const;
-    [[nodiscard]] std::string failed_before(const std::string& compare, const std::string& state) const;
-    [[nodiscard]] std::string behind_waiting() const;
-    [[nodiscard]] std::string behind_dead() const;
-    [[nodiscard]] bool tells_events_apart() const;
-    [[nodiscard]] std::string same_event(const char* alias) const;
-    [[nodiscard]] std::string this_row() const;
-    [[nodiscard]] std::string keep_failure(const std::string& next, const std::string& dead_at) const;
+    void add_row(const std::string& alias, EventNulls nulls);
+    void add_columns(std::int32_t shards);
+    void add_settling(const EventTable& table);
+    /// The condition that a failed row of o's aggregate in this state is before o.
+    [[nodiscard]] std::string failed_before(std::string_view state, std::string_view compare,
+                                            std::string_view index) const;
 
-    const EventTable table_;
-    const EventColumns& c_ = table_.columns;
-    const bool indexed_;
-    const EventNulls nulls_;
-    const bool own_state_;  // failures are in the table itself
-    const std::string name_;
+    const EventColumns columns_;
+    const FailureTexts& texts_;
+    const bool separate_nulls_;  // a failed row is looked up in another way where the aggregate is null
+    SqlValues names_;
+    std::string due_;
+    std::string sent_;
+    std::string retry_;
+    std::string dead_;
 };
 
 }  // namespace deliverd::store::sqlite

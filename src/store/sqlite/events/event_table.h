@@ -1,6 +1,7 @@
-// What a table that is to be relayed looks like.
+// What an event table looks like in the file's schema.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,16 +11,17 @@
 
 namespace deliverd::store::sqlite {
 
-/// What of the table may be null; of a table that is not there, everything.
-[[nodiscard]] Result<EventNulls> nulls_of(Handle& handle, const EventTable& table);
+struct TableShape {
+    bool there = false;
+    bool number_ids = true;              // its ids are declared as whole numbers; true if there is no such table
+    bool own_indexes = false;            // it is deliverd's `outbox`, with the indexes of the migration
+    EventNulls nulls{};                  // all of them if there is no such table
+    std::vector<std::string> missing{};  // columns that it does not have
+};
 
-/// Whether it is our own `outbox`, with the indexes of the migration.
-[[nodiscard]] Result<bool> has_our_indexes(Handle& handle, const EventTable& table);
+[[nodiscard]] Result<TableShape> read_shape(Handle& handle, const EventTable& table);
 
-/// Whether its ids are declared as whole numbers; true for a table that is not there.
-[[nodiscard]] Result<bool> has_number_ids(Handle& handle, const EventTable& table);
-
-/// Refuses (permanent, `bad_argument`) what cannot be an id of the table.
+/// Refuses what cannot be an id of the table (permanent, `bad_argument`).
 [[nodiscard]] Result<void> check_row_id(Handle& handle, const EventTable& table, std::string_view argument,
                                         const RowId& row_id);
 

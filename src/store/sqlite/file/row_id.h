@@ -1,23 +1,13 @@
 // Ids of rows as text: numbers, or whatever else a mapped table has.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <variant>
 
 #include "store/events.h"
 
 namespace deliverd::store::sqlite {
-
-/// The number, where it is one.
-[[nodiscard]] inline std::optional<std::int64_t> sequence_of(std::string_view row_id) {
-    std::int64_t number = 0;
-    const auto [end, fault] = std::from_chars(row_id.data(), row_id.data() + row_id.size(), number);
-    if (fault != std::errc() || end != row_id.data() + row_id.size()) return std::nullopt;
-    return number;
-}
 
 /// SQLite's own order: numbers by value and before all text, text by its bytes.
 [[nodiscard]] inline bool before(std::string_view a, std::string_view b) {

@@ -1,4 +1,5 @@
--- What is asked about an event table, and about the server, whatever the table looks like.
+-- Statements on an event table, or on the server, that are nearly the same for every table. Those that depend on its
+-- columns are in event_table.sql.
 
 -- By oid: the functions that take names fail where the schema itself may not be used.
 -- Parameters: schema, table, columns. Answers a row for each column that exists, or one without a column.
@@ -17,7 +18,7 @@ left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and n
 left join pg_catalog.pg_type t on t.oid = a.atttypid
 where n.nspname = $1::text and c.relname = $2::text and c.relkind in ('r', 'p', 'v', 'm', 'f')
 
--- For a statement that reads the whole table: the lanes' planner settings are for looking rows up.
+-- Before a statement that reads the whole table: the planner settings of a session are for looking rows up.
 -- name: whole_table
 select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)
 
@@ -25,13 +26,13 @@ select set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', '
 -- name: one_moment
 set transaction_isolation = 'repeatable read'
 
--- "xmin:xmax:xip,…", numbers that do not go round; and how far the next number to be given out is from the first. xmax
--- is behind the last that *ended*: what was open from there on is not in the list. Asked last, so that the next number
--- is not older than the snapshot.
+-- "xmin:xmax:xip,…", numbers of 64 bits; and how far the next number to be given out is from the first one. xmax is
+-- behind the last transaction that *ended*: open ones from there on are not in the list. Asked last, so that the next
+-- number is not older than the snapshot.
 -- name: open_writers
 select pg_current_snapshot()::text, age('3'::xid)
 
--- For the head of a settle: while it waits for one row it keeps its shards from their next heartbeat. Parameter: time.
+-- Before a settle: while it waits for a row, its shards cannot have their next heartbeat. Parameter: time.
 -- name: brief_lock_waits
 select set_config('lock_timeout', $1::text, true)
 

@@ -1,13 +1,13 @@
--- Who relays which part of a lane's table: deliverd.shards and deliverd.relays. The lane is $1 everywhere, the number of
--- its shards $2 where there is one.
+-- Which relay holds which shards of a lane: deliverd.shards and deliverd.relays. The lane is $1 everywhere; the number
+-- of its shards is $2 if it is a parameter.
 
--- Who tends shares a lock of the lane with the others; who changes the number of its shards has it alone. Settling does
--- without: the rows of its leases are locked.
+-- The lock of a lane. Relays that tend share it; a relay that changes the number of shards has it alone. A settle does
+-- not need it, because it locks the rows of its leases.
 -- part: lane_key
 hashtextextended('deliverd.shards ' || $1::text, 0)
 
--- Nothing happens while the lane has another number of shards than this relay: to a relay with another number a row is
--- in another shard.
+-- Nothing happens while the lane has another number of shards than this relay, because with another number of shards an
+-- aggregate is in another shard.
 -- part: fits
 (select count(*) = $2::int and max(x.shard) = $2::int - 1 from deliverd.shards x where x.lane = $1::text)
 
@@ -17,8 +17,8 @@ select pg_advisory_xact_lock_shared({lane_key})
 -- name: lock_lane
 select pg_advisory_xact_lock({lane_key})
 
--- Gives the lane this relay's number of shards unless another relay is alive. One statement: what it decides is of one
--- moment. Rows are locked in the order of the shards, as settling does it. Parameters: lane, number of shards, owner.
+-- Gives the lane this relay's number of shards unless another relay is alive. One statement, so that it decides on one
+-- snapshot. Rows are locked in the order of the shards, as a settle does it. Parameters: lane, number of shards, owner.
 -- name: remake_shards
 with stored as materialized (
     select coalesce(max(token), 0) as token
@@ -66,7 +66,7 @@ using (
 ) as old
 where r.lane = $1::text and r.owner = old.owner
 
--- In the order of the shards, as settling locks them. Parameters: lane, number of shards, owner, lease in seconds.
+-- In the order of the shards, as a settle locks them. Parameters: lane, number of shards, owner, lease in seconds.
 -- name: renew_shards
 with mine as materialized (
     select s.shard
@@ -87,7 +87,7 @@ select count(*)::int, (count(*) filter (where owner collate "C" < $2::text colla
 from deliverd.relays
 where lane = $1::text and expires_at > now()
 
--- Those that another relay settles in at this moment are left for next time.
+-- Skips shards in which another relay is settling at this moment: the next heartbeat can take them.
 -- Parameters: lane, number of shards, owner, lease in seconds.
 -- name: take_shards
 with alive as materialized (
@@ -116,7 +116,7 @@ where s.lane = $1::text and s.shard = free.shard
 -- name: held_shards
 select shard, token from deliverd.shards where lane = $1::text and owner = $2::text order by shard
 
--- Parameters: lane, owner. Answers how many shards there are, the last of them, other relays that are alive.
+-- Parameters: lane, owner. Answers how many shards there are, the last of them, and how many other relays are alive.
 -- name: stored_shards
 select count(*), coalesce(max(shard), -1)::bigint,
     (select count(*) from deliverd.relays where lane = $1::text and owner <> $2::text and expires_at > now())

@@ -1,5 +1,5 @@
--- Who relays which part of a lane, and what is fixed of the rest (event_sql.cc puts together what depends on the
--- table).
+-- Which relay holds which shards of a lane; and the other statements that do not depend on the event table. Those that
+-- do are in event_table.sql.
 
 -- part: now
 strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
@@ -43,8 +43,8 @@ insert into deliverd_relays (lane, owner, expires_at)
 values (?1, ?2, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?3))
 on conflict (lane, owner) do update set expires_at = excluded.expires_at
 
--- 1 lane, 2 owner: how many live, and how many of them come before the owner. The owner itself lives, whatever the
--- clock says of a lease of no time.
+-- 1 lane, 2 owner. Answers how many relays are alive, and how many of them come before the owner. The owner itself is
+-- alive, even if its lease is so short that it has run out.
 -- name: count_relays
 select count(*), count(*) filter (where owner < ?2)
 from deliverd_relays

@@ -1,0 +1,202 @@
+#include "store/postgres/events/event_read.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "store/event_row.h"
+#include "store/postgres/connection/cells.h"
+#include "store/postgres/events/statements.h"
+
+namespace deliverd::store::postgres {
+namespace {
+
+constexpr std::int64_t kLowestId = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHighestId = std::numeric_limits<std::int64_t>::max();
+
+Result<std::int64_t> position(const char* name, const std::optional<RowId>& id, std::int64_t otherwise) {
+    if (!id) return otherwise;
+    const auto number = sequence_of(*id);
+    if (!number) return bad_argument(std::string(name) + " is not an id of this table");
+    return *number;
+}
+
+constexpr std::uint32_t kFirstTransaction = 3;
+/// A bound for numbers that are in use and not listed, savepoints included; ordinarily as many as there are writers.
+constexpr std::uint32_t kMostUnlisted = 65'536;
+
+/// The answer of `open_writers`. Its snapshot lists the open transactions below the last one that ended. Any number
+/// from there to the newest one may be an open transaction too, so all of them count as open.
+OpenWriters writers_of(const PGresult* result) {
+    OpenWriters writers;
+    std::string_view snapshot = text_at(result, 0, 0);  // "xmin:xmax:xip,…"
+    const auto next_number = [&snapshot] {
+        std::uint64_t number = 0;
+        const auto read = std::from_chars(snapshot.data(), snapshot.data() + snapshot.size(), number);
+        snapshot.remove_prefix(static_cast<std::size_t>(read.ptr - snapshot.data()));
+        snapshot.remove_prefix(std::min<std::size_t>(snapshot.size(), 1));
+        return number;
+    };
+    next_number();
+    const std::uint64_t unlisted = next_number();
+    while (!snapshot.empty()) writers.transactions.push_back(next_number());
+    // age() counts in 32 bits, which go round, and the snapshot in 64. The two are close to each other, so their
+    // difference in 32 bits is the true one.
+    const auto next = static_cast<std::uint32_t>(int32_at(result, 0, 1)) + kFirstTransaction;
+    const std::uint32_t count = next - static_cast<std::uint32_t>(unlisted);
+    writers.next = unlisted + count;
+    for (std::uint64_t i = 0; i < std::min(count, kMostUnlisted); ++i) writers.transactions.push_back(unlisted + i);
+    std::ranges::sort(writers.transactions);
+    return writers;
+}
+
+/// At least 1, so that each part answers one row.
+std::int64_t byte_limit(const EventRead& request) {
+    return std::max<std::int64_t>(request.byte_limit, 1);
+}
+
+/// Limit, byte limit [, after, up to].
+Result<Params> forward_params(const EventRead& request, IdKind ids) {
+    Params params(request.limit, byte_limit(request));
+    if (ids == IdKind::uuid) return params;
+    TRY_ASSIGN(auto after, position("after", request.after, kLowestId));
+    TRY_ASSIGN(auto up_to, position("up_to", request.up_to, kHighestId));
+    params.int64(after).int64(up_to);
+    return params;
+}
+
+/// Aggregates, positions, limit, byte limit.
+Result<Params> follow_params(const EventRead& request, IdKind ids) {
+    std::vector<std::string_view> aggregates;
+    std::vector<std::int64_t> positions;
+    for (const EventFollow& follow : request.follow) {
+        aggregates.emplace_back(follow.aggregate_id);
+        std::int64_t& after = positions.emplace_back(0);
+        if (ids == IdKind::uuid) continue;
+        TRY_ASSIGN(after, position("after", follow.after, kLowestId));
+    }
+    return Params(aggregates, positions, request.follow_limit, byte_limit(request));
+}
+
+bool all_shards(const EventTable& table, const std::vector<std::int32_t>& shards) {
+    std::vector<bool> asked(static_cast<std::size_t>(table.shards));
+    for (const std::int32_t shard : shards) {
+        if (shard >= 0 && shard < table.shards) asked[static_cast<std::size_t>(shard)] = true;
+    }
+    return std::ranges::find(asked, false) == asked.end();
+}
+
+/// 2026-02-20T10:30:00.123456Z. By hand: it is made for each row.
+std::string rfc3339_micros(WallTime time) {
+    using namespace std::chrono;
+    const auto day = floor<days>(time);
+    const year_month_day date(day);
+    const hh_mm_ss clock(floor<microseconds>(time - day));
+    std::string out = "0000-00-00T00:00:00.000000Z";
+    const auto put = [&out](std::size_t end, std::int64_t value) {
+        for (std::size_t at = end; value > 0; value /= 10) out[--at] = static_cast<char>('0' + value % 10);
+    };
+    put(4, static_cast<int>(date.year()));
+    put(7, static_cast<unsigned>(date.month()));
+    put(10, static_cast<unsigned>(date.day()));
+    put(13, clock.hours().count());
+    put(16, clock.minutes().count());
+    put(19, clock.seconds().count());
+    put(26, clock.subseconds().count());
+    return out;
+}
+
+EventRow row_at(const PGresult* result, int row, EventOrigin origin) {
+    EventRow out;
+    out.origin = origin;
+    Message& message = out.message;
+    std::string metadata;
+    read_row(result, row, out.row_id, message.key, message.type, message.body, message.message_id, metadata,
+             message.aggregate_type);
+    if (null_at(result, row, kEventMessageId)) message.message_id = out.row_id;
+    if (!null_at(result, row, kEventCreatedAt)) {
+        message.created_at = rfc3339_micros(time_at(result, row, kEventCreatedAt));
+        out.age_seconds =
+            std::max(0.0, seconds_between(int64_at(result, row, kEventCreatedAt), int64_at(result, row, kEventNow)));
+    }
+    message.failures = int32_at(result, row, kEventFailures);
+    out.shard = int32_at(result, row, kEventShard);
+    complete_event(out, metadata);
+    return out;
+}
+
+/// Appends the rows of an answer until they take `byte_limit` in memory: then true.
+bool append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin,
+                       std::int64_t byte_limit) {
+    const auto before = static_cast<std::ptrdiff_t>(out.size());
+    const int count = PQntuples(result);
+    out.reserve(out.size() + static_cast<std::size_t>(count));
+    std::int64_t bytes = 0;
+    for (int row = 0; row < count && bytes < byte_limit; ++row) {
+        out.push_back(row_at(result, row, origin));
+        bytes += static_cast<std::int64_t>(bytes_in_memory(out.back().message));
+    }
+    if (origin != EventOrigin::forward) {
+        std::ranges::stable_sort(out.begin() + before, out.end(), {}, &EventRow::sequence);
+    }
+    return bytes >= byte_limit;
+}
+
+}  // namespace
+
+Result<EventBatch> read_events(Connection& connection, const EventStatements& statements, const EventTable& table,
+                               const EventRead& request) {
+    const bool numbers = statements.ids == IdKind::number;
+    const bool all = all_shards(table, request.shards);
+    const ReadStatements& sql = all ? statements.of_all : statements.of_some;
+    TRY_ASSIGN(auto follow, follow_params(request, statements.ids));
+    TRY_ASSIGN(auto forward, forward_params(request, statements.ids));
+
+    EventBatch batch;
+    struct Part {
+        EventOrigin origin;
+        const Statement& statement;
+        Params params;
+        bool& cut;
+    };
+    std::vector<Part> parts;
+    if (request.due_limit > 0) {
+        parts.push_back({EventOrigin::due, sql.due, Params(request.due_limit, byte_limit(request)), batch.due_cut});
+    }
+    if (request.follow_limit > 0 && !request.follow.empty()) {
+        parts.push_back({EventOrigin::follow, sql.follow, std::move(follow), batch.follow_cut});
+    }
+    if (request.limit > 0) parts.push_back({EventOrigin::forward, sql.forward, std::move(forward), batch.forward_cut});
+    const bool ends = request.end_above.has_value() && numbers;
+    if (parts.empty() && !ends) return batch;
+    const bool watched = ends || (request.limit > 0 && numbers);
+
+    std::vector<Step> steps;
+    // Writers and rows of one snapshot: a row is either shown, or its writer is among the open ones.
+    if (watched) steps.push_back(step_without_parameters(events::sql::one_moment));
+    const std::size_t first = steps.size();
+    for (Part& part : parts) {
+        if (!all) part.params.int32_array(request.shards);
+        if (!statements.own_failures) part.params.text(table.lane);
+        steps.push_back(Step{&part.statement, &part.params});
+    }
+    const Params above(request.end_above.value_or(0));
+    if (ends) steps.push_back(Step{&statements.end, &above});
+    if (watched) steps.push_back(step_without_parameters(events::sql::open_writers));
+    TRY_ASSIGN(auto results, connection.run(steps, Effect::read, connection.statement_deadline()));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const PgResult answer = std::move(results[first + i]);  // freed here: a part is in memory twice only meanwhile
+        const int rows = PQntuples(answer.get());
+        const bool cut_here = append_event_rows(batch.rows, answer.get(), parts[i].origin, byte_limit(request));
+        parts[i].cut = cut_here || (rows > 0 && int64_at(answer.get(), rows - 1, kEventBytes) >= byte_limit(request));
+    }
+    if (watched) batch.writers = writers_of(results.back().get());
+    if (ends) read_cell(results[first + parts.size()].get(), 0, 0, batch.end);
+    return batch;
+}
+
+}  // namespace deliverd::store::postgres
