@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/try.h"
-
 namespace deliverd::store {
 namespace {
 
@@ -17,95 +15,75 @@ using deliverd::Outbox;
 
 class SessionEvents final : public Outbox {
 public:
-    SessionEvents(OpenSession<EventSession> open, std::optional<std::string> actor)
-        : open_(std::move(open)), actor_(std::move(actor)) {}
+    explicit SessionEvents(Sessions<Outbox, EventAudit> sessions) : sessions_(std::move(sessions)) {}
 
     Result<std::int64_t> add(const NewEvent& event) override {
-        return change([&](Outbox& outbox) { return outbox.add(event); },
-                      [](std::int64_t id) {
-                          return std::optional(
-                              EventAudit{.id = id, .reason = "event_added", .status_to = kOpen, .retry_count = 0});
-                      });
+        return sessions_.change([&](Outbox& outbox) { return outbox.add(event); },
+                                [](std::int64_t id) {
+                                    return std::optional(EventAudit{
+                                        .id = id, .reason = "event_added", .status_to = kOpen, .retry_count = 0});
+                                });
     }
 
     Result<std::vector<Event>> fetch_unpublished(std::int32_t limit) override {
-        return look([&](Outbox& outbox) { return outbox.fetch_unpublished(limit); });
+        return sessions_.look([&](Outbox& outbox) { return outbox.fetch_unpublished(limit); });
     }
 
     Result<bool> mark_published(std::int64_t id) override {
-        return change([&](Outbox& outbox) { return outbox.mark_published(id); },
-                      [&](bool marked) -> std::optional<EventAudit> {
-                          if (!marked) return std::nullopt;
-                          return EventAudit{.id = id, .reason = "event_marked_published", .status_to = kPublished};
-                      });
+        return sessions_.change([&](Outbox& outbox) { return outbox.mark_published(id); },
+                                [&](bool marked) -> std::optional<EventAudit> {
+                                    if (!marked) return std::nullopt;
+                                    return EventAudit{
+                                        .id = id, .reason = "event_marked_published", .status_to = kPublished};
+                                });
     }
 
     Result<std::optional<std::int32_t>> increment_retry_count(std::int64_t id, std::string_view error) override {
-        return change([&](Outbox& outbox) { return outbox.increment_retry_count(id, error); },
-                      [&](std::optional<std::int32_t> count) -> std::optional<EventAudit> {
-                          if (!count) return std::nullopt;
-                          EventAudit entry{.id = id,
-                                           .reason = "event_retry_counted",
-                                           .status_from = kOpen,
-                                           .status_to = kOpen,
-                                           .retry_count = *count};
-                          if (!error.empty()) entry.last_error = error;
-                          return entry;
-                      });
+        return sessions_.change([&](Outbox& outbox) { return outbox.increment_retry_count(id, error); },
+                                [&](std::optional<std::int32_t> count) -> std::optional<EventAudit> {
+                                    if (!count) return std::nullopt;
+                                    EventAudit entry{.id = id,
+                                                     .reason = "event_retry_counted",
+                                                     .status_from = kOpen,
+                                                     .status_to = kOpen,
+                                                     .retry_count = *count};
+                                    if (!error.empty()) entry.last_error = error;
+                                    return entry;
+                                });
     }
 
     Result<std::int64_t> delete_published(double older_than_seconds, std::int32_t limit) override {
-        return change([&](Outbox& outbox) { return outbox.delete_published(older_than_seconds, limit); },
-                      [&](std::int64_t deleted) -> std::optional<EventAudit> {
-                          if (deleted == 0) return std::nullopt;
-                          return EventAudit{
-                              .reason = "events_deleted",
-                              .status_from = kPublished,
-                              .detail = fmt::format("{} published longer than {} s ago", deleted, older_than_seconds)};
-                      });
+        return sessions_.change([&](Outbox& outbox) { return outbox.delete_published(older_than_seconds, limit); },
+                                [&](std::int64_t deleted) -> std::optional<EventAudit> {
+                                    if (deleted == 0) return std::nullopt;
+                                    return EventAudit{.reason = "events_deleted",
+                                                      .status_from = kPublished,
+                                                      .detail = fmt::format("{} published longer than {} s ago",
+                                                                            deleted, older_than_seconds)};
+                                });
     }
 
     Result<OutboxStats> stats() override {
-        return look([](Outbox& outbox) { return outbox.stats(); });
+        return sessions_.look([](Outbox& outbox) { return outbox.stats(); });
     }
 
     Result<std::vector<Event>> by_aggregate(std::string_view aggregate_id, std::int32_t limit) override {
-        return look([&](Outbox& outbox) { return outbox.by_aggregate(aggregate_id, limit); });
+        return sessions_.look([&](Outbox& outbox) { return outbox.by_aggregate(aggregate_id, limit); });
     }
 
     Result<std::optional<Event>> show(std::int64_t id) override {
-        return look([&](Outbox& outbox) { return outbox.show(id); });
+        return sessions_.look([&](Outbox& outbox) { return outbox.show(id); });
     }
 
 private:
-    /// `note` makes the audit's line of the answer; none when nothing changed.
-    template <typename Call, typename Note>
-    std::invoke_result_t<Call, Outbox&> change(Call call, Note note) {
-        TRY_ASSIGN(const auto session, open_());
-        TRY_ASSIGN(auto answer, call(session->protocol()));
-        if (std::optional<EventAudit> entry = actor_ ? note(answer) : std::nullopt) {
-            entry->actor = *actor_;
-            TRY(session->audit(*entry));
-        }
-        TRY(session->commit());
-        return answer;
-    }
-
-    template <typename Call>
-    std::invoke_result_t<Call, Outbox&> look(Call call) {
-        TRY_ASSIGN(const auto session, open_());
-        return call(session->protocol());
-    }
-
-    OpenSession<EventSession> open_;
-    std::optional<std::string> actor_;
+    const Sessions<Outbox, EventAudit> sessions_;
 };
 
 }  // namespace
 
-std::unique_ptr<deliverd::Outbox> make_session_events(OpenSession<EventSession> open,
+std::unique_ptr<deliverd::Outbox> make_session_events(Sessions<Outbox, EventAudit>::Open open,
                                                       std::optional<std::string> actor) {
-    return std::make_unique<SessionEvents>(std::move(open), std::move(actor));
+    return std::make_unique<SessionEvents>(Sessions<Outbox, EventAudit>(std::move(open), std::move(actor)));
 }
 
 }  // namespace deliverd::store

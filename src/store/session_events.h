@@ -14,7 +14,7 @@ namespace deliverd::store {
 
 /// One line in outbox_audit, of outbox `events`.
 struct EventAudit {
-    std::int64_t id = 0;  // 0 where the line is about many
+    std::int64_t id = 0;  // 0 if the line is about several events
     std::string_view reason{};
     std::optional<std::string> status_from{};
     std::optional<std::string> status_to{};
@@ -26,7 +26,7 @@ struct EventAudit {
 
 using EventSession = Session<deliverd::Outbox, EventAudit>;
 
-[[nodiscard]] std::unique_ptr<deliverd::Outbox> make_session_events(OpenSession<EventSession> open,
+[[nodiscard]] std::unique_ptr<deliverd::Outbox> make_session_events(Sessions<deliverd::Outbox, EventAudit>::Open open,
                                                                     std::optional<std::string> actor);
 
 }  // namespace deliverd::store

@@ -4,39 +4,42 @@
 #include <utility>
 #include <vector>
 
-#include "base/try.h"
-
 namespace deliverd::store {
 namespace {
 
 using Ids = std::vector<std::int64_t>;
 
+/// What the audit notes of a change by a worker; none if no row changed.
+std::optional<LeaseAudit> note_of(std::string_view reason, Ids ids, std::string_view worker_id) {
+    if (ids.empty()) return std::nullopt;
+    return LeaseAudit{
+        .ids = std::move(ids), .reason = reason, .status_from = "pending", .worker = std::string(worker_id)};
+}
+
 class SessionLease final : public Lease {
 public:
-    SessionLease(OpenSession<LeaseSession> open, std::optional<std::string> actor, std::int64_t max_payload_bytes)
-        : open_(std::move(open)), actor_(std::move(actor)), max_payload_bytes_(max_payload_bytes) {}
+    SessionLease(Sessions<Lease, LeaseAudit> sessions, std::int64_t max_payload_bytes)
+        : sessions_(std::move(sessions)), max_payload_bytes_(max_payload_bytes) {}
 
     Result<std::int64_t> enqueue_memory(std::string_view target_space, std::string_view payload_md,
                                         std::optional<std::int64_t> item_id, std::int64_t max_payload_bytes) override {
+        // A caller that did not choose a limit passes the protocol's, which may be below the configured one.
         const std::int64_t limit = max_payload_bytes == kDefaultMaxPayloadBytes
                                        ? max_payload_bytes_
                                        : std::min(max_payload_bytes, max_payload_bytes_);
-        return change(
-            {.reason = "lease_enqueue"},
+        return sessions_.change(
             [&](Lease& lease) { return lease.enqueue_memory(target_space, payload_md, item_id, limit); },
-            [](std::int64_t id) { return Ids{id}; });
+            [](std::int64_t id) { return std::optional(LeaseAudit{.ids = {id}, .reason = "lease_enqueue"}); });
     }
 
     Result<std::vector<MemoryRow>> claim_outbox(std::string_view worker_id, std::int32_t limit,
                                                 double lease_seconds) override {
-        return change(
-            {.reason = "lease_claim", .status_from = "pending", .worker = worker_id},
-            [&](Lease& lease) { return lease.claim_outbox(worker_id, limit, lease_seconds); },
-            [](const std::vector<MemoryRow>& rows) {
-                Ids ids;
-                for (const MemoryRow& row : rows) ids.push_back(row.outbox_id);
-                return ids;
-            });
+        return sessions_.change([&](Lease& lease) { return lease.claim_outbox(worker_id, limit, lease_seconds); },
+                                [&](const std::vector<MemoryRow>& rows) {
+                                    Ids ids;
+                                    for (const MemoryRow& row : rows) ids.push_back(row.outbox_id);
+                                    return note_of("lease_claim", std::move(ids), worker_id);
+                                });
     }
 
     Result<bool> ack_sent(std::int64_t outbox_id, std::string_view worker_id,
@@ -62,69 +65,48 @@ public:
                           [&](Lease& lease) { return lease.renew_lease(outbox_id, worker_id); });
     }
 
-    /// The protocol answers how many were renewed, not which; the audit wants to know which, so there each one is asked
-    /// for by itself.
+    /// The protocol answers how many were renewed, not which. The audit wants to know which, so with an audit each row
+    /// is renewed by itself.
     Result<std::int64_t> renew_lease_batch(std::span<const std::int64_t> outbox_ids,
                                            std::string_view worker_id) override {
         Ids renewed;
-        return change(
-            {.reason = "lease_renew", .status_from = "pending", .worker = worker_id},
+        return sessions_.change(
             [&](Lease& lease) -> Result<std::int64_t> {
-                if (!actor_ || outbox_ids.empty()) return lease.renew_lease_batch(outbox_ids, worker_id);
+                if (!sessions_.audited() || outbox_ids.empty()) return lease.renew_lease_batch(outbox_ids, worker_id);
                 for (const std::int64_t id : outbox_ids) {
                     TRY_ASSIGN(const bool one, lease.renew_lease(id, worker_id));
                     if (one) renewed.push_back(id);
                 }
                 return static_cast<std::int64_t>(renewed.size());
             },
-            [&](std::int64_t) { return renewed; });
+            [&](std::int64_t) { return note_of("lease_renew", renewed, worker_id); });
     }
 
     Result<std::optional<DedupHit>> check_dedup(std::string_view target_space, std::string_view payload_sha) override {
-        TRY_ASSIGN(auto session, open_());
-        return session->protocol().check_dedup(target_space, payload_sha);
+        return sessions_.look([&](Lease& lease) { return lease.check_dedup(target_space, payload_sha); });
     }
 
     Result<std::optional<MemoryRow>> show(std::int64_t outbox_id) override {
-        TRY_ASSIGN(auto session, open_());
-        return session->protocol().show(outbox_id);
+        return sessions_.look([&](Lease& lease) { return lease.show(outbox_id); });
     }
 
 private:
-    struct Change {
-        std::string_view reason;
-        std::optional<std::string_view> status_from{};
-        std::optional<std::string_view> worker{};
-    };
-
-    /// `changed` answers the ids that a call changed, from its answer: what is to be audited.
-    template <typename Call, typename Changed>
-    std::invoke_result_t<Call, Lease&> change(const Change& what, Call call, Changed changed) {
-        TRY_ASSIGN(const auto session, open_());
-        TRY_ASSIGN(auto answer, call(session->protocol()));
-        if (const Ids ids = actor_ ? changed(answer) : Ids{}; !ids.empty()) {
-            TRY(session->audit({ids, what.reason, what.status_from, what.worker, *actor_}));
-        }
-        TRY(session->commit());
-        return answer;
-    }
-
     template <typename Call>
     Result<bool> change_one(std::string_view reason, std::int64_t outbox_id, std::string_view worker_id, Call call) {
-        return change({reason, "pending", worker_id}, call,
-                      [&](bool applied) { return applied ? Ids{outbox_id} : Ids{}; });
+        return sessions_.change(
+            call, [&](bool applied) { return note_of(reason, applied ? Ids{outbox_id} : Ids{}, worker_id); });
     }
 
-    OpenSession<LeaseSession> open_;
-    std::optional<std::string> actor_;
-    std::int64_t max_payload_bytes_;
+    const Sessions<Lease, LeaseAudit> sessions_;
+    const std::int64_t max_payload_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Lease> make_session_lease(OpenSession<LeaseSession> open, std::optional<std::string> actor,
+std::unique_ptr<Lease> make_session_lease(Sessions<Lease, LeaseAudit>::Open open, std::optional<std::string> actor,
                                           std::int64_t max_payload_bytes) {
-    return std::make_unique<SessionLease>(std::move(open), std::move(actor), max_payload_bytes);
+    return std::make_unique<SessionLease>(Sessions<Lease, LeaseAudit>(std::move(open), std::move(actor)),
+                                          max_payload_bytes);
 }
 
 Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session, std::span<const NewMemory> memories,
@@ -132,8 +114,8 @@ Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session, std:
     std::vector<std::int64_t> ids;
     ids.reserve(memories.size());
     for (const NewMemory& memory : memories) {
-        TRY_ASSIGN(const auto id, session.protocol().enqueue_memory(memory.target_space, memory.payload_md,
-                                                                    memory.item_id, max_payload_bytes));
+        TRY_ASSIGN(const auto id, session.protocol->enqueue_memory(memory.target_space, memory.payload_md,
+                                                                   memory.item_id, max_payload_bytes));
         ids.push_back(id);
     }
     TRY(session.commit());

@@ -17,17 +17,17 @@ namespace deliverd::store {
 
 /// One line in outbox_audit for each of `ids`, with the row's present status, count and last_error.
 struct LeaseAudit {
-    std::span<const std::int64_t> ids;
-    std::string_view reason;
-    std::optional<std::string_view> status_from;
-    std::optional<std::string_view> worker;
-    std::string_view actor;
+    std::vector<std::int64_t> ids{};
+    std::string_view reason{};
+    std::optional<std::string> status_from{};
+    std::optional<std::string> worker{};
+    std::string_view actor{};
 };
 
 using LeaseSession = Session<Lease, LeaseAudit>;
 
-/// `max_payload_bytes` is the configured limit; a caller's own, smaller one still counts.
-[[nodiscard]] std::unique_ptr<Lease> make_session_lease(OpenSession<LeaseSession> open,
+/// `max_payload_bytes` is the configured limit; a caller may ask for a smaller one.
+[[nodiscard]] std::unique_ptr<Lease> make_session_lease(Sessions<Lease, LeaseAudit>::Open open,
                                                         std::optional<std::string> actor,
                                                         std::int64_t max_payload_bytes);
 

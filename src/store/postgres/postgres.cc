@@ -3,24 +3,65 @@
 #include <utility>
 
 #include "base/try.h"
+#include "client/lease_postgres.h"
+#include "client/outbox_postgres.h"
 #include "deliverd/error_codes.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"
+#include "store/postgres/connection/session_call.h"
 #include "store/postgres/events/event_outbox.h"
-#include "store/postgres/events/event_session.h"
+#include "store/postgres/events/statements.h"
 #include "store/postgres/imports.h"
 #include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/migrator.h"
-#include "store/postgres/queues/lease_session.h"
 #include "store/postgres/queues/orders.h"
 #include "store/postgres/queues/orders_outbox.h"
 #include "store/postgres/queues/outbox.h"
+#include "store/postgres/queues/statements.h"
 #include "store/postgres/upkeep.h"
+#include "store/session_events.h"
+#include "store/session_lease.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store {
 namespace {
 
-using postgres::Effect;
+/// `over` makes the protocol on a connection; `audit` is the statement that takes the parameters of an entry.
+template <typename Protocol, typename Audit>
+Result<Session<Protocol, Audit>> open_session(
+    postgres::Pool& pool, std::unique_ptr<Protocol> (*over)(std::unique_ptr<client::PostgresCall> call),
+    postgres::Statement audit, postgres::Params (*params)(const Audit& entry)) {
+    TRY_ASSIGN(auto begun, postgres::Transaction::begin(pool));
+    const auto transaction = std::make_shared<postgres::Transaction>(std::move(begun));
+    Session<Protocol, Audit> session;
+    session.audit = [=](const Audit& entry) -> Result<void> {
+        TRY(transaction->run(audit, params(entry)));
+        return {};
+    };
+    session.commit = [=] { return transaction->commit(); };
+    session.protocol = over(postgres::call_on(transaction->connection()));
+    return session;
+}
+
+Result<LeaseSession> open_lease_session(postgres::Pool& pool, const std::string& schema) {
+    return open_session<Lease, LeaseAudit>(
+        pool, client::lease_over,
+        {"queues_audit_lease", filled(postgres::queues::sql::audit_lease, {{"schema", quoted(schema)}})},
+        [](const LeaseAudit& entry) {
+            return postgres::Params(entry.ids, entry.reason, entry.status_from, entry.worker, entry.actor);
+        });
+}
+
+Result<EventSession> open_event_session(postgres::Pool& pool, const std::string& schema) {
+    return open_session<deliverd::Outbox, EventAudit>(
+        pool, client::outbox_over,
+        {"events_audit", filled(postgres::events::sql::audit_event, {{"schema", quoted(schema)}})},
+        [](const EventAudit& entry) {
+            const auto count = entry.retry_count ? std::optional(std::to_string(*entry.retry_count)) : std::nullopt;
+            return postgres::Params(entry.id, entry.reason, entry.status_from, entry.status_to, count, entry.last_error,
+                                    entry.detail, entry.actor);
+        });
+}
 
 class PostgresDatabase final : public Database {
 public:
@@ -72,7 +113,7 @@ public:
     }
 
     Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {
-        return make_session_events([this] { return postgres::open_event_session(pool_, options_.schema); },
+        return make_session_events([this] { return open_event_session(pool_, options_.schema); },
                                    std::move(audit_actor));
     }
 
@@ -81,13 +122,13 @@ public:
     }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
-        return make_session_lease([this] { return postgres::open_lease_session(pool_, options_.schema); },
-                                  std::move(audit_actor), options_.max_payload_bytes);
+        return make_session_lease([this] { return open_lease_session(pool_, options_.schema); }, std::move(audit_actor),
+                                  options_.max_payload_bytes);
     }
 
     Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
-        TRY_ASSIGN(auto session, postgres::open_lease_session(pool_, options_.schema));
-        return enqueue_in_session(*session, memories, options_.max_payload_bytes);
+        TRY_ASSIGN(auto session, open_lease_session(pool_, options_.schema));
+        return enqueue_in_session(session, memories, options_.max_payload_bytes);
     }
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,

@@ -37,38 +37,28 @@ Result<void> write_audit(Handle& handle, const EventAudit& entry) {
                       entry.retry_count, entry.last_error, entry.detail, entry.actor);
 }
 
-template <typename Protocol, typename Audit>
-class SqliteSession final : public Session<Protocol, Audit> {
-public:
-    SqliteSession(LockedHandle handle, Transaction transaction, std::unique_ptr<Protocol> protocol)
-        : handle_(std::move(handle)), transaction_(std::move(transaction)), protocol_(std::move(protocol)) {}
-
-    Protocol& protocol() override { return *protocol_; }
-    Result<void> audit(const Audit& entry) override { return write_audit(*handle_, entry); }
-    Result<void> commit() override { return transaction_.commit(); }
-
-private:
-    LockedHandle handle_;
-    Transaction transaction_;  // after the handle: rolled back before it is unlocked
-    std::unique_ptr<Protocol> protocol_;
-};
-
 /// `on` makes the protocol on a connection.
 template <typename Protocol, typename Audit>
-Result<std::unique_ptr<Session<Protocol, Audit>>> open_session(File& file,
-                                                               std::unique_ptr<Protocol> (*on)(sqlite3* connection)) {
+Result<Session<Protocol, Audit>> open_session(File& file, std::unique_ptr<Protocol> (*on)(sqlite3* connection)) {
+    struct Locked {
+        LockedHandle handle;
+        Transaction transaction;  // after the handle: rolled back before it is unlocked
+    };
     TRY_ASSIGN(auto handle, file.writer());
     TRY_ASSIGN(auto transaction, Transaction::begin(*handle, Durability::full));
-    auto protocol = on(handle->raw());
-    return std::make_unique<SqliteSession<Protocol, Audit>>(std::move(handle), std::move(transaction),
-                                                            std::move(protocol));
+    const auto locked = std::make_shared<Locked>(Locked{std::move(handle), std::move(transaction)});
+    Session<Protocol, Audit> session;
+    session.audit = [=](const Audit& entry) { return write_audit(*locked->handle, entry); };
+    session.commit = [=] { return locked->transaction.commit(); };
+    session.protocol = on(locked->handle->raw());
+    return session;
 }
 
-Result<std::unique_ptr<LeaseSession>> open_lease_session(File& file) {
+Result<LeaseSession> open_lease_session(File& file) {
     return open_session<Lease, LeaseAudit>(file, &lease_on);
 }
 
-Result<std::unique_ptr<EventSession>> open_event_session(File& file) {
+Result<EventSession> open_event_session(File& file) {
     return open_session<deliverd::Outbox, EventAudit>(file, &outbox_on);
 }
 
@@ -122,7 +112,7 @@ public:
 
     Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
         TRY_ASSIGN(auto session, open_lease_session(*file_));
-        return enqueue_in_session(*session, memories, max_payload_bytes_);
+        return enqueue_in_session(session, memories, max_payload_bytes_);
     }
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
