@@ -1,4 +1,4 @@
-// From a row of outbox_memory to the message a sink sends: the same bytes whichever store it came from.
+// From a row of outbox_memory to the message a sink sends: the same bytes from every store.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct MemoryFields {
     std::int32_t retry_count = 0;
 };
 
-/// Body: {"outbox_id","item_id","target_space","payload_md","payload_sha"} in this order. The stores
-/// hand in UTF-8; what is none would become U+FFFD, so that the body is JSON in any case.
+/// Body: {"outbox_id","item_id","target_space","payload_md","payload_sha"} in this order. The stores pass UTF-8; bytes
+/// that are not become U+FFFD, so that the body is always JSON.
 [[nodiscard]] Message memory_message(const MemoryFields& row);
 
 /// The longest last_error that is stored.

@@ -14,7 +14,7 @@ std::optional<std::string> unless_empty(std::string text) {
     return text;
 }
 
-/// The intake refuses what is none; a row inserted by hand may hold anything.
+/// The intake accepts only trace ids that can be a header; a row inserted by hand may hold anything.
 bool is_header_value(std::string_view text) {
     return !text.empty() &&
            std::none_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; });
@@ -38,7 +38,7 @@ OrderSettled order_settled(const Settlement& settlement) {
     OrderSettled settled;
     settled.last_error = unless_empty(storable(settlement.code));
     settled.last_error_detail = unless_empty(shorten(storable(settlement.error), kMaxStoredErrorBytes));
-    if (settlement.kind == SettleKind::retry || settlement.kind == SettleKind::dead) return settled;
+    if (failed(settlement)) return settled;
     if (settlement.receipt) settled.broker_order_id = storable(*settlement.receipt);
     if (settlement.answer) {
         settled.result_digest = storable(settlement.answer->digest);

@@ -1,4 +1,4 @@
-// Between a row of outbox_orders and what lanes pass around: the same bytes whichever store it is in.
+// From a row of outbox_orders to its message, and from a settlement to the row: the same bytes in every store.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct OrderFields {
     std::int32_t retry_count = 0;
 };
 
-/// The idempotency key is the message id and the key; a trace id, where there is one that can be a
-/// header, goes into X-Trace-Id: an order is not given up for the sake of its trace.
+/// The idempotency key is the message id and the key. A trace id that can be a header goes into X-Trace-Id; any other
+/// is left out, because no order should die of its trace.
 [[nodiscard]] Message order_message(const OrderFields& row);
 
 /// What a settlement leaves in order and ledger, as both databases can store it.
@@ -34,7 +34,7 @@ struct OrderSettled {
 
 [[nodiscard]] OrderSettled order_settled(const Settlement& settlement);
 
-/// outbox_audit.reason. Nothing compares orders with each other, so that a duplicate is a success like any other.
+/// outbox_audit.reason. Orders are not compared with each other, so a duplicate is a success like any other.
 [[nodiscard]] std::string_view order_settle_reason(SettleKind kind);
 
 }  // namespace deliverd::store

@@ -1,12 +1,11 @@
-// The port through which orders come in and are looked at. How they leave is store/row_queue.h's business.
+// The port through which orders come in and are read back. They leave through store/row_queue.h.
 //
 // Guarantees every implementation gives (store/conformance/orders.h checks them):
 //   - an idempotency key has at most one row in outbox_orders, whoever posts it and however often at once. The row
 //     remembers its key for good. The ledger only keeps the broker's answer for its time to live: if it alone guarded a
 //     key, a repetition after that time would be a second order. So it may be purged at any time;
 //   - the broker's answer is kept as text and given back byte for byte. As jsonb its numbers would change and its
-//   digest
-//     would no longer fit, and what a 409 answers need not be JSON;
+//     digest would no longer fit, and the body of a 409 need not be JSON;
 //   - order row, ledger row and audit line are one transaction, on the disk before accept() answers;
 //   - every post of one key gets the same id; a post whose digest differs from the row's is a conflict and changes
 //     nothing.
@@ -48,9 +47,9 @@ struct Order {
     WallTime next_attempt_at{};
     std::optional<std::string> last_error;         // a code: BROKER_5XX
     std::optional<std::string> last_error_detail;  // the same for people
-    bool in_doubt = false;                         // the broker may have it though no answer says so
+    bool in_doubt = false;                         // the broker may have it, although no answer says so
     std::optional<std::string> broker_order_id;
-    std::optional<std::string> result_digest;  // these two while the ledger keeps them
+    std::optional<std::string> result_digest;  // these two as long as the ledger keeps them
     std::optional<std::string> result_json;
     WallTime created_at{};
     WallTime updated_at{};
@@ -98,8 +97,9 @@ class Orders {
 public:
     virtual ~Orders() = default;
 
-    /// All in one transaction; one answer per order, in the same order. Two with the same key in one call are as two
-    /// calls. An order that the database cannot hold refuses the whole call (permanent): try the others without it.
+    /// All in one transaction; one answer per order, in the same order. Two orders with the same key in one call have
+    /// the effect of two calls. If the database cannot hold one of them, the whole call is refused (permanent): try the
+    /// others without it.
     virtual Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) = 0;
 
     virtual Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) = 0;
@@ -109,7 +109,7 @@ public:
 };
 
 struct OrdersOptions {
-    Duration ledger_ttl = std::chrono::hours(48);  // from the acceptance, and anew from the broker's answer
+    Duration ledger_ttl = std::chrono::hours(48);  // from the acceptance, and again from the broker's answer
 };
 
 }  // namespace deliverd::store

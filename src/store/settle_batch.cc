@@ -1,8 +1,6 @@
 #include "store/settle_batch.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
 
 #include "base/text.h"
 #include "store/memory_message.h"
@@ -10,18 +8,13 @@
 namespace deliverd::store {
 
 std::vector<std::size_t> settle_order(std::span<const Settlement> settlements) {
-    std::vector<std::size_t> order(settlements.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    const auto id = [&](std::size_t index) { return settlements[index].id; };
-    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return std::pair(id(a), a) < std::pair(id(b), b); });
-    order.erase(std::unique(order.begin(), order.end(), [&](auto a, auto b) { return id(a) == id(b); }), order.end());
-    return order;
+    return firsts_by_key(settlements, &Settlement::id);
 }
 
 std::optional<std::string> settle_note(const Settlement& settlement) {
-    const bool failed = settlement.kind == SettleKind::retry || settlement.kind == SettleKind::dead;
-    if (failed) return shorten(storable(settlement.error), kMaxStoredErrorBytes);
+    if (failed(settlement)) return shorten(storable(settlement.error), kMaxStoredErrorBytes);
     if (!settlement.receipt) return std::nullopt;
+    // The column of the error holds the receipt of a row that was sent: check_dedup reads it back by this prefix.
     return "memory_id=" + storable(*settlement.receipt);
 }
 

@@ -1,7 +1,10 @@
-// A batch of settlements made ready for a database, the same for both stores.
+// What both stores do with a batch of settlements before it goes to the database.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,14 +15,26 @@
 
 namespace deliverd::store {
 
-/// Indexes of the settlements to send, in order of their ids (so that overlapping batches lock rows in one
-/// order) and each id once: a second settlement of a row in one batch finds it settled already.
+/// Indexes of `items` in order of their keys, each key once: the first item that has it.
+template <typename Items, typename Key>
+[[nodiscard]] std::vector<std::size_t> firsts_by_key(const Items& items, Key key) {
+    std::vector<std::size_t> firsts(std::size(items));
+    std::iota(firsts.begin(), firsts.end(), std::size_t{0});
+    const auto key_of = [&](std::size_t index) { return std::invoke(key, items[index]); };
+    std::ranges::stable_sort(firsts, {}, key_of);
+    const auto rest = std::ranges::unique(firsts, {}, key_of);
+    firsts.erase(rest.begin(), rest.end());
+    return firsts;
+}
+
+/// Indexes of the settlements to send, each id once: a second settlement of a row in one batch finds it settled
+/// already. In order of their ids, so that overlapping batches lock rows in one order.
 [[nodiscard]] std::vector<std::size_t> settle_order(std::span<const Settlement> settlements);
 
 /// What the settlement leaves in last_error.
 [[nodiscard]] std::optional<std::string> settle_note(const Settlement& settlement);
 
-/// The longest wait that is stored, about 31 years: it keeps the arithmetic on times finite.
+/// The longest time that is stored, about 31 years: it keeps the arithmetic on times finite.
 inline constexpr double kMaxDelaySeconds = 1e9;
 
 /// The settlement's delay, within 0 and kMaxDelaySeconds.

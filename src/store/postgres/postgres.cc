@@ -14,9 +14,7 @@
 #include "store/postgres/imports.h"
 #include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/migrator.h"
-#include "store/postgres/queues/orders.h"
-#include "store/postgres/queues/orders_outbox.h"
-#include "store/postgres/queues/outbox.h"
+#include "store/postgres/queues/queues.h"
 #include "store/postgres/queues/statements.h"
 #include "store/postgres/upkeep.h"
 #include "store/session_events.h"
@@ -89,11 +87,11 @@ public:
     }
 
     std::unique_ptr<RowQueue> memory_outbox(std::string lane) override {
-        return std::make_unique<postgres::PostgresOutbox>(pool_, options_.schema, std::move(lane));
+        return postgres::make_memory_queue(pool_, options_.schema, std::move(lane));
     }
 
     std::unique_ptr<RowQueue> orders_outbox(const OrdersOptions& options, std::string lane) override {
-        return std::make_unique<postgres::PostgresOrdersOutbox>(pool_, options_.schema, options, std::move(lane));
+        return postgres::make_order_queue(pool_, options_.schema, options, std::move(lane));
     }
 
     std::unique_ptr<DeadLetters> dead_letters() override {
@@ -105,7 +103,7 @@ public:
     }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
-        return std::make_unique<postgres::PostgresOrders>(pool_, options_.schema, options);
+        return postgres::make_orders(pool_, options_.schema, options);
     }
 
     Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {
@@ -133,7 +131,7 @@ public:
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
                                          std::int64_t last_id) override {
-        return postgres::PostgresOutbox(pool_, options_.schema, "").remove(target_space, first_id, last_id);
+        return postgres::remove_memories(pool_, options_.schema, target_space, first_id, last_id);
     }
 
     Result<std::vector<Finding>> inspect() override {

@@ -10,9 +10,7 @@
 #include "store/sqlite/imports.h"
 #include "store/sqlite/letters/dead_letters.h"
 #include "store/sqlite/migrator.h"
-#include "store/sqlite/queues/orders.h"
-#include "store/sqlite/queues/orders_outbox.h"
-#include "store/sqlite/queues/outbox.h"
+#include "store/sqlite/queues/queues.h"
 #include "store/sqlite/statements.h"
 #include "store/sqlite/upkeep.h"
 
@@ -92,7 +90,7 @@ public:
     std::unique_ptr<DeadLetters> dead_letters() override { return std::make_unique<sqlite::SqliteDeadLetters>(*file_); }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
-        return std::make_unique<sqlite::SqliteOrders>(*file_, options);
+        return sqlite::make_orders(*file_, options);
     }
 
     Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) override {

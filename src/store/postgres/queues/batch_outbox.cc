@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "client/lease_arguments.h"
-#include "deliverd/error_codes.h"
 #include "store/memory_message.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"
@@ -20,7 +19,7 @@
 namespace deliverd::store::postgres {
 namespace {
 
-/// In the order of the primary key, each once.
+/// Each id once, in the order in which all statements lock rows, so that no two of them deadlock.
 std::vector<std::int64_t> sorted(std::vector<std::int64_t> ids) {
     std::ranges::sort(ids);
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -35,8 +34,7 @@ Result<void> add_position(Params& params, const std::optional<Cursor>& after) {
     if (after) {
         const char* end = after->due_at.data() + after->due_at.size();
         const auto [stop, fault] = std::from_chars(after->due_at.data(), end, micros);
-        if (fault != std::errc() || stop != end)
-            return permanent(codes::kBadArgument, "the cursor is not one of this store");
+        if (fault != std::errc() || stop != end) return bad_argument("the cursor is not one of this store");
     }
     params.int64(micros).int64(after ? after->id : kBeforeAll);
     return {};
@@ -48,7 +46,7 @@ BatchOutbox::BatchOutbox(Pool& pool, std::string_view schema, std::string lane, 
 Result<ClaimBatch> BatchOutbox::run_claim(std::span<const Step> steps,
                                           Claimed (*read)(const PGresult* rows, int row, std::int64_t& due_micros)) {
     TRY_ASSIGN(auto connection, pool_.borrow());
-    std::vector<Step> all{relaxed_commit()};
+    std::vector<Step> all{relaxed_commit()};  // a claim that a crash forgets is only a retry
     all.insert(all.end(), steps.begin(), steps.end());
     TRY_ASSIGN(auto results, connection->run(all, Effect::write, connection->statement_deadline()));
 
@@ -74,6 +72,7 @@ Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id
     for (const Settlement& settlement : settlements) {
         if (settlement.kind == SettleKind::dead) dead.push_back(settlement.id);
     }
+    // In the same transaction: no row is dead without its letter.
     const Params letters(lane_, worker_id, sorted(dead));
     if (!dead.empty()) steps.push_back(Step{&sql_[texts_.letters], &letters});
     TRY_ASSIGN(auto results, connection->run(steps, Effect::write, connection->statement_deadline()));
@@ -85,17 +84,19 @@ Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id
     std::vector<SettleAnswer> answers;
     answers.reserve(settlements.size());
     for (const Settlement& settlement : settlements) {
-        // Erased when found: a second settlement of the same row did not apply.
+        // Erased when found, because a second settlement of the same row did not apply.
         answers.push_back(SettleAnswer{settlement.id, applied.erase(settlement.id) == 1, std::nullopt});
     }
+    // Nearly always so. Otherwise the states of the rows cost another round trip.
     if (static_cast<std::size_t>(count) == settlements.size()) return answers;
     if (auto done = read_states(*connection, answers); !done) {
-        // The settle itself is committed. Repeating it is safe, and then finds out what the others are.
+        // The settle itself is committed. Repeating it is safe, and the repeat answers for all rows.
         return ambiguous(done.error().code, std::move(done.error().message));
     }
     return answers;
 }
 
+/// A statement of its own after the settle: only few settlements do not apply.
 Result<void> BatchOutbox::read_states(Connection& connection, std::vector<SettleAnswer>& answers) {
     std::vector<std::int64_t> ids;
     for (const SettleAnswer& answer : answers) {
@@ -162,11 +163,7 @@ Result<RowCounts> BatchOutbox::counts() {
     TRY_ASSIGN(auto result, run_once(pool_, sql_[texts_.counts], Params(), Effect::read));
     RowCounts counts;
     for (int row = 0; row < PQntuples(result.get()); ++row) {
-        const RowPhase phase = phase_of(text_at(result.get(), row, 0));
-        std::int64_t& sum = phase == RowPhase::open   ? counts.pending
-                            : phase == RowPhase::sent ? counts.sent
-                                                      : counts.dead;
-        sum += int64_at(result.get(), row, 1);
+        counts.of(text_at(result.get(), row, 0)) += int64_at(result.get(), row, 1);
     }
     return counts;
 }

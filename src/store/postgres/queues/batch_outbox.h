@@ -1,5 +1,5 @@
-// What every outbox on PostgreSQL does in the same way: one statement per batch on a borrowed connection, and its
-// answer matched with what was asked.
+// What the outboxes of memories and orders do in the same way: one statement per batch on a borrowed connection, and
+// its answer matched with what was asked.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace deliverd::store::postgres {
 
-/// Texts of the statements whose parameters and answers are alike in all outboxes; the .sql files say what they are.
+/// Texts of the statements with the same parameters and answers in each outbox; the .sql files say what they are.
 struct BatchTexts {
     std::string_view settle;
     std::string_view letters;
@@ -38,8 +38,8 @@ protected:
     /// `pool` and `texts` outlive the outbox. Dead letters are of `lane`.
     BatchOutbox(Pool& pool, std::string_view schema, std::string lane, const BatchTexts& texts);
 
-    /// The steps in one transaction, without waiting for the disk: the last one is the claim. `read` reads a row of its
-    /// answer and says where in the due order it is.
+    /// Runs the steps in one transaction, without waiting for the disk; the last one is the claim. `read` reads a row
+    /// of its answer, and the row's due time.
     Result<ClaimBatch> run_claim(std::span<const Step> steps,
                                  Claimed (*read)(const PGresult* rows, int row, std::int64_t& due_micros));
 
@@ -47,20 +47,21 @@ protected:
     const Statements sql_;
 
 private:
-    /// The batch is in the order in which rows are locked.
+    /// `batch`: in the order in which rows are to be locked.
     [[nodiscard]] virtual Params settle_params(std::string_view worker_id,
                                                std::span<const Settlement* const> batch) const = 0;
 
-    /// A statement that takes worker and ids; without ids a null result, which libpq takes for an empty one.
+    /// Runs a statement that takes worker and ids. Without ids answers a null result, which libpq treats as empty.
     Result<PgResult> run_on_ids(std::string_view text, std::string_view worker_id, std::span<const std::int64_t> ids);
-    /// Fills in the present state of the rows whose settlement did not apply.
+    /// Fills in the rows whose settlement did not apply.
     Result<void> read_states(Connection& connection, std::vector<SettleAnswer>& answers);
 
     const std::string lane_;
     const BatchTexts& texts_;
 };
 
-/// Adds the position behind which to claim: due time and id, before all others without one. Failure: `bad_argument`.
+/// Adds the position behind which to claim, due time and id; without one, a position before all rows. Failure:
+/// `bad_argument`.
 [[nodiscard]] Result<void> add_position(Params& params, const std::optional<Cursor>& after);
 
 /// As the settle statements name the kinds.

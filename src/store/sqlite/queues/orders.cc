@@ -1,15 +1,18 @@
-#include "store/sqlite/queues/orders.h"
-
+// Orders on SQLite: their intake, and the outbox for lanes.
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/failpoint.h"
-#include "base/text.h"
 #include "base/try.h"
 #include "client/lease_arguments.h"
 #include "client/sql_values.h"
+#include "store/order_row.h"
+#include "store/settle_batch.h"
+#include "store/sqlite/queues/outbox_base.h"
+#include "store/sqlite/queues/queues.h"
 #include "store/sqlite/queues/statements.h"
+#include "store/upkeep_arguments.h"
 
 namespace deliverd::store::sqlite {
 namespace {
@@ -24,7 +27,7 @@ Order order_at(const SqliteStatement& row) {
 
 Order order_and_ledger_at(const SqliteStatement& row) {
     Order order = order_at(row);
-    row.read_from(14, order.result_digest, order.result_json);
+    row.read_from(14, order.result_digest, order.result_json);  // behind the columns of order_at()
     return order;
 }
 
@@ -60,13 +63,20 @@ Result<std::optional<Order>> insert_order(Handle& handle, const NewOrder& fresh)
                       fresh.request_digest, fresh.trace_id);
 }
 
-}  // namespace
-
+/// What the broker answered, or nothing yet, and the time from which the ledger may forget it.
 Result<void> write_ledger(Handle& handle, std::int64_t order_id, Duration ttl,
                           const std::optional<std::string>& result_digest,
                           const std::optional<std::string>& result_json) {
     return handle.run(queues::sql::write_ledger, order_id, client::time_ahead(ttl), result_digest, result_json);
 }
+
+/// One step of some orders, for the audit, which reads from their rows where they are now.
+struct OrderStep {
+    std::string_view reason;
+    std::optional<std::string> status_from;
+    std::optional<std::string> worker;
+    std::string_view actor;
+};
 
 Result<void> audit_orders(Handle& handle, std::span<const std::int64_t> ids, const OrderStep& step) {
     if (ids.empty()) return {};
@@ -74,7 +84,22 @@ Result<void> audit_orders(Handle& handle, std::span<const std::int64_t> ids, con
                       step.actor);
 }
 
-Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& order) const {
+class SqliteOrders final : public Orders {
+public:
+    SqliteOrders(File& file, const OrdersOptions& options) : file_(file), options_(options) {}
+
+    Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) override;
+    Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) override;
+    Result<std::vector<Order>> list(const OrderQuery& query) override;
+
+private:
+    Result<AcceptAnswer> accept_one(Handle& handle, const NewOrder& order);
+
+    File& file_;
+    const OrdersOptions options_;
+};
+
+Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& order) {
     TRY_ASSIGN(auto stored, insert_order(handle, order));
     if (stored) {
         const std::int64_t id = stored->id;
@@ -84,6 +109,7 @@ Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& or
         return AcceptAnswer{AcceptKind::fresh, std::move(*stored)};
     }
     TRY_ASSIGN(auto known, handle.one(queues::sql::find_order, &order_and_ledger_at, order.idempotency_key));
+    // Only another unique index, which somebody added, can refuse a key that is not there.
     if (!known) return permanent(codes::kDbError, "the table outbox_orders refuses a key it does not have");
     const bool same = known->request_digest == order.request_digest;
     return AcceptAnswer{same ? AcceptKind::known : AcceptKind::conflict, std::move(*known)};
@@ -113,15 +139,127 @@ Result<std::optional<OrderDetail>> SqliteOrders::find(std::string_view idempoten
     TRY_ASSIGN(auto order, handle->one(queues::sql::find_order, &order_and_ledger_at, idempotency_key));
     if (!order) return std::nullopt;
     TRY_ASSIGN(auto lines, handle->all(queues::sql::order_audit, &audit_line_at, order->id, kMaxAuditLines));
-    std::reverse(lines.begin(), lines.end());
+    std::reverse(lines.begin(), lines.end());  // read from the newest on, so that the limit cuts the oldest
     return OrderDetail{std::move(*order), std::move(lines)};
 }
 
 Result<std::vector<Order>> SqliteOrders::list(const OrderQuery& query) {
     TRY(client::check_limit(query.limit));
     TRY_ASSIGN(auto handle, file_.reader());
+    // Dead orders are few and far between: found by an index of their own, and not by walking over all orders.
     return handle->all(query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders, &order_at,
                        query.status, query.below_id.value_or(std::numeric_limits<std::int64_t>::max()), query.limit);
+}
+
+OrderStep step_of(std::string_view reason, const char* status_from, std::string_view worker_id) {
+    return {reason, status_from, std::string(worker_id), worker_id};
+}
+
+TakenRow taken_order_at(const SqliteStatement& row) {
+    std::int64_t id = 0;
+    std::string key;
+    std::string request;
+    std::string trace_id;
+    std::int32_t retry_count = 0;
+    WallTime created_at{};
+    WallTime claimed_at{};
+    TakenRow taken;
+    row.read(id, key, request, trace_id, retry_count, taken.due_at, created_at, claimed_at);
+    taken.claimed.message = order_message({id, key, request, trace_id, retry_count});
+    taken.unsendable = unsendable_text({{"idempotency_key", key}, {"request_json", request}, {"trace_id", trace_id}});
+    // A time that cannot be read is the beginning of time: no age follows from it.
+    if (created_at != WallTime{}) {
+        taken.claimed.age_seconds = std::chrono::duration<double>(claimed_at - created_at).count();
+    }
+    return taken;
+}
+
+class OrderQueue final : public OutboxBase {
+public:
+    OrderQueue(File& file, const OrdersOptions& options, std::string lane)
+        : OutboxBase(file, {.renew = queues::sql::renew_orders,
+                            .release = queues::sql::release_orders,
+                            .audit_note = queues::sql::note_order,
+                            .row_state = queues::sql::order_state,
+                            .lag = queues::sql::order_lag,
+                            .counts = queues::sql::order_counts}),
+          options_(options),
+          lane_(std::move(lane)) {}
+
+    Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override {
+        TRY(client::check_worker(worker_id));
+        TRY(check_upkeep_span("stuck_for", stuck_for));
+        return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<std::int64_t> {
+            TRY_ASSIGN(const auto ids,
+                       handle.values<std::int64_t>(queues::sql::rescue_orders, client::time_ago(stuck_for)));
+            TRY(audit_orders(handle, ids, step_of("outbox_stuck", "sending", worker_id)));
+            return static_cast<std::int64_t>(ids.size());
+        });
+    }
+
+private:
+    Result<std::vector<TakenRow>> take(Handle& handle, const ClaimRequest& request) override {
+        // First, so that this claim takes retries that are due as well.
+        TRY_ASSIGN(const auto requeued, handle.values<std::int64_t>(queues::sql::requeue_orders, request.limit));
+        TRY(audit_orders(handle, requeued, step_of("outbox_requeue", "failed", request.worker_id)));
+        const auto [due_at, id] = request.after.value_or(Cursor{});
+        TRY_ASSIGN(auto rows, handle.all(queues::sql::claim_orders, &taken_order_at, request.worker_id, request.limit,
+                                         due_at, id));
+        rows = in_due_order(std::move(rows));
+        std::vector<std::int64_t> ids;
+        for (const TakenRow& row : rows) ids.push_back(row.claimed.message.id);
+        TRY(audit_orders(handle, ids, step_of("outbox_claim", "queued", request.worker_id)));
+        return rows;
+    }
+
+    Result<void> bury(Handle& handle, std::string_view worker_id, const Message& message, std::string why) override {
+        Settlement dead{message.id, SettleKind::dead, message.failures};
+        dead.code = "BAD_REQUEST";
+        dead.error = std::move(why);
+        TRY(settle_row(handle, worker_id, dead));
+        return {};
+    }
+
+    Result<bool> settle_row(Handle& handle, std::string_view worker_id, const Settlement& settlement) override {
+        const bool sent = !failed(settlement);
+        const bool retry = settlement.kind == SettleKind::retry;
+        const OrderSettled settled = order_settled(settlement);
+        const auto change = [&](std::string_view sql, const std::optional<std::string>& note) {
+            return handle.change(sql, settlement.id, worker_id, settlement.failures_before, settled.last_error, note,
+                                 settlement.in_doubt, client::time_ahead(settle_delay_seconds(settlement)));
+        };
+        TRY_ASSIGN(const auto changed, sent    ? change(queues::sql::order_sent, settled.broker_order_id)
+                                       : retry ? change(queues::sql::order_retry, settled.last_error_detail)
+                                               : change(queues::sql::order_dead, settled.last_error_detail));
+        if (changed != 1) return false;
+        // In the order's own transaction: whoever reads that it was sent finds the broker's answer too.
+        if (sent) {
+            TRY(write_ledger(handle, settlement.id, options_.ledger_ttl, settled.result_digest, settled.result_json));
+        }
+        if (settlement.kind == SettleKind::dead) {
+            TRY(handle.run(queues::sql::order_letter, settlement.id, worker_id, lane_));
+        }
+        const OrderStep step = step_of(order_settle_reason(settlement.kind), "sending", worker_id);
+        TRY(audit_orders(handle, std::span(&settlement.id, 1), step));
+        return true;
+    }
+
+    Result<void> note_released(Handle& handle, std::string_view worker_id, std::span<const std::int64_t> ids) override {
+        return audit_orders(handle, ids, step_of("outbox_release", "sending", worker_id));
+    }
+
+    const OrdersOptions options_;
+    const std::string lane_;
+};
+
+}  // namespace
+
+std::unique_ptr<Orders> make_orders(File& file, const OrdersOptions& options) {
+    return std::make_unique<SqliteOrders>(file, options);
+}
+
+std::unique_ptr<RowQueue> make_order_queue(File& file, const OrdersOptions& options, std::string lane) {
+    return std::make_unique<OrderQueue>(file, options, std::move(lane));
 }
 
 }  // namespace deliverd::store::sqlite

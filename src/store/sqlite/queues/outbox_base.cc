@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -34,12 +35,28 @@ std::optional<std::string> unsendable_text(std::initializer_list<NamedText> text
     return std::nullopt;
 }
 
-Result<SettleAnswer> OutboxBase::settle_one(Handle& handle, std::string_view worker_id, const Settlement& settlement) {
-    TRY_ASSIGN(auto applied, settle_row(handle, worker_id, settlement));
-    SettleAnswer answer{settlement.id, applied, std::nullopt};
-    if (applied) return answer;
-    TRY_ASSIGN(answer.row, handle.one(statements_.row_state, &row_state_at, settlement.id));
-    return answer;
+std::vector<TakenRow> in_due_order(std::vector<TakenRow> rows) {
+    std::ranges::sort(rows, {}, [](const TakenRow& row) { return std::tie(row.due_at, row.claimed.message.id); });
+    return rows;
+}
+
+Result<ClaimBatch> OutboxBase::claim(const ClaimRequest& request) {
+    TRY(client::check_claim(request.worker_id, request.limit, to_seconds(request.lease)));
+    return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<ClaimBatch> {
+        // A row that can never be sent dies here: a sink could only refuse it, with every attempt again.
+        TRY_ASSIGN(auto rows, take(handle, request));
+        ClaimBatch batch;
+        batch.rows.reserve(rows.size());
+        for (TakenRow& row : rows) {
+            if (row.unsendable) {
+                TRY(bury(handle, request.worker_id, row.claimed.message, std::move(*row.unsendable)));
+                continue;
+            }
+            batch.last = Cursor{std::move(row.due_at), row.claimed.message.id};
+            batch.rows.push_back(std::move(row.claimed));
+        }
+        return batch;
+    });
 }
 
 Result<std::vector<SettleAnswer>> OutboxBase::settle(std::string_view worker_id,
@@ -47,19 +64,22 @@ Result<std::vector<SettleAnswer>> OutboxBase::settle(std::string_view worker_id,
     using Answers = std::vector<SettleAnswer>;
     TRY(client::check_worker(worker_id));
     if (settlements.empty()) return Answers{};
+    // Row by row: there is no round trip to save, and prepared statements cost little.
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Answers> {
         Answers answers;
         answers.reserve(settlements.size());
         for (const Settlement& settlement : settlements) {
-            TRY_ASSIGN(auto answer, settle_one(handle, worker_id, settlement));
-            answers.push_back(std::move(answer));
+            TRY_ASSIGN(const bool applied, settle_row(handle, worker_id, settlement));
+            SettleAnswer& answer = answers.emplace_back(SettleAnswer{settlement.id, applied, std::nullopt});
+            if (applied) continue;
+            TRY_ASSIGN(answer.row, handle.one(statements_.row_state, &row_state_at, settlement.id));
         }
         failpoint("store.during_settle");
         return answers;
     });
 }
 
-/// A row is locked by nobody while this transaction runs: what was not renewed is lost.
+/// Nobody else has a row locked while this transaction runs: what was not renewed is lost.
 Result<RenewAnswer> OutboxBase::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
     TRY(client::check_worker(worker_id));
     if (ids.empty()) return RenewAnswer{};
@@ -76,6 +96,7 @@ Result<RenewAnswer> OutboxBase::renew(std::string_view worker_id, std::span<cons
 Result<std::int64_t> OutboxBase::release(std::string_view worker_id, std::span<const std::int64_t> ids) {
     TRY(client::check_worker(worker_id));
     if (ids.empty()) return 0;
+    // Relaxed: rows whose release is forgotten only wait until their lease runs out.
     return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<std::int64_t> {
         TRY_ASSIGN(const auto released,
                    handle.values<std::int64_t>(statements_.release, client::json_ids(ids), worker_id));
@@ -99,24 +120,15 @@ Result<void> OutboxBase::audit(std::string_view worker_id, std::span<const Audit
 Result<double> OutboxBase::lag_seconds() {
     TRY_ASSIGN(auto handle, file_.reader());
     TRY_ASSIGN(const auto lag, handle->value<double>(statements_.lag));
-    return std::max(0.0, lag.value_or(0));
+    return std::max(0.0, lag.value_or(0));  // the wall clock may have been set back
 }
 
 Result<RowCounts> OutboxBase::counts() {
     TRY_ASSIGN(auto handle, file_.reader());
     RowCounts counts;
-    TRY(handle->each(statements_.counts, [&](const SqliteStatement& row) {
-        const RowPhase phase = phase_of(row.text(0));
-        std::int64_t& count = phase == RowPhase::sent   ? counts.sent
-                              : phase == RowPhase::dead ? counts.dead
-                                                        : counts.pending;
-        count += row.get<std::int64_t>(1);
-    }));
+    TRY(handle->each(statements_.counts,
+                     [&](const SqliteStatement& row) { counts.of(row.text(0)) += row.get<std::int64_t>(1); }));
     return counts;
-}
-
-Result<void> OutboxBase::ping(Duration deadline) {
-    return file_.ping(deadline);
 }
 
 }  // namespace deliverd::store::sqlite

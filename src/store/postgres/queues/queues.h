@@ -1,0 +1,25 @@
+// Memories and orders on PostgreSQL: their outboxes, which lanes work on, and the intake of orders.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "store/orders.h"
+#include "store/postgres/connection/pool.h"
+#include "store/row_queue.h"
+
+namespace deliverd::store::postgres {
+
+/// `pool` outlives what each of these answers. Dead letters are of `lane`.
+[[nodiscard]] std::unique_ptr<RowQueue> make_memory_queue(Pool& pool, std::string_view schema, std::string lane);
+[[nodiscard]] std::unique_ptr<RowQueue> make_order_queue(Pool& pool, std::string_view schema,
+                                                         const OrdersOptions& options, std::string lane);
+[[nodiscard]] std::unique_ptr<Orders> make_orders(Pool& pool, std::string_view schema, const OrdersOptions& options);
+
+/// Database::remove_memories.
+[[nodiscard]] Result<std::int64_t> remove_memories(Pool& pool, const std::string& schema, std::string_view target_space,
+                                                   std::int64_t first_id, std::int64_t last_id);
+
+}  // namespace deliverd::store::postgres
