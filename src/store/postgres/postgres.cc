@@ -28,7 +28,7 @@ namespace {
 template <typename Protocol, typename Audit>
 Result<Session<Protocol, Audit>> open_session(
     postgres::Pool& pool, std::unique_ptr<Protocol> (*over)(std::unique_ptr<client::PostgresCall> call),
-    postgres::Statement audit, postgres::Params (*params)(const Audit& entry)) {
+    const postgres::Statement& audit, postgres::Params (*params)(const Audit& entry)) {
     TRY_ASSIGN(auto begun, postgres::Transaction::begin(pool));
     const auto transaction = std::make_shared<postgres::Transaction>(std::move(begun));
     Session<Protocol, Audit> session;

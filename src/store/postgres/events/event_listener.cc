@@ -60,7 +60,7 @@ private:
         Connection& connection = *opened;
         TRY(connection.script("listen deliverd_outbox", Effect::read, connection.statement_deadline()));
         on_connected();
-        on_event_();  // something may have been missed
+        on_event_();  // there was nobody to notify before LISTEN
         for (;;) {
             TRY_ASSIGN(auto heard, connection.wait_for_notification(now() + kListenCheck));
             if (stopped()) return {};

@@ -25,6 +25,7 @@ Result<std::int64_t> position(const char* name, const std::optional<RowId>& id, 
     return *number;
 }
 
+/// The number from which open_writers counts: the first that PostgreSQL gives out.
 constexpr std::uint32_t kFirstTransaction = 3;
 /// A bound for numbers that are in use and not listed, savepoints included; ordinarily as many as there are writers.
 constexpr std::uint32_t kMostUnlisted = 65'536;
@@ -90,7 +91,7 @@ bool all_shards(const EventTable& table, const std::vector<std::int32_t>& shards
     return std::ranges::find(asked, false) == asked.end();
 }
 
-/// 2026-02-20T10:30:00.123456Z. By hand: it is made for each row.
+/// 2026-02-20T10:30:00.123456Z. By hand, because a formatting library is slow and this is made for each row.
 std::string rfc3339_micros(WallTime time) {
     using namespace std::chrono;
     const auto day = floor<days>(time);
@@ -140,6 +141,7 @@ bool append_event_rows(std::vector<EventRow>& out, const PGresult* result, Event
         out.push_back(row_at(result, row, origin));
         bytes += static_cast<std::int64_t>(bytes_in_memory(out.back().message));
     }
+    // The statements answer due rows by time and followed ones by aggregate; forward rows are in order already.
     if (origin != EventOrigin::forward) {
         std::ranges::stable_sort(out.begin() + before, out.end(), {}, &EventRow::sequence);
     }

@@ -197,6 +197,7 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
         if (some_sent) steps.push_back(Step{&with.sent, &sent_params});
         if (some_failed) steps.push_back(Step{&with.failed, &failed_params});
         steps.back().point = "store.during_settle";
+        // Letters last: they are of the rows that the steps before have made dead.
         if (some_dead) {
             steps.push_back(Step{&sql.keep_table, &sql.table_params});
             steps.push_back(Step{&sql.letters, &letter_params});

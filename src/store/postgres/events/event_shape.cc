@@ -22,7 +22,7 @@ Result<EventShape> read_shape(Connection& connection, const TablePlace& place, c
         ColumnShape column;
         read_row(result.get(), row, shape.kind, strategy, shape.schema_usable, shape.missing_grants, shape.role, name);
         shape.range_partitioned = strategy == "r";
-        if (!name) continue;
+        if (!name) continue;  // the table has none of the columns
         read_cell(result.get(), row, 6, column.type);
         read_cell(result.get(), row, 7, column.spelt);
         read_cell(result.get(), row, 8, column.not_null);

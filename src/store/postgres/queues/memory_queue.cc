@@ -32,7 +32,7 @@ Claimed claimed_memory_at(const PGresult* result, int row, std::int64_t& due_mic
              fields.retry_count, due_micros, now_micros, duplicate_of, claimed.duplicate_receipt);
     claimed.message = memory_message(fields);
     claimed.age_seconds = seconds_between(due_micros, now_micros);
-    claimed.duplicate = duplicate_of.has_value();
+    claimed.duplicate = duplicate_of.has_value();  // its receipt may be unknown all the same
     return claimed;
 }
 

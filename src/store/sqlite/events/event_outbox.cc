@@ -47,7 +47,7 @@ public:
         if (request.shards.empty()) return batch;
         TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));  // one snapshot for all parts
         const std::int64_t byte_limit = std::max<std::int64_t>(request.byte_limit, 1);
-        std::int64_t bytes_left = byte_limit;
+        std::int64_t bytes_left = byte_limit;  // of each part, so that none can keep another one out
         TRY(read_part(*handle, sql_.due(), request, request.due_limit, EventOrigin::due, nullptr, batch, bytes_left));
         batch.due_cut = bytes_left <= 0;
         sort_from(0, batch.rows);
@@ -143,6 +143,7 @@ public:
         TRY(check_remove_published(age, limit));
         const std::string sql = sql_.remove_published();
         if (sql.empty()) return 0;
+        // Relaxed: after a power cut the same rows are deleted again.
         return in_transaction(file_, Durability::relaxed,
                               [&](Handle& handle) { return handle.change(sql, client::time_ago(age), limit); });
     }

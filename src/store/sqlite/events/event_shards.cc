@@ -45,6 +45,7 @@ Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::str
     TRY_ASSIGN(auto share, count_relays(handle, table, owner, lease));
     const std::string ahead = client::time_ahead(lease);
     TRY_ASSIGN(const auto renewed, handle.change(events::sql::renew_shards, table.lane, owner, ahead));
+    // Shards above the share are kept here: which of them to hand over, and when, is for the relay to decide.
     const std::int64_t missing = share.share - renewed;
     if (missing > 0) TRY(handle.run(events::sql::take_shards, table.lane, owner, ahead, missing));
     TRY_ASSIGN(share.held, handle.all(
@@ -69,6 +70,7 @@ Result<void> leave_shards(Handle& handle, std::string_view lane, std::string_vie
     return handle.run(events::sql::leave, lane, owner);
 }
 
+/// A lease that ran out and that no other relay took is still the owner's, so nothing compares times here.
 Result<bool> owns_shard(Handle& handle, std::string_view lane, std::string_view owner, const ShardLease& lease) {
     TRY_ASSIGN(const auto found, handle.value<bool>(events::sql::owns_shard, lane, owner, lease.shard, lease.token));
     return found.has_value();

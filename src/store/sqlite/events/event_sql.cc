@@ -73,6 +73,7 @@ EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
     : columns_(table.columns),
       texts_(keeps_failures(columns_) ? kOwnTexts : kLineTexts),
       separate_nulls_(keeps_failures(columns_) && nulls.aggregate_id) {
+    // The condition of a partial index has to be in the statement as it is, and a column that may be null changes it.
     ASSERT(!indexed || !nulls.any());
     names_.set("table", quoted_table(table.table));
     names_.define("now", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')");
@@ -115,14 +116,17 @@ void EventSql::add_row(const std::string& alias, EventNulls nulls) {
 /// What the reading statements answer of a row.
 void EventSql::add_columns(std::int32_t shards) {
     const bool dated = !columns_.created_at.empty();
+    // The row's id stands in for an event id that a row lacks.
     names_.define("message_id", columns_.event_id.empty() ? "o.{id}" : "coalesce(o.{event_id}, o.{id})");
     names_.define("its_metadata", columns_.metadata.empty() ? "'{}'" : "o.{metadata}");
     names_.define("its_aggregate_type", columns_.aggregate_type.empty() ? "''" : "o.{aggregate_type}");
     names_.define("created", dated ? "strftime('%Y-%m-%dT%H:%M:%fZ', o.{created_at})" : "''");
     names_.define("age", dated ? "(julianday('now') - julianday(o.{created_at})) * 86400.0" : "0.0");
+    // A function of the file's connections (file/shard.h): SQLite has no hash of its own.
     names_.define("shard", "deliverd_shard(o.{aggregate_id}, " + std::to_string(shards) + ")");
 }
 
+/// Made once, because a batch runs them for each of its rows.
 void EventSql::add_settling(const EventTable& table) {
     SqlValues sql = names_;
     sql.define("unchanged", texts_.unchanged);
@@ -148,6 +152,7 @@ std::string EventSql::forward(bool after, bool up_to) const {
     SqlValues sql = names_;
     sql.define("failures", "0");
     sql.define("fresh", texts_.fresh);
+    // A text of its own for each case: SQLite takes no range of an index for `?3 is null or id > ?3`.
     sql.define("range", std::string(after ? " and o.{id} > ?3" : "") + (up_to ? " and o.{id} <= ?4" : ""));
     return sql.fill(events::sql::forward);
 }

@@ -48,11 +48,13 @@ Result<TableShape> read_shape(Handle& handle, const EventTable& table) {
     const EventColumns& names = table.columns;
     TableShape shape;
     shape.there = !columns.empty();
+    // By SQLite's own rule a column holds whole numbers if its declared type has "int" in it.
     if (const Column* id = find(names.id)) shape.number_ids = id->type.find("int") != std::string::npos;
     shape.nulls = {may_be_null(names.aggregate_id), may_be_null(names.published), may_be_null(names.retry_count)};
     shape.missing = mapped_columns(names);
     std::erase_if(shape.missing, [&](const std::string& name) { return find(name) != nullptr; });
     if (place.schema == "main" && ascii_lower(place.table) == "outbox" && indexes_fit(names)) {
+        // The table may be older than the migration, which then made no indexes.
         constexpr std::int64_t kOurs = 6;
         TRY_ASSIGN(const auto found, handle.value<std::int64_t>(events::sql::own_indexes));
         shape.own_indexes = found == kOurs;

@@ -103,6 +103,7 @@ Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& or
     TRY_ASSIGN(auto stored, insert_order(handle, order));
     if (stored) {
         const std::int64_t id = stored->id;
+        // An older answer may be left if somebody deleted the order of this key: it is cleared.
         TRY(write_ledger(handle, id, options_.ledger_ttl, std::nullopt, std::nullopt));
         const OrderStep accepted{"order_accepted", std::nullopt, std::nullopt, order.actor};
         TRY(audit_orders(handle, std::span(&id, 1), accepted));
@@ -117,6 +118,7 @@ Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& or
 
 Result<std::vector<AcceptAnswer>> SqliteOrders::accept(std::span<const NewOrder> orders) {
     using Answers = std::vector<AcceptAnswer>;
+    // All before the first is written: one that cannot be stored refuses the whole call.
     for (const NewOrder& order : orders) {
         TRY(check_order(order));
     }
@@ -135,7 +137,7 @@ Result<std::vector<AcceptAnswer>> SqliteOrders::accept(std::span<const NewOrder>
 
 Result<std::optional<OrderDetail>> SqliteOrders::find(std::string_view idempotency_key) {
     TRY_ASSIGN(auto handle, file_.reader());
-    TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));
+    TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));  // order and audit of one snapshot
     TRY_ASSIGN(auto order, handle->one(queues::sql::find_order, &order_and_ledger_at, idempotency_key));
     if (!order) return std::nullopt;
     TRY_ASSIGN(auto lines, handle->all(queues::sql::order_audit, &audit_line_at, order->id, kMaxAuditLines));

@@ -108,6 +108,7 @@ Result<std::int64_t> OutboxBase::release(std::string_view worker_id, std::span<c
 Result<void> OutboxBase::audit(std::string_view worker_id, std::span<const AuditNote> notes) {
     TRY(client::check_worker(worker_id));
     if (notes.empty()) return {};
+    // On the disk, unlike a claim: nothing writes these notes again.
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<void> {
         for (const AuditNote& note : notes) {
             TRY(handle.run(statements_.audit_note, note.id, storable(note.reason),

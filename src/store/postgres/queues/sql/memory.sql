@@ -1,7 +1,7 @@
 -- The memory outbox: one statement per batch. {schema} holds the outbox tables. A worker's parameter is $1, ids are $2.
 
--- Parameters: worker, limit, lease in seconds, and the position behind which to look: due time, id.
--- The last two columns are the row that was sent with the same content before, and what its consumer answered.
+-- Parameters: worker, limit, lease in seconds, and the position behind which to claim: due time, id. The last two
+-- columns are a row with the same content that was sent before, and what its receiver answered.
 -- name: claim_memories
 with picked as materialized (
     select p.outbox_id
@@ -84,8 +84,8 @@ select outbox_id, status, retry_count, locked_by, last_error
 from {schema}.outbox_memory
 where outbox_id = any ($1::bigint[])
 
--- Answers id, and true where it was renewed, false where it was lost. Lost means: when the statement began. What
--- changes hands meanwhile is in neither list, like a locked row.
+-- Answers an id with true if it was renewed, and with false if it was lost when the statement began. A row that changes
+-- hands meanwhile is not answered, nor is a locked one.
 -- name: renew_memories
 {held}, renewed as (
     update {schema}.outbox_memory o
@@ -115,7 +115,7 @@ insert into {schema}.outbox_audit (outbox, outbox_id, reason, last_error, retry_
 select 'memory', i.id, i.reason, i.detail, i.retry_count, $1::text, $1::text
 from unnest($2::bigint[], $3::text[], $4::text[], $5::int[]) as i (id, reason, detail, retry_count)
 
--- The age starts at 1970 (kEarliestMicros) where a row says -infinity for "at once".
+-- The age starts at 1970 (kEarliestMicros) if a row says -infinity for "at once".
 -- name: memory_lag
 select date_part('epoch', now() - greatest(next_attempt_at, timestamptz '1970-01-01 00:00:00Z'))
 from {schema}.outbox_memory

@@ -1,6 +1,6 @@
 -- The order outbox: one statement per batch. {schema} holds the outbox tables. A worker's parameter is $1, ids are $2.
 
--- What the audit wants to know of a row.
+-- What an audit line says of a row.
 -- part: moved
 o.id, o.idempotency_key, o.trace_id, o.retry_count, o.last_error, o.broker_order_id
 
@@ -30,7 +30,7 @@ with due as materialized (
 )
 {trail}
 
--- Parameters: worker, limit, and the position behind which to look: due time, id.
+-- Parameters: worker, limit, and the position behind which to claim: due time, id.
 -- name: claim_orders
 with picked as materialized (
     select p.id
@@ -69,9 +69,9 @@ with held as materialized (
     ) as mine
 )
 
--- Parameters: worker, ids, kinds (SettleKind), failures before, delays in seconds, reasons, codes, details, broker order
--- ids, result digests, results, the ledger's time to live in seconds, 1 where it is in doubt. Answers the ids of those
--- that applied. The ledger's row may have been purged meanwhile.
+-- Parameters: worker, ids, kinds (SettleKind), failures before, delays in seconds, reasons, codes, details, ids of the
+-- broker, result digests, results, the ledger's time to live in seconds, 1 if in doubt. Answers the ids of those that
+-- applied. The ledger's row may have been purged meanwhile.
 -- name: settle_orders
 with held as materialized (
     select i.*
@@ -120,8 +120,8 @@ select id, status, retry_count, locked_by, last_error_detail
 from {schema}.outbox_orders
 where id = any ($1::bigint[])
 
--- Answers id, and true where it was renewed, false where it was lost. Lost means: when the statement began. What
--- changes hands meanwhile is in neither list, like a locked row.
+-- Answers an id with true if it was renewed, and with false if it was lost when the statement began. A row that changes
+-- hands meanwhile is not answered, nor is a locked one.
 -- name: renew_orders
 {held}, renewed as (
     update {schema}.outbox_orders o
@@ -180,8 +180,8 @@ select 'orders', i.id, i.reason, i.detail, i.retry_count, o.idempotency_key, o.t
 from unnest($2::bigint[], $3::text[], $4::text[], $5::int[]) as i (id, reason, detail, retry_count)
 left join {schema}.outbox_orders o on o.id = i.id
 
--- Of what is queued or waits for its retry the first in due order stands for all: finding the very oldest would mean
--- reading the whole backlog. What is being sent is few. The age starts at 1970 (kEarliestMicros).
+-- The first in due order stands for all orders that are queued, or that wait for their retry: finding the very oldest
+-- would mean reading the whole backlog. Orders that are being sent are few. The age starts at 1970 (kEarliestMicros).
 -- name: order_lag
 select date_part('epoch', now() - greatest(oldest.at, timestamptz '1970-01-01 00:00:00Z'))
 from (
@@ -201,8 +201,8 @@ where oldest.at is not null
 -- name: order_counts
 select status, count(*) from {schema}.outbox_orders group by status
 
--- All posts of a key wait for its row; the keys are sorted, so that two batches wait in one direction. The insert
--- returns only columns of the table, and the actor is none: it is looked up by key.
+-- Posts of one key wait for its row; the keys are sorted, so that two batches cannot deadlock. The insert can return
+-- only columns of the table, and the actor is not one: it is looked up by key.
 -- Parameters: keys (sorted, each once), requests, digests, traces, actors, the ledger's time to live in seconds.
 -- name: accept_orders
 with fresh as (
@@ -258,7 +258,7 @@ where ($1::text is null or o.status = $1::text) and ($2::bigint is null or o.id 
 order by o.id desc
 limit $3::int
 
--- The same by the index of dead ones: they are few, and would be far between.
+-- The same for dead orders, by an index of their own, because they are few and far between.
 -- name: list_dead_orders
 select {order}, null::text, null::text
 from {schema}.outbox_orders o

@@ -60,7 +60,7 @@ where (?1 is null or o.status = ?1) and o.id < ?2
 order by o.id desc
 limit ?3
 
--- The same for dead ones by their index: they are few, and would be far between.
+-- The same for dead orders, by an index of their own, because they are few and far between.
 -- name: list_dead_orders
 select {order}
 from outbox_orders o indexed by outbox_orders_dead
@@ -81,8 +81,8 @@ where id in (
 )
 returning id
 
--- 1 worker, 2 limit, 3 and 4 the due time and the id behind which to look ('' and 0: from the beginning). Rows come
--- back in any order.
+-- 1 worker, 2 limit, 3 and 4 the due time and the id behind which to claim ('' and 0: from the beginning). Answers rows
+-- in any order.
 -- name: claim_orders
 update outbox_orders
 set status = 'sending', locked_by = ?1, updated_at = {now}
@@ -97,7 +97,7 @@ where id in (
 )
 returning id, idempotency_key, request_json, trace_id, retry_count, next_attempt_at, created_at, updated_at
 
--- 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 the broker's name for it or NULL.
+-- 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 the broker's id of the order or NULL.
 -- name: order_sent
 update outbox_orders
 set status = 'sent', locked_by = null, last_error = ?4, last_error_detail = null, in_doubt = 0, broker_order_id = ?5,
@@ -112,7 +112,7 @@ set status = 'failed', locked_by = null, retry_count = retry_count + 1,
     in_doubt = in_doubt or ?6, updated_at = {now}
 {held}
 
--- 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 in doubt. The count is that of retries:
+-- 1 id, 2 worker, 3 failures when it was claimed, 4 code or NULL, 5 error, 6 in doubt. The count is one of retries, so
 -- it stays.
 -- name: order_dead
 update outbox_orders
@@ -148,7 +148,7 @@ set status = 'queued', locked_by = null, updated_at = {now}
 where id in (select value from json_each(?1)) and status = 'sending' and locked_by = ?2
 returning id
 
--- 1 how long they must have been silent, as a modifier back in time. Whether their worker sent them is not known.
+-- 1 how long nobody has renewed them, as a modifier back in time. Nobody knows whether their worker sent them.
 -- name: rescue_orders
 update outbox_orders indexed by outbox_orders_sending
 set status = 'queued', locked_by = null, in_doubt = 1, updated_at = {now}
@@ -168,8 +168,8 @@ select status, retry_count, locked_by, last_error_detail
 from outbox_orders
 where id = ?1
 
--- Of the thousand rows of each state that have been due for longest: the oldest is among them unless more retries
--- than that are overdue, and a long queue is not read to its end.
+-- Only of the thousand rows of each state that have been due for longest, so that a long queue is not read to its end.
+-- The oldest row is among them unless more retries than that are overdue.
 -- name: order_lag
 select (julianday('now') - julianday(min(created_at))) * 86400.0
 from (
