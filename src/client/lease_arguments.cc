@@ -1,6 +1,9 @@
 #include "client/lease_arguments.h"
 
+#include <fmt/format.h>
+
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -8,6 +11,7 @@
 
 namespace deliverd::client {
 
+// PostgreSQL would refuse both in words of its own. SQLite would store them, and a lane would have to give up the row.
 Result<void> check_text(std::string_view name, std::string_view text) {
     if (const auto at = text.find('\0'); at != std::string_view::npos) {
         return bad_argument(std::string(name) + " has a NUL byte at offset " + std::to_string(at) +
@@ -33,20 +37,27 @@ Result<void> check_limit(std::int32_t limit) {
 Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double lease_seconds) {
     TRY(check_worker(worker_id));
     TRY(check_limit(limit));
-    if (!(lease_seconds >= 0 && lease_seconds <= kMaxLeaseSeconds)) {  // so written that NaN is refused too
-        return bad_argument("lease_seconds is " + decimal(lease_seconds) +
-                            ": between 0 and 1000000000 seconds are possible");
-    }
-    return {};
+    return check_seconds("lease_seconds", lease_seconds);
+}
+
+Result<void> check_seconds(std::string_view name, double seconds) {
+    if (seconds >= 0 && seconds <= kMaxLeaseSeconds) return {};  // false for NaN too
+    return bad_argument(std::string(name) + " is " + decimal(seconds) +
+                        ": between 0 and 1000000000 seconds are possible");
+}
+
+Result<void> check_size(std::string_view name, std::size_t size, std::int64_t most, std::string_view unit,
+                        std::string_view advice) {
+    if (std::cmp_less_equal(size, most)) return {};
+    return bad_argument(fmt::format("{} has {} {}, more than the {} allowed: {}", name, size, unit, most, advice));
 }
 
 Result<void> check_memory(std::string_view target_space, std::string_view payload_md, std::int64_t max_payload_bytes) {
     if (target_space.empty()) return bad_argument("target_space is empty: name the space the payload goes to");
     TRY(check_text("target_space", target_space));
-    if (static_cast<std::int64_t>(payload_md.size()) > max_payload_bytes) {
-        return bad_argument("payload_md has " + std::to_string(payload_md.size()) + " bytes, more than the " +
-                            std::to_string(max_payload_bytes) + " allowed: shorten it or raise max_payload_bytes");
-    }
+    // The size before the content: a payload that is far too large is not read to its end first.
+    TRY(check_size("payload_md", payload_md.size(), max_payload_bytes, "bytes",
+                   "shorten it or raise max_payload_bytes"));
     return check_text("payload_md", payload_md);
 }
 
@@ -56,6 +67,7 @@ Result<void> check_settle(std::string_view worker_id, std::string_view name, std
 }
 
 Result<void> check_time(std::string_view name, std::string_view time) {
+    // PostgreSQL would take much more ("tomorrow", "infinity"), and SQLite has no type for times that would refuse any.
     if (parse_rfc3339(time)) return {};
     return bad_argument(std::string(name) + " is not a time as in RFC 3339: write it like 2026-02-20T10:30:00Z");
 }

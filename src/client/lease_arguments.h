@@ -1,6 +1,7 @@
 // What the lease protocol refuses before a database is asked: the same rules, and the same words, on both.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -20,6 +21,11 @@ inline constexpr double kMaxLeaseSeconds = 1e9;
 [[nodiscard]] Result<void> check_memory(std::string_view target_space, std::string_view payload_md,
                                         std::int64_t max_payload_bytes);
 [[nodiscard]] Result<void> check_settle(std::string_view worker_id, std::string_view name, std::string_view text);
+/// A number of `unit` that text may have at most.
+[[nodiscard]] Result<void> check_size(std::string_view name, std::size_t size, std::int64_t most, std::string_view unit,
+                                      std::string_view advice);
+/// 0 to kMaxLeaseSeconds.
+[[nodiscard]] Result<void> check_seconds(std::string_view name, double seconds);
 /// RFC 3339, between the years 1 and 9999.
 [[nodiscard]] Result<void> check_time(std::string_view name, std::string_view time);
 

@@ -6,7 +6,6 @@
 #include "base/json_check.h"
 #include "base/try.h"
 #include "client/lease_arguments.h"
-#include "client/sql_values.h"
 
 namespace deliverd::client {
 namespace {
@@ -20,18 +19,11 @@ std::size_t characters(std::string_view text) {
 Result<void> check_name(std::string_view name, std::string_view text, std::string_view advice) {
     if (text.empty()) return bad_argument(std::string(name) + " is empty: " + std::string(advice));
     TRY(check_text(name, text));
-    if (const std::size_t count = characters(text); count > kMaxEventNameCharacters) {
-        return bad_argument(std::string(name) + " has " + std::to_string(count) + " characters, more than the " +
-                            std::to_string(kMaxEventNameCharacters) + " allowed: shorten it");
-    }
-    return {};
+    return check_size(name, characters(text), kMaxEventNameCharacters, "characters", "shorten it");
 }
 
-Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind, std::size_t most_bytes) {
-    if (text.size() > most_bytes) {
-        return bad_argument(std::string(name) + " has " + std::to_string(text.size()) + " bytes, more than the " +
-                            std::to_string(most_bytes) + " allowed: store it elsewhere and send where it is");
-    }
+Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind, std::int64_t most_bytes) {
+    TRY(check_size(name, text.size(), most_bytes, "bytes", "store it elsewhere and send where it is"));
     TRY(check_text(name, text));
     if (const auto problem = json_problem(text, kind)) return bad_argument(std::string(name) + " " + *problem);
     return {};
@@ -44,12 +36,6 @@ Result<void> check_event(const NewEvent& event) {
     TRY(check_name("event_type", event.event_type, "name what happened, such as OrderCreated"));
     TRY(check_json("payload", event.payload, JsonKind::any, kMaxEventPayloadBytes));
     return check_json("metadata", event.metadata, JsonKind::object, kMaxEventMetadataBytes);
-}
-
-Result<void> check_age(double older_than_seconds) {
-    if (older_than_seconds >= 0 && older_than_seconds <= kMaxLeaseSeconds) return {};
-    return bad_argument("older_than_seconds is " + decimal(older_than_seconds) +
-                        ": between 0 and 1000000000 seconds are possible");
 }
 
 }  // namespace deliverd::client

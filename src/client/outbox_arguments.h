@@ -1,7 +1,6 @@
 // What the event outbox refuses before a database is asked: the same rules, and the same words, on both.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -10,13 +9,11 @@
 
 namespace deliverd::client {
 
-inline constexpr std::size_t kMaxEventNameCharacters = 255;
-inline constexpr std::size_t kMaxEventPayloadBytes = std::size_t{16} * 1024 * 1024;  // half of what a relay has in hand
-inline constexpr std::size_t kMaxEventMetadataBytes = std::size_t{64} * 1024;        // more is no header anywhere
+inline constexpr std::int64_t kMaxEventNameCharacters = 255;
+inline constexpr std::int64_t kMaxEventPayloadBytes = 16LL * 1024 * 1024;  // half of what a relay has in hand
+inline constexpr std::int64_t kMaxEventMetadataBytes = 64LL * 1024;        // no protocol takes longer headers
 
-/// All answer code `bad_argument`, permanent, and name the argument.
+/// Answers code `bad_argument`, permanent, and names the argument.
 [[nodiscard]] Result<void> check_event(const NewEvent& event);
-/// 0 to about 31 years, as leases.
-[[nodiscard]] Result<void> check_age(double older_than_seconds);
 
 }  // namespace deliverd::client

@@ -13,12 +13,9 @@ bool one_of(std::string_view sqlstate, std::initializer_list<std::string_view> s
     return std::find(states.begin(), states.end(), sqlstate) != states.end();
 }
 
+/// 57P01 to 57P03: the server is shutting down, crashed, or is not ready yet. None says whether a commit was reached.
 bool lost_connection(std::string_view sqlstate) {
     return sqlstate.empty() || sqlstate.starts_with("08") || one_of(sqlstate, {"57P01", "57P02", "57P03"});
-}
-
-Error error_of(ErrorClass error_class, std::string_view code, std::string message) {
-    return Error{error_class, std::string(code), std::move(message)};
 }
 
 class CallersConnection final : public PostgresCall {
@@ -33,7 +30,7 @@ public:
                                      nullptr, nullptr, 0));
         const ExecStatusType status = PQresultStatus(result.get());
         if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) return result;
-        if (result == nullptr) {
+        if (result == nullptr) {  // libpq had no memory, or nothing could be sent
             return Failure(postgres_error("", PQerrorMessage(connection_), effect, true));
         }
         return Failure(postgres_error(sqlstate_of(result.get()), message_of(result.get()), effect, true));
@@ -53,29 +50,29 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
     const std::string said = "PostgreSQL: " + trimmed_line(message);
     if (lost_connection(sqlstate)) {
         const bool unknown = sent && effect == Effect::write;
-        return error_of(unknown ? ErrorClass::ambiguous : ErrorClass::retryable, codes::kDbUnreachable, said);
+        return Error{unknown ? ErrorClass::ambiguous : ErrorClass::retryable, codes::kDbUnreachable, said};
     }
     // Cancelled, lock not to be had, gave way in a deadlock, thrown out while idle: certainly rolled back.
     if (one_of(sqlstate, {"57014", "55P03", "40P01", "25P03"}))
-        return error_of(ErrorClass::retryable, codes::kDbTimeout, said);
+        return Error{ErrorClass::retryable, codes::kDbTimeout, said};
     // Refused by a function of ours, not text of the encoding, text that is no JSON, too long, a number too large.
     if (one_of(sqlstate, {"22023", "22021", "22P05", "22P02", "22001", "22003"})) {
-        return error_of(ErrorClass::permanent, codes::kBadArgument, trimmed_line(message));
+        return Error{ErrorClass::permanent, codes::kBadArgument, trimmed_line(message)};
     }
     if (one_of(sqlstate, {"42P01", "42883", "3F000", "42703"})) {
-        return error_of(ErrorClass::permanent, codes::kDbError,
-                        said + ": the schema is missing or old, run `deliverd migrate`");
+        return Error{ErrorClass::permanent, codes::kDbError,
+                     said + ": the schema is missing or old, run `deliverd migrate`"};
     }
     if (sqlstate == "42501") {
-        return error_of(ErrorClass::permanent, codes::kDbError,
-                        said + ": grant the database user what `deliverd doctor` lists");
+        return Error{ErrorClass::permanent, codes::kDbError,
+                     said + ": grant the database user what `deliverd doctor` lists"};
     }
     // Wrong data, wrong names, too large or too deep, no such user or database: the same call fails the same way again.
     constexpr std::array<std::string_view, 7> kPermanentClasses = {"22", "23", "28", "3D", "42", "54", "0L"};
     const bool permanent =
         std::find(kPermanentClasses.begin(), kPermanentClasses.end(), sqlstate.substr(0, 2)) != kPermanentClasses.end();
-    return error_of(permanent ? ErrorClass::permanent : ErrorClass::retryable, codes::kDbError,
-                    said + " (SQLSTATE " + std::string(sqlstate) + ")");
+    return Error{permanent ? ErrorClass::permanent : ErrorClass::retryable, codes::kDbError,
+                 said + " (SQLSTATE " + std::string(sqlstate) + ")"};
 }
 
 std::string_view sqlstate_of(const PGresult* result) {

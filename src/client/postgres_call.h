@@ -1,4 +1,5 @@
-// How code that speaks to PostgreSQL names results and failures. Only for rooms that may include libpq.
+// How code that speaks to PostgreSQL runs a protocol's statements, and names results and failures. Only for rooms that
+// may include libpq.
 #pragma once
 
 #include <libpq-fe.h>
@@ -9,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "deliverd/lease.h"
+#include "deliverd/outbox.h"
 #include "deliverd/result.h"
 
 namespace deliverd::client {
@@ -31,6 +34,10 @@ public:
 
 /// On the caller's own connection, blocking as that connection does; it outlives the answer.
 [[nodiscard]] std::unique_ptr<PostgresCall> on_callers_connection(PGconn* connection);
+
+/// The protocols over any way to run a statement.
+[[nodiscard]] std::unique_ptr<Lease> lease_over(std::unique_ptr<PostgresCall> call);
+[[nodiscard]] std::unique_ptr<Outbox> outbox_over(std::unique_ptr<PostgresCall> call);
 
 /// The error for an SQLSTATE (empty: the connection was lost). `sent` says whether the server may have got
 /// the whole statement; only then can a lost connection be ambiguous.

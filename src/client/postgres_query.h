@@ -56,10 +56,10 @@ class PostgresQuery {
 public:
     explicit PostgresQuery(std::unique_ptr<PostgresCall> call) : call_(std::move(call)) {}
 
-    /// The first cell of the only row.
+    /// The first cell of the only row: what a function that changes something answers.
     template <typename T, typename... Values>
-    Result<T> value(Effect effect, std::string_view sql, const Values&... values) {
-        TRY_ASSIGN(const auto result, run(effect, sql, values...));
+    Result<T> value(std::string_view sql, const Values&... values) {
+        TRY_ASSIGN(const auto result, run(Effect::write, sql, values...));
         return PostgresRow(result.get(), 0).get<T>();
     }
     template <typename T, typename... Values>
@@ -71,9 +71,10 @@ public:
         for (int i = 0; i < count; ++i) found.push_back(row_as<T>(PostgresRow(result.get(), i)));
         return found;
     }
+    /// Of a statement that only reads.
     template <typename T, typename... Values>
-    Result<std::optional<T>> row(Effect effect, std::string_view sql, const Values&... values) {
-        TRY_ASSIGN(auto found, rows<T>(effect, sql, values...));
+    Result<std::optional<T>> row(std::string_view sql, const Values&... values) {
+        TRY_ASSIGN(auto found, rows<T>(Effect::read, sql, values...));
         return found.empty() ? std::nullopt : std::optional<T>(std::move(found.front()));
     }
 

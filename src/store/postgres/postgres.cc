@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "client/lease_postgres.h"
-#include "client/outbox_postgres.h"
+#include "client/postgres_call.h"
 #include "deliverd/error_codes.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"

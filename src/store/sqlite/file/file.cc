@@ -15,29 +15,6 @@
 namespace deliverd::store::sqlite {
 namespace {
 
-Error open_error(const std::string& path, sqlite3* connection, int code) {
-    Error error = client::sqlite_error(connection, code);
-    std::string cause = sqlite3_errmsg(connection);
-    switch (code & 0xFF) {
-        case SQLITE_BUSY:
-        case SQLITE_LOCKED:
-            error.message = "SQLite " + path + ": " + cause + ": another process holds it, try again";
-            break;
-        case SQLITE_NOTADB:
-            error.message = "SQLite " + path + ": the file is not a SQLite database: name another file";
-            break;
-        case SQLITE_CANTOPEN:
-        case SQLITE_PERM:
-        case SQLITE_READONLY:
-            error.message = "SQLite " + path + ": " + cause +
-                            ": the folder must exist, and it and the file must be writable by this user";
-            break;
-        default:
-            error.message = "SQLite " + path + ": " + cause;
-    }
-    return error;
-}
-
 /// SQLite would create it with what the umask leaves of 0644. It gives -wal and -shm the file's own permissions. What
 /// fails here fails in SQLite as well, which says why.
 void create_private(const std::string& path) {
@@ -63,19 +40,21 @@ int Handle::on_busy(void* self, int tries) {
 
 Result<std::unique_ptr<Handle>> Handle::open(const std::string& path, Duration busy_timeout, const WaitLimit& limit) {
     sqlite3* raw = nullptr;
+    // No mutex in SQLite: a handle is locked by LockedHandle, and a second lock would only cost.
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     const int opened = sqlite3_open_v2(path.c_str(), &raw, flags, nullptr);
     if (raw == nullptr) return retryable(codes::kDbError, "SQLite " + path + ": out of memory");
     std::unique_ptr<Handle> handle(new Handle(raw, busy_timeout, limit));
-    if (opened != SQLITE_OK) return Failure(open_error(path, raw, opened));
+    if (opened != SQLITE_OK) return Failure(client::sqlite_error(raw, opened, path));
     sqlite3_busy_handler(raw, &Handle::on_busy, handle.get());
     // Reading the version touches the file for the first time: here a file that is no database shows itself.
     for (const char* sql : {"pragma schema_version", "pragma journal_mode = wal", "pragma synchronous = full",
                             "pragma foreign_keys = on"}) {
         const int code = handle->set_up(sql);
-        if (code != SQLITE_OK) return Failure(open_error(path, raw, code));
+        if (code != SQLITE_OK) return Failure(client::sqlite_error(raw, code, path));
     }
-    if (const int code = add_shard_function(raw); code != SQLITE_OK) return Failure(open_error(path, raw, code));
+    if (const int code = add_shard_function(raw); code != SQLITE_OK)
+        return Failure(client::sqlite_error(raw, code, path));
     if (sqlite3_db_readonly(raw, "main") == 1) {
         return permanent(codes::kDbError, "SQLite " + path + ": opened read-only: it must be writable by this user");
     }
@@ -98,7 +77,6 @@ Result<SqliteStatement*> Handle::prepared(std::string_view sql) {
         TRY_ASSIGN(auto statement, SqliteStatement::prepare(connection_.get(), sql));
         found = statements_.emplace(std::string(sql), std::move(statement)).first;
     }
-    found->second.reset();
     return &found->second;
 }
 
@@ -109,16 +87,19 @@ Result<std::unique_ptr<File>> File::open(const std::string& path, Duration busy_
     create_private(path);
     std::unique_ptr<File> file(new File(path, busy_timeout));
     for (SharedHandle* shared : {&file->writer_, &file->reader_, &file->searcher_}) {
+        // The writer first: it makes the journal a WAL before the others look at the file.
         TRY_ASSIGN(shared->handle, Handle::open(path, busy_timeout, file->limit_));
     }
     return file;
 }
 
+// By the reader: the writer may be held by a long transaction of another thread, and the file still answers.
 Result<void> File::ping(Duration patience) {
     TRY_ASSIGN(auto handle, lock(reader_, patience));
     return handle->run_script("select count(*) from sqlite_schema");
 }
 
+// In slices: std::timed_mutex cannot be woken when a stop brings the limit forward.
 Result<LockedHandle> File::lock(SharedHandle& shared, Duration patience) const {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     std::unique_lock lock(shared.mutex, std::defer_lock);
@@ -133,6 +114,9 @@ Result<LockedHandle> File::lock(SharedHandle& shared, Duration patience) const {
 }
 
 Result<Transaction> Transaction::begin(Handle& handle, Durability durability) {
+    // IMMEDIATE takes the write lock now, where the busy handler can wait for it. A transaction that begins by reading
+    // and writes later is refused at once when another process has written in between. The pragma has no effect inside
+    // a transaction, so it comes before.
     const std::string begin = durability == Durability::full ? "pragma synchronous = full; begin immediate"
                                                              : "pragma synchronous = normal; begin immediate";
     TRY(handle.run_script(begin));

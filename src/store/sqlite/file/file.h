@@ -1,10 +1,9 @@
 // One SQLite file, opened three times: a connection that writes, one that reads beside it (the write-ahead log lets
 // it), and one for reads that may take as long as the table is large.
 //
-// SQLite has one writer at a time. A second writing connection would only wait for the file's lock, where a thread of
-// the same process is as far away as another process; here it waits for a mutex, which a stop can end. So nothing that
-// runs on SQLite is ever held back by a row's lock: where PostgreSQL leaves out a row that someone has locked, there is
-// none.
+// SQLite has one writer at a time. A second writing connection would wait for the file's lock, as another process does;
+// here a thread waits for a mutex, and a stop can end that wait. So no row is ever locked by somebody else: where the
+// statements for PostgreSQL skip such rows, those for SQLite need not.
 #pragma once
 
 #include <chrono>
@@ -27,53 +26,17 @@ namespace deliverd::store::sqlite {
 using client::SqliteStatement;
 
 /// A connection and the statements it has prepared. One thread at a time: a LockedHandle is the proof.
-class Handle {
+class Handle : public client::SqliteCalls<Handle> {
 public:
     /// Waits for other processes for the busy timeout at most, and not beyond `limit`, which outlives the handle.
     [[nodiscard]] static Result<std::unique_ptr<Handle>> open(const std::string& path, Duration busy_timeout,
                                                               const WaitLimit& limit);
 
-    // Each prepares `sql` once, and then is what SqliteStatement does by that name.
-    template <typename... Values>
-    Result<void> run(std::string_view sql, const Values&... values) {
-        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
-        return statement->run(values...);
-    }
-    template <typename Read, typename... Values>
-    Result<void> each(std::string_view sql, Read read, const Values&... values) {
-        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
-        return statement->each(read, values...);
-    }
-    template <typename Read, typename... Values>
-    auto all(std::string_view sql, Read read, const Values&... values)
-        -> decltype(std::declval<SqliteStatement&>().all(read, values...)) {
-        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
-        return statement->all(read, values...);
-    }
-    template <typename Read, typename... Values>
-    auto one(std::string_view sql, Read read, const Values&... values)
-        -> decltype(std::declval<SqliteStatement&>().one(read, values...)) {
-        TRY_ASSIGN(SqliteStatement * statement, prepared(sql));
-        return statement->one(read, values...);
-    }
-    /// The first column of every row; of the only row, if there is one.
-    template <typename T, typename... Values>
-    Result<std::vector<T>> values(std::string_view sql, const Values&... values) {
-        return all(sql, [](const SqliteStatement& row) { return row.get<T>(); }, values...);
-    }
-    template <typename T, typename... Values>
-    Result<std::optional<T>> value(std::string_view sql, const Values&... values) {
-        return one(sql, [](const SqliteStatement& row) { return row.get<T>(); }, values...);
-    }
-    /// How many rows an insert, update or delete changed.
-    template <typename... Values>
-    Result<std::int64_t> change(std::string_view sql, const Values&... values) {
-        TRY(run(sql, values...));
-        return sqlite3_changes(connection_.get());
-    }
     /// Statements that answer nothing, separated by semicolons; prepared anew each time.
     Result<void> run_script(const std::string& sql) { return client::sqlite_run(connection_.get(), sql); }
 
+    /// Prepared at its first use, and kept.
+    Result<SqliteStatement*> prepared(std::string_view sql);
     [[nodiscard]] sqlite3* raw() const { return connection_.get(); }
     [[nodiscard]] Duration busy_timeout() const { return busy_timeout_; }
 
@@ -86,8 +49,6 @@ private:
     /// SQLite asks it whether to try once more, `tries` times so far; it answers after a pause.
     static int on_busy(void* self, int tries);
     int set_up(const char* sql);
-    /// Reset and ready to be bound.
-    Result<SqliteStatement*> prepared(std::string_view sql);
 
     std::unique_ptr<sqlite3, Close> connection_;
     const Duration busy_timeout_;

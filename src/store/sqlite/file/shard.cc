@@ -15,6 +15,7 @@ void shard_function(sqlite3_context* context, int /*count*/, sqlite3_value** arg
 
 }  // namespace
 
+/// Written here, because std::hash may differ from one compiler to the next, and every process on the file must agree.
 /// FNV-1a of 64 bits; its upper half is mixed in, because the lower bits alone are what a power of two looks at.
 std::int32_t shard_of(std::string_view aggregate_id, std::int32_t shards) {
     std::uint64_t hash = 14695981039346656037U;

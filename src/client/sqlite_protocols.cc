@@ -4,6 +4,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "client/lease_arguments.h"
+#include "client/outbox_arguments.h"
 #include "client/sql_values.h"
 #include "client/sqlite_query.h"
 #include "client/statements.h"
@@ -29,6 +30,7 @@ public:
     Result<std::vector<MemoryRow>> claim_outbox(std::string_view worker_id, std::int32_t limit,
                                                 double lease_seconds) override {
         TRY(check_claim(worker_id, limit, lease_seconds));
+        // What an UPDATE returns comes in any order.
         TRY_ASSIGN(auto rows, query_.rows<MemoryRow>(sql::claim, worker_id, limit, time_ago(lease_seconds), "", 0));
         std::sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) {
             return std::tie(a.next_attempt_at, a.outbox_id) < std::tie(b.next_attempt_at, b.outbox_id);
@@ -48,6 +50,7 @@ public:
                             std::string_view next_attempt_at) override {
         TRY(check_settle(worker_id, "error", error));
         TRY(check_time("next_attempt_at", next_attempt_at));
+        // Times are compared as text: all must have the tables' form.
         return changed(sql::fail_retry, outbox_id, worker_id, error, rfc3339_millis(*parse_rfc3339(next_attempt_at)));
     }
 
@@ -55,14 +58,15 @@ public:
     Result<bool> mark_dead_by_worker(std::int64_t outbox_id, std::string_view worker_id,
                                      std::string_view error) override {
         TRY(check_settle(worker_id, "error", error));
-        TRY(sqlite_run(query_.connection(), "savepoint deliverd_dead"));
+        // A savepoint works inside a caller's transaction and outside of one, where it is a transaction itself.
+        TRY(sqlite_run(query_.raw(), "savepoint deliverd_dead"));
         auto dead = mark_dead_with_letter(outbox_id, worker_id, error);
         const bool keep = dead && *dead;
-        auto ended = sqlite_run(query_.connection(),
+        auto ended = sqlite_run(query_.raw(),
                                 keep ? "release deliverd_dead" : "rollback to deliverd_dead; release deliverd_dead");
         if (dead && !ended) {
             // A release that ends the transaction can find the file busy: the savepoint must not stay open.
-            static_cast<void>(sqlite_run(query_.connection(), "rollback to deliverd_dead; release deliverd_dead"));
+            static_cast<void>(sqlite_run(query_.raw(), "rollback to deliverd_dead; release deliverd_dead"));
             return Failure(ended.error());
         }
         return dead;
@@ -105,6 +109,55 @@ private:
     SqliteQuery query_;
 };
 
+class SqliteEvents final : public Outbox {
+public:
+    explicit SqliteEvents(sqlite3* connection) : query_(connection) {}
+
+    Result<std::int64_t> add(const NewEvent& event) override {
+        TRY(check_event(event));
+        TRY_ASSIGN(const auto id, query_.value<std::int64_t>(sql::add_event, event.aggregate_id, event.event_type,
+                                                             event.payload, event.metadata));
+        return id.value_or(0);
+    }
+
+    Result<std::vector<Event>> fetch_unpublished(std::int32_t limit) override {
+        TRY(check_limit(limit));
+        return query_.rows<Event>(sql::fetch_unpublished, limit);
+    }
+
+    Result<bool> mark_published(std::int64_t id) override {
+        TRY_ASSIGN(const auto changed, query_.change(sql::mark_published, id));
+        return changed == 1;
+    }
+
+    Result<std::optional<std::int32_t>> increment_retry_count(std::int64_t id, std::string_view error) override {
+        TRY(check_text("error", error));
+        return query_.value<std::int32_t>(sql::increment_retry_count, id, error);
+    }
+
+    Result<std::int64_t> delete_published(double older_than_seconds, std::int32_t limit) override {
+        TRY(check_seconds("older_than_seconds", older_than_seconds));
+        TRY(check_limit(limit));
+        return query_.change(sql::delete_published, time_ago(older_than_seconds), limit);
+    }
+
+    Result<OutboxStats> stats() override {
+        TRY_ASSIGN(const auto stats, query_.row<OutboxStats>(sql::event_stats));
+        return stats.value_or(OutboxStats{});
+    }
+
+    Result<std::vector<Event>> by_aggregate(std::string_view aggregate_id, std::int32_t limit) override {
+        TRY(check_text("aggregate_id", aggregate_id));
+        TRY(check_limit(limit));
+        return query_.rows<Event>(sql::events_by_aggregate, aggregate_id, limit);
+    }
+
+    Result<std::optional<Event>> show(std::int64_t id) override { return query_.row<Event>(sql::show_event, id); }
+
+private:
+    SqliteQuery query_;
+};
+
 }  // namespace
 }  // namespace deliverd::client
 
@@ -112,6 +165,10 @@ namespace deliverd {
 
 std::unique_ptr<Lease> lease_on(sqlite3* connection) {
     return std::make_unique<client::SqliteLease>(connection);
+}
+
+std::unique_ptr<Outbox> outbox_on(sqlite3* connection) {
+    return std::make_unique<client::SqliteEvents>(connection);
 }
 
 }  // namespace deliverd
