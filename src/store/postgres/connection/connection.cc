@@ -17,11 +17,7 @@
 namespace deliverd::store::postgres {
 namespace {
 
-using client::message_of;
 using client::postgres_error;
-using client::sqlstate_of;
-
-constexpr const char* kFallbackApplicationName = "deliverd";
 
 void drop_notice(void*, const PGresult*) {}
 
@@ -48,6 +44,10 @@ Result<void> check_encoding(const PGconn* connection) {
                                           "made by `createdb --encoding=UTF8 --template=template0 NAME`");
 }
 
+bool is_success(ExecStatusType status) {
+    return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+}
+
 /// Not even sent: a statement whose answer is not awaited would leave its outcome unknown.
 Error too_late() {
     return Error{ErrorClass::retryable, codes::kDbTimeout, "no statement was sent to PostgreSQL: deliverd is stopping"};
@@ -59,11 +59,11 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo
                                                      Deadline deadline, const WaitLimit& limit) {
     // The conninfo is expanded in place of dbname; what follows it overrides, except for the fallback.
     const std::array<const char*, 4> names = {"dbname", "fallback_application_name", "client_encoding", nullptr};
-    const std::array<const char*, 4> values = {conninfo.c_str(), kFallbackApplicationName, "UTF8", nullptr};
+    const std::array<const char*, 4> values = {conninfo.c_str(), "deliverd", "UTF8", nullptr};
     PGconn* raw = PQconnectStartParams(names.data(), values.data(), 1);
     if (raw == nullptr) return retryable(codes::kDbUnreachable, "PostgreSQL: out of memory while connecting");
     std::unique_ptr<Connection> connection(new Connection(raw, settings, limit));
-    PQsetNoticeReceiver(raw, drop_notice, nullptr);
+    PQsetNoticeReceiver(raw, drop_notice, nullptr);  // libpq would print them on standard error
     PQsetErrorVerbosity(raw, kConnectingVerbosity);
     TRY(connection->finish_connecting(deadline));
     TRY(check_encoding(raw));
@@ -73,6 +73,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo
 
 Result<void> Connection::finish_connecting(Deadline deadline) {
     PGconn* raw = connection_.get();
+    // Step by step: PQconnectdb() has a timeout for each host only, and a stop could not end it.
     PostgresPollingStatusType state = PQstatus(raw) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
         const auto events = static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT);
@@ -85,6 +86,8 @@ Result<void> Connection::finish_connecting(Deadline deadline) {
     }
     if (state == PGRES_POLLING_FAILED) return Failure(refusal_of(raw));
     PQsetErrorVerbosity(raw, PQERRORS_DEFAULT);
+    // A batch is larger than a socket's buffer: without this, sending it would block for as long as the server does
+    // not read. In pipeline mode all its statements go out before the first answer is read: one round trip.
     PQsetnonblocking(raw, 1);
     if (PQenterPipelineMode(raw) != 1) return retryable(codes::kDbUnreachable, "PostgreSQL: no pipeline mode");
     return {};
@@ -107,6 +110,7 @@ bool Connection::wait(short events, Deadline deadline) const {
     for (;;) {
         const auto left = limit_.cap(deadline) - std::chrono::steady_clock::now();
         if (left <= left.zero()) return false;
+        // Another thread may bring the limit forward at any time, and nothing wakes poll().
         const auto slice = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, kWaitSlice));
         pollfd entry{PQsocket(connection_.get()), events, 0};
         const int ready = ::poll(&entry, 1, static_cast<int>(slice.count()));
@@ -130,6 +134,7 @@ Error Connection::lost(Effect effect, bool sent) {
     return postgres_error("", PQerrorMessage(connection_.get()), effect, sent);
 }
 
+// The answer may still come. Whoever used the connection next would take it for its own.
 Error Connection::timed_out(Effect effect, bool sent) {
     broken_ = true;
     const bool unknown = sent && effect == Effect::write;
@@ -160,6 +165,7 @@ bool Connection::queue(std::span<const Step> steps, std::vector<const Statement*
     PGconn* raw = connection_.get();
     for (const Step& step : steps) {
         const Statement& statement = *step.statement;
+        // Prepared in the same round trip. What was prepared stays, also where a later step fails and rolls back.
         const bool known = prepared_.contains(statement.name) ||
                            std::find(preparing.begin(), preparing.end(), &statement) != preparing.end();
         if (!known) {
@@ -185,6 +191,7 @@ Result<void> Connection::flush(Effect effect, Deadline deadline) {
         const int left = PQflush(connection_.get());
         if (left == 0) return {};
         if (left < 0) return Failure(lost(effect, false));
+        // Reading too: a server that cannot send its answers stops reading, and both sides would wait for ever.
         if (!wait(POLLIN | POLLOUT, deadline)) return Failure(timed_out(effect, false));
         if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(effect, false));
     }
@@ -203,12 +210,11 @@ Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> 
                                                   Deadline deadline) {
     std::vector<PgResult> results;
     std::optional<ServerError> failed;
-    std::size_t command = 0;
-    for (;;) {
+    for (std::size_t command = 0;;) {
         auto next = next_result(effect, deadline);
         if (!next) {
             // The server's own last words, where it had time for them, say more than "connection lost".
-            if (failed) return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
+            if (failed) return refused(*failed, effect);
             return Failure(std::move(next.error()));
         }
         const PGresult* result = next->get();
@@ -218,47 +224,46 @@ Result<std::vector<PgResult>> Connection::collect(std::vector<const Statement*> 
         }
         const ExecStatusType status = PQresultStatus(result);
         if (status == PGRES_PIPELINE_SYNC) break;
-        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+        if (is_success(status)) {
             const Statement* statement = command < preparing.size() ? preparing[command] : nullptr;
             if (statement != nullptr) {
                 prepared_.insert(statement->name);
             } else {
                 results.push_back(std::move(*next));
             }
-        } else if (status != PGRES_PIPELINE_ABORTED && !failed) {
-            failed = ServerError{std::string(sqlstate_of(result)), message_of(result)};
+        } else if (status != PGRES_PIPELINE_ABORTED && !failed) {  // aborted: an earlier step has failed
+            failed = error_in(result);
         }
         ++command;
         if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
     }
     if (PQstatus(connection_.get()) == CONNECTION_BAD) broken_ = true;
-    if (failed) {
-        refused_with_ = failed->sqlstate;
-        if (ends_session(failed->sqlstate)) broken_ = true;
-        return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
-    }
-    if (broken_) return Failure(lost(effect, true));
+    if (failed) return refused(*failed, effect);
+    if (broken_) return Failure(lost(effect, true));  // also a Sync that was never answered: it may have committed
     return results;
+}
+
+Failure Connection::refused(const ServerError& error, Effect effect) {
+    refused_with_ = error.sqlstate;
+    if (ends_session(error.sqlstate)) broken_ = true;
+    return Failure(postgres_error(error.sqlstate, error.message, effect, true));
 }
 
 Result<void> Connection::script(const std::string& sql, Effect effect, Deadline deadline) {
     if (limit_.passed()) return Failure(too_late());
     PGconn* raw = connection_.get();
+    // A pipeline takes one statement per command; several in one text need the simple protocol.
     if (PQexitPipelineMode(raw) != 1 || PQsendQuery(raw, sql.c_str()) != 1) return Failure(lost(effect, false));
     TRY(flush(effect, deadline));
     std::optional<ServerError> failed;
     for (;;) {
-        TRY_ASSIGN(auto next, next_result(effect, deadline));
+        TRY_ASSIGN(const auto next, next_result(effect, deadline));
         if (next == nullptr) break;
-        const ExecStatusType status = PQresultStatus(next.get());
-        if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK && !failed) {
-            failed = ServerError{std::string(sqlstate_of(next.get())), message_of(next.get())};
-        }
+        if (!is_success(PQresultStatus(next.get())) && !failed) failed = error_in(next.get());
     }
     if (PQstatus(raw) == CONNECTION_BAD || PQenterPipelineMode(raw) != 1) broken_ = true;
-    if (!failed) return {};
-    if (ends_session(failed->sqlstate)) broken_ = true;
-    return Failure(postgres_error(failed->sqlstate, failed->message, effect, true));
+    if (failed) return refused(*failed, effect);
+    return {};
 }
 
 Result<bool> Connection::wait_for_notification(Deadline deadline) {
@@ -266,6 +271,7 @@ Result<bool> Connection::wait_for_notification(Deadline deadline) {
         void operator()(PGnotify* notification) const { PQfreemem(notification); }
     };
     for (;;) {
+        // All of them: each says only that there is something new, and the next look finds everything.
         bool heard = false;
         while (std::unique_ptr<PGnotify, Free>(PQnotifies(connection_.get())) != nullptr) heard = true;
         if (heard) return true;

@@ -70,7 +70,7 @@ public:
     /// Nothing has arrived while it was idle. What does arrive is the server ending the session.
     [[nodiscard]] bool quiet() const;
     [[nodiscard]] bool in_transaction() const;
-    /// The SQLSTATE with which the server refused the last run(); empty when it did not.
+    /// The SQLSTATE with which the server refused the last run(), or a script() after it; empty when it did not.
     [[nodiscard]] const std::string& refused_with() const { return refused_with_; }
     [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
     /// For statements that wait as long as the session's settings let them.
@@ -96,6 +96,10 @@ private:
     Result<std::vector<PgResult>> collect(std::vector<const Statement*> preparing, Effect effect, Deadline deadline);
     /// Waits until the socket is ready for one of `events`; false when the deadline or the limit passed.
     [[nodiscard]] bool wait(short events, Deadline deadline) const;
+    static ServerError error_in(const PGresult* result) {
+        return {std::string(client::sqlstate_of(result)), client::message_of(result)};
+    }
+    Failure refused(const ServerError& error, Effect effect);
     Error lost(Effect effect, bool sent);
     Error timed_out(Effect effect, bool sent);
 

@@ -1,14 +1,15 @@
 // Parameters of a statement in PostgreSQL's binary format, arrays included: what a batch is sent as.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,24 +28,36 @@ public:
         (add_value(values), ...);
     }
 
-    Params& text(std::string_view value);
+    Params& text(std::string_view value) { return add(std::string(value)); }
     /// Any type, as its text form; nullopt is NULL.
     Params& literal(const std::optional<std::string>& value);
-    Params& int32(std::int32_t value);
-    Params& int64(std::int64_t value);
-    Params& float64(double value);
-    Params& int32_array(std::span<const std::int32_t> values);
-    Params& int64_array(std::span<const std::int64_t> values);
-    Params& float64_array(std::span<const double> values);
-    Params& text_array(std::span<const std::optional<std::string>> values);
-    Params& text_array(std::span<const std::optional<std::string_view>> values);
-    Params& text_array(std::span<const std::string> values);
-    Params& text_array(std::span<const std::string_view> values);
-    Params& bytes_array(std::span<const std::optional<std::string_view>> values);
-    Params& int32_array(std::span<const std::optional<std::int32_t>> values);
-    Params& int64_array(std::span<const std::optional<std::int64_t>> values);
+    Params& int32(std::int32_t value) { return add(encoded(value)); }
+    Params& int64(std::int64_t value) { return add(encoded(value)); }
+    Params& float64(double value) { return add(encoded(value)); }
     /// A timestamptz.
     Params& time(WallTime value);
+
+    // Each takes a range of such values, or of optionals: nullopt is NULL.
+    template <typename Values>
+    Params& int32_array(const Values& values) {
+        return array<kInt4>(values);
+    }
+    template <typename Values>
+    Params& int64_array(const Values& values) {
+        return array<kInt8>(values);
+    }
+    template <typename Values>
+    Params& float64_array(const Values& values) {
+        return array<kFloat8>(values);
+    }
+    template <typename Values>
+    Params& text_array(const Values& values) {
+        return array<kText>(values);
+    }
+    template <typename Values>
+    Params& bytes_array(const Values& values) {
+        return array<kBytea>(values);
+    }
 
     [[nodiscard]] int count() const { return static_cast<int>(values_.size()); }
     /// As libpq wants them; valid until the next change.
@@ -53,37 +66,96 @@ public:
     [[nodiscard]] std::vector<int> formats() const;
 
 private:
-    template <typename Value>
-    void add_value(const Value& value) {
-        if constexpr (std::is_same_v<Value, std::optional<std::string>>) {
-            literal(value);
-        } else if constexpr (std::is_convertible_v<const Value&, std::string_view>) {
-            text(value);
-        } else if constexpr (std::is_same_v<Value, std::int32_t>) {
-            int32(value);
-        } else if constexpr (std::is_same_v<Value, std::int64_t>) {
-            int64(value);
-        } else if constexpr (std::is_same_v<Value, double>) {
-            float64(value);
-        } else if constexpr (std::is_same_v<Value, WallTime>) {
-            time(value);
-        } else if constexpr (requires { int32_array(value); }) {
-            int32_array(value);
-        } else if constexpr (requires { int64_array(value); }) {
-            int64_array(value);
-        } else if constexpr (requires { float64_array(value); }) {
-            float64_array(value);
-        } else {
-            text_array(value);
-        }
-    }
+    // Type oids from pg_type.dat; they never change.
+    enum Oid : std::int32_t { kBytea = 17, kInt8 = 20, kInt4 = 23, kText = 25, kFloat8 = 701 };
 
     struct Value {
         std::string bytes;
         bool null = false;
         int format = 1;
     };
+
+    /// Of a value, or of an optional one.
+    template <typename Element>
+    static constexpr Oid oid_of() {
+        if constexpr (std::is_same_v<Element, std::int32_t>) {
+            return kInt4;
+        } else if constexpr (std::is_same_v<Element, std::int64_t>) {
+            return kInt8;
+        } else if constexpr (std::is_same_v<Element, double>) {
+            return kFloat8;
+        } else if constexpr (std::is_convertible_v<Element, std::string_view>) {
+            return kText;
+        } else {
+            return oid_of<typename Element::value_type>();
+        }
+    }
+    template <typename Values>
+    using ElementOf = std::decay_t<decltype(*std::begin(std::declval<const Values&>()))>;
+
+    template <typename Given>
+    void add_value(const Given& value) {
+        if constexpr (std::is_same_v<Given, std::optional<std::string>>) {
+            literal(value);
+        } else if constexpr (std::is_convertible_v<const Given&, std::string_view>) {
+            text(value);
+        } else if constexpr (std::is_arithmetic_v<Given>) {
+            add(encoded(value));
+        } else if constexpr (std::is_same_v<Given, WallTime>) {
+            time(value);
+        } else {
+            array<oid_of<ElementOf<Given>>()>(value);
+        }
+    }
     Params& add(std::string bytes);
+
+    static std::string encoded(std::int32_t value);
+    static std::string encoded(std::int64_t value);
+    static std::string encoded(double value);
+
+    /// One-dimensional: a header of dimensions, "may have NULLs", element type, length and lower bound; then the
+    /// elements.
+    template <Oid type, typename Values>
+    Params& array(const Values& values) {
+        static_assert(type == oid_of<ElementOf<Values>>() || (type == kBytea && oid_of<ElementOf<Values>>() == kText));
+        std::size_t size = kArrayHeaderBytes;
+        for (const auto& value : values) size += element_size(value);
+        std::string bytes;
+        bytes.reserve(size);
+        for (const std::int32_t field : {1, 1, std::int32_t{type}, static_cast<std::int32_t>(std::size(values)), 1}) {
+            bytes += encoded(field);
+        }
+        for (const auto& value : values) append_element(bytes, value);
+        return add(std::move(bytes));
+    }
+    static constexpr std::size_t kArrayHeaderBytes = 20;
+
+    template <typename Element>
+    static std::size_t element_size(const Element& value) {
+        if constexpr (std::is_arithmetic_v<Element>) {
+            return sizeof(std::int32_t) + sizeof value;
+        } else if constexpr (std::is_convertible_v<const Element&, std::string_view>) {
+            return sizeof(std::int32_t) + value.size();
+        } else {
+            return value ? element_size(*value) : sizeof(std::int32_t);
+        }
+    }
+    /// Its length and bytes; length -1 is NULL.
+    template <typename Element>
+    static void append_element(std::string& bytes, const Element& value) {
+        if constexpr (std::is_arithmetic_v<Element>) {
+            bytes += encoded(static_cast<std::int32_t>(sizeof value));
+            bytes += encoded(value);
+        } else if constexpr (std::is_convertible_v<const Element&, std::string_view>) {
+            bytes += encoded(static_cast<std::int32_t>(value.size()));
+            bytes += value;
+        } else if (value) {
+            append_element(bytes, *value);
+        } else {
+            bytes += encoded(std::int32_t{-1});
+        }
+    }
+
     std::vector<Value> values_;
 };
 

@@ -1,6 +1,7 @@
 #include "store/postgres/connection/pool.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/assert.h"
@@ -11,17 +12,18 @@
 
 namespace deliverd::store::postgres {
 
-Borrowed::~Borrowed() {
-    if (connection_ != nullptr) pool_->give_back(std::move(connection_));
+void GiveBack::operator()(Connection* connection) const {
+    pool->give_back(std::unique_ptr<Connection>(connection));
 }
 
 Result<Borrowed> Pool::borrow(Deadline patience) {
     const MutexLock lock(mutex_);
     for (;;) {
+        // Before an idle one is lent: nothing is sent on it any more (too_late() in connection.cc).
         if (limit_.passed())
             return retryable(codes::kDbTimeout, "no database connection was opened: deliverd is stopping");
         const Deadline deadline = limit_.cap(patience);
-        if (auto connection = take_idle()) return Borrowed(*this, std::move(connection));
+        if (auto connection = take_idle()) return lend(std::move(connection));
         const auto now = std::chrono::steady_clock::now();
         const bool down = last_failure_.has_value();
         const bool may_ask = !down || (!probing_ && now >= next_attempt_);
@@ -35,6 +37,7 @@ Result<Borrowed> Pool::borrow(Deadline patience) {
                                  " database connections stayed in use: raise database.max_open_conns");
         }
         const bool wait_for_attempt = down && !probing_ && open_ < options_.max_connections;
+        // A caller that waits for the next attempt wakes when it is due and makes it: there is no thread for that.
         changed_.wait_until(mutex_, wait_for_attempt ? std::min(deadline, next_attempt_) : deadline,
                             [this, seen = changes_]() REQUIRES(mutex_) { return changes_ != seen; });
     }
@@ -44,6 +47,8 @@ std::unique_ptr<Connection> Pool::take_idle() {
     while (!idle_.empty()) {
         std::unique_ptr<Connection> connection = std::move(idle_.back());
         idle_.pop_back();
+        // A server that ended has said so meanwhile, on every idle connection. A statement sent on one would be lost,
+        // and a write ambiguous.
         if (connection->quiet()) return connection;
         ASSERT(open_ > 0);
         --open_;
@@ -52,6 +57,7 @@ std::unique_ptr<Connection> Pool::take_idle() {
 }
 
 Result<Borrowed> Pool::connect(Deadline deadline) {
+    // Counted before the mutex is released, or others would connect beyond the limit.
     ++open_;
     ++connecting_;
     const bool probe = last_failure_.has_value();
@@ -71,9 +77,10 @@ Result<Borrowed> Pool::connect(Deadline deadline) {
         reconnect_wait_ = kMinReconnectWait;
         server_version_ = (*connection)->server_version();
         notify_all();
-        return Borrowed(*this, std::move(*connection));
+        return lend(std::move(*connection));
     }
     --open_;
+    // Says nothing about the server: neither a failure for the others nor a longer wait.
     if (was_cut_short(began, limit)) {
         notify_all();
         return Failure(last_failure_.value_or(std::move(connection.error())));
@@ -81,6 +88,8 @@ Result<Borrowed> Pool::connect(Deadline deadline) {
     // A server that was never reached is the caller's to report: commands answer with one line.
     const bool lost = server_version_ != 0 && !last_failure_;
     if (lost) log_.warn("database cannot be reached", {{"cause", connection.error().message}});
+    // The answer for all who wait now, and for those who come before the next attempt: with 40 callers that each ask
+    // for themselves, the last would learn of an outage after a minute.
     last_failure_ = connection.error();
     next_attempt_ = std::chrono::steady_clock::now() + reconnect_wait_;
     reconnect_wait_ = std::min(reconnect_wait_ * 2, kMaxReconnectWait);
@@ -142,6 +151,7 @@ Transaction::~Transaction() {
     }
 }
 
+// Effect::read, whatever the statement does: a lost connection rolls it back, so that it is certainly not done.
 Result<PgResult> Transaction::run(const Statement& statement, const Params& params) {
     return connection_->run(Step{&statement, &params}, Effect::read, connection_->statement_deadline());
 }
@@ -150,9 +160,14 @@ Result<void> Transaction::commit() {
     return connection_->script("commit", Effect::write, connection_->statement_deadline());
 }
 
-Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect) {
+Result<std::vector<PgResult>> run_once(Pool& pool, std::span<const Step> steps, Effect effect) {
     TRY_ASSIGN(auto connection, pool.borrow());
-    return connection->run(Step{&statement, &params}, effect, connection->statement_deadline());
+    return connection->run(steps, effect, connection->statement_deadline());
+}
+
+Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect) {
+    TRY_ASSIGN(auto results, run_once(pool, std::array{Step{&statement, &params}}, effect));
+    return std::move(results.back());
 }
 
 Step relaxed_commit() {
@@ -164,7 +179,7 @@ Step relaxed_commit() {
 Result<void> ping_server(Pool& pool, Duration deadline) {
     static const Statement kPing{"connection_ping", connection::sql::ping};
     const Deadline until = std::chrono::steady_clock::now() + deadline;
-    TRY_ASSIGN(auto connection, pool.borrow(until));
+    TRY_ASSIGN(auto connection, pool.borrow(until));  // waiting for a connection counts: a full pool does not answer
     const Params none;
     TRY(connection->run(Step{&kPing, &none}, Effect::read, until));
     return {};

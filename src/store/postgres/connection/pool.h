@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,22 +32,12 @@ struct PoolOptions {
 
 class Pool;
 
-/// A borrowed connection. The destructor returns it, or closes it when it broke or is still in a transaction.
-class Borrowed {
-public:
-    Borrowed(Pool& pool, std::unique_ptr<Connection> connection) : pool_(&pool), connection_(std::move(connection)) {}
-    ~Borrowed();
-    Borrowed(Borrowed&&) = default;
-    Borrowed& operator=(Borrowed&&) = delete;
-
-    explicit operator bool() const { return connection_ != nullptr; }
-    Connection* operator->() const { return connection_.get(); }
-    Connection& operator*() const { return *connection_; }
-
-private:
-    Pool* pool_;
-    std::unique_ptr<Connection> connection_;
+struct GiveBack {
+    Pool* pool;
+    void operator()(Connection* connection) const;
 };
+/// A borrowed connection. The destructor returns it, or closes it when it broke or is still in a transaction.
+using Borrowed = std::unique_ptr<Connection, GiveBack>;
 
 /// Thread-safe. Outlives the connections that it lent.
 class Pool {
@@ -68,8 +59,9 @@ public:
     [[nodiscard]] int server_version() const;
 
 private:
-    friend class Borrowed;
+    friend GiveBack;
 
+    Borrowed lend(std::unique_ptr<Connection> connection) { return Borrowed(connection.release(), GiveBack{this}); }
     std::unique_ptr<Connection> take_idle() REQUIRES(mutex_);
     /// Lets go of the mutex while it connects.
     Result<Borrowed> connect(Deadline deadline) REQUIRES(mutex_);
@@ -115,7 +107,8 @@ private:
     Borrowed connection_;
 };
 
-/// Borrows a connection and runs one statement.
+/// Borrows a connection and runs the steps, or one statement, in one transaction.
+[[nodiscard]] Result<std::vector<PgResult>> run_once(Pool& pool, std::span<const Step> steps, Effect effect);
 [[nodiscard]] Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect);
 
 /// A step for the head of a transaction whose commit need not reach the disk. Claims need no durable commit, settles

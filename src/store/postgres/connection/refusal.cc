@@ -56,6 +56,7 @@ ServerMessage read_verbose(std::string_view message) {
     return said;
 }
 
+// Where the server asks for a password and there is none, libpq gives up by itself: there is no SQLSTATE then.
 std::string_view advice_for(std::string_view sqlstate, bool needs_password) {
     if (needs_password) return "the server wants a password: give database.password_file, or one in the URL";
     if (sqlstate == "28P01") return "check the user and the password (database.password_file, or the URL's)";
@@ -68,7 +69,8 @@ std::string_view advice_for(std::string_view sqlstate, bool needs_password) {
     return "see the server's log";
 }
 
-/// The settings that it has, by libpq's names; none when it cannot be read.
+/// libpq reads it, so that both forms, and every setting, mean the same here and there. The settings that it has, by
+/// libpq's names; none when it cannot be read.
 std::optional<std::map<std::string, std::string>> parse_conninfo(const std::string& conninfo) {
     struct Free {
         void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
@@ -101,6 +103,7 @@ bool are_ports(std::string_view text) {
     }
 }
 
+/// libpq looks at these two only when it connects, and `config check` does not connect.
 bool is_ssl_mode(std::string_view text) {
     constexpr std::array<std::string_view, 6> kModes = {"disable", "allow",     "prefer",
                                                         "require", "verify-ca", "verify-full"};

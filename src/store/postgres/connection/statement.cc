@@ -7,6 +7,7 @@
 
 namespace deliverd::store::postgres {
 
+// A connection prepares each name once: two texts under one name would run the first one.
 Statement statement_by_text(std::string_view what, const std::string& sql) {
     return {std::string(what) + "_" + std::to_string(std::hash<std::string>()(sql)), sql};
 }
