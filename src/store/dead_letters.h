@@ -30,6 +30,8 @@
 // Threads, blocking and failure: as in store/row_queue.h.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,18 +47,10 @@ namespace deliverd::store {
 
 enum class LetterStatus { pending, retrying, resolved, dead };
 
+inline constexpr std::array<std::string_view, 4> kLetterStatusNames = {"PENDING", "RETRYING", "RESOLVED", "DEAD"};
+
 [[nodiscard]] constexpr std::string_view to_string(LetterStatus status) noexcept {
-    switch (status) {
-        case LetterStatus::pending:
-            return "PENDING";
-        case LetterStatus::retrying:
-            return "RETRYING";
-        case LetterStatus::resolved:
-            return "RESOLVED";
-        case LetterStatus::dead:
-            return "DEAD";
-    }
-    return "UNKNOWN";
+    return kLetterStatusNames[static_cast<std::size_t>(status)];
 }
 [[nodiscard]] std::optional<LetterStatus> letter_status(std::string_view text);
 /// Whether it could be a letter's source: kafka, lane:NAME or spool:NAME.

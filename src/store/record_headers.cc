@@ -1,5 +1,7 @@
 #include "store/record_headers.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <utility>
 
@@ -9,6 +11,8 @@
 
 namespace deliverd::store {
 namespace {
+
+constexpr std::array<std::string_view, 3> kTimeTypes = {"none", "created", "appended"};  // as RecordTime counts
 
 std::optional<std::string> text_of(const boost::json::object& entry, std::string_view name) {
     const boost::json::value* value = entry.if_contains(name);
@@ -23,6 +27,8 @@ std::optional<std::string> bytes_of(const boost::json::object& entry, std::strin
 
 }  // namespace
 
+// Base64, because a value may hold any bytes and the column is JSON. Names nearly always are text, and people look for
+// them.
 std::string record_headers_json(std::span<const RecordHeader> headers) {
     std::string out = "[";
     for (const RecordHeader& header : headers) {
@@ -54,14 +60,20 @@ std::optional<std::vector<RecordHeader>> parse_record_headers(std::string_view j
         if (!name) name = bytes_of(object, "name_base64");
         const boost::json::value* value = object.if_contains("value_base64");
         if (!name || value == nullptr) return std::nullopt;
-        RecordHeader header{std::move(*name), std::nullopt};
-        if (!value->is_null()) {
-            header.value = bytes_of(object, "value_base64");
-            if (!header.value) return std::nullopt;
-        }
+        RecordHeader header{std::move(*name), bytes_of(object, "value_base64")};
+        if (!header.value && !value->is_null()) return std::nullopt;
         headers.push_back(std::move(header));
     }
     return headers;
+}
+
+std::string_view record_time_name(RecordTime type) {
+    return kTimeTypes.at(static_cast<std::size_t>(type));
+}
+
+RecordTime record_time(std::string_view name) {
+    const auto* found = std::ranges::find(kTimeTypes, name);
+    return found == kTimeTypes.end() ? RecordTime::none : static_cast<RecordTime>(found - kTimeTypes.begin());
 }
 
 }  // namespace deliverd::store

@@ -14,29 +14,27 @@ namespace {
 /// The last moment of the year 9999, in microseconds since 2000.
 constexpr std::int64_t kLatestMicros = 252'455'615'999'999'999;
 
+/// In network byte order, and copied, because the bytes of a cell are not aligned.
+template <typename Wire>
+Wire wire_at(const PGresult* result, int row, int column) {
+    ASSERT(PQgetlength(result, row, column) == sizeof(Wire));
+    Wire wire = 0;
+    std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
+    return wire;
+}
+
 }  // namespace
 
 std::string_view text_at(const PGresult* result, int row, int column) {
     return {PQgetvalue(result, row, column), static_cast<std::size_t>(PQgetlength(result, row, column))};
 }
 
-std::optional<std::string> optional_text_at(const PGresult* result, int row, int column) {
-    if (null_at(result, row, column)) return std::nullopt;
-    return std::string(text_at(result, row, column));
-}
-
 std::int64_t int64_at(const PGresult* result, int row, int column) {
-    ASSERT(PQgetlength(result, row, column) == sizeof(std::int64_t));
-    std::uint64_t wire = 0;
-    std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
-    return static_cast<std::int64_t>(be64toh(wire));
+    return static_cast<std::int64_t>(be64toh(wire_at<std::uint64_t>(result, row, column)));
 }
 
 std::int32_t int32_at(const PGresult* result, int row, int column) {
-    ASSERT(PQgetlength(result, row, column) == sizeof(std::int32_t));
-    std::uint32_t wire = 0;
-    std::memcpy(&wire, PQgetvalue(result, row, column), sizeof wire);
-    return static_cast<std::int32_t>(be32toh(wire));
+    return static_cast<std::int32_t>(be32toh(wire_at<std::uint32_t>(result, row, column)));
 }
 
 double float64_at(const PGresult* result, int row, int column) {
@@ -52,6 +50,7 @@ bool null_at(const PGresult* result, int row, int column) {
 }
 
 WallTime time_at(const PGresult* result, int row, int column) {
+    // '-infinity' and 'infinity' are the smallest and the largest number. Text formats end with the year 9999.
     const std::int64_t micros = std::clamp(int64_at(result, row, column), kEarliestMicros, kLatestMicros);
     return WallTime(std::chrono::microseconds(micros - kEarliestMicros));
 }

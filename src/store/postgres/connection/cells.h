@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -18,7 +19,6 @@ namespace deliverd::store::postgres {
 inline constexpr std::int64_t kEarliestMicros = -946'684'800'000'000;
 
 [[nodiscard]] std::string_view text_at(const PGresult* result, int row, int column);
-[[nodiscard]] std::optional<std::string> optional_text_at(const PGresult* result, int row, int column);
 /// Numbers: the statement makes the cell one of this type, and not NULL (asserted).
 [[nodiscard]] std::int64_t int64_at(const PGresult* result, int row, int column);
 [[nodiscard]] std::int32_t int32_at(const PGresult* result, int row, int column);
@@ -53,11 +53,48 @@ void read_cell(const PGresult* result, int row, int column, Field& out) {
     }
 }
 
-/// Reads a row's first columns into `fields`, one each, in their order.
+/// A row of a result, which outlives it.
+class Row {
+public:
+    Row(const PGresult* result, int row) : result_(result), row_(row) {}
+
+    /// Reads cells from the first column on, or from `column` on, into `fields`, one each, as read_cell() does.
+    template <typename... Fields>
+    void read(Fields&... fields) const {
+        read_from(0, fields...);
+    }
+    template <typename... Fields>
+    void read_from(int column, Fields&... fields) const {
+        (read_cell(result_, row_, column++, fields), ...);
+    }
+    template <typename Field>
+    [[nodiscard]] Field get(int column = 0) const {
+        Field field{};
+        read_from(column, field);
+        return field;
+    }
+
+private:
+    const PGresult* result_;
+    int row_;
+};
+
+/// What `read` makes of each Row of the result.
+template <typename Read>
+[[nodiscard]] auto rows_as(const PGresult* result, Read read) {
+    std::vector<std::invoke_result_t<Read&, const Row&>> out;
+    out.reserve(static_cast<std::size_t>(PQntuples(result)));
+    for (int row = 0; row < PQntuples(result); ++row) out.push_back(read(Row(result, row)));
+    return out;
+}
+
+[[nodiscard]] inline std::vector<Row> rows_of(const PGresult* result) {
+    return rows_as(result, [](const Row& row) { return row; });
+}
+
 template <typename... Fields>
 void read_row(const PGresult* result, int row, Fields&... fields) {
-    int column = 0;
-    (read_cell(result, row, column++, fields), ...);
+    Row(result, row).read(fields...);
 }
 
 /// The seconds between two times in microseconds, the earlier one not before 1970.

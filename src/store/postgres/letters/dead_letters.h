@@ -28,6 +28,9 @@ inline constexpr std::int32_t kMaxLookedAt = 20'000;
 /// RetryResult's numbers.
 inline constexpr std::int32_t kReturned = 5;
 
+/// Those that are uuids, in their order and each once: so two statements lock the same rows in one order.
+[[nodiscard]] std::vector<std::string> sorted_ids(std::span<const std::string> ids);
+
 class PostgresDeadLetters final : public DeadLetters {
 public:
     /// `pool` outlives it. `schema` is that of the outbox tables.

@@ -3,13 +3,11 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text.h"
 #include "base/try.h"
-#include "deliverd/error_codes.h"
+#include "store/letter_columns.h"
 #include "store/letter_rules.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/dead_letters.h"
-#include "store/postgres/letters/letter_rows.h"
 #include "store/postgres/letters/statements.h"
 #include "store/upkeep_arguments.h"
 
@@ -20,11 +18,6 @@ namespace {
 constexpr int kHeldColumn = kDetailColumns;
 constexpr int kLookedColumn = kHeldColumn + 1;
 constexpr int kTakenOverColumn = kLookedColumn + 1;
-
-Failure not_owner(std::string_view topic) {
-    return permanent(codes::kNotOwner,
-                     "the redrive of " + one_line(topic) + " has ended, or another process has taken it over");
-}
 
 bool older(const RetryClaim& one, const RetryClaim& other) {
     return std::tie(one.letter->letter.created_at, one.id) < std::tie(other.letter->letter.created_at, other.id);
@@ -38,13 +31,13 @@ Result<std::optional<Redrive>> PostgresDeadLetters::open_redrive(std::string_vie
     TRY(check_retry_request({std::string(owner), std::string(actor), lease}));
     const Params whose(topic, owner);
     const Params params(topic, owner, actor, to_seconds(lease));
-    TRY_ASSIGN(auto connection, pool_.borrow());
+    // Two statements: the second sees the letters that the first has freed, and the row it locked stays locked between.
     const std::array steps = {Step{&sql_[letters::sql::free_redrive], &whose},
                               Step{&sql_[letters::sql::open_redrive], &params}};
-    TRY_ASSIGN(auto results, connection->run(steps, Effect::write, connection->statement_deadline()));
+    TRY_ASSIGN(auto results, run_once(pool_, steps, Effect::write));
     const PGresult* opened = results.back().get();
     if (PQntuples(opened) == 0) return std::nullopt;
-    return redrive_at(opened, 0);
+    return redrive_at(Row(opened, 0));
 }
 
 Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string_view topic,
@@ -52,25 +45,26 @@ Result<std::vector<RetryClaim>> PostgresDeadLetters::next_of_redrive(std::string
                                                                      const RedrivePage& page) {
     TRY(check_retry_request(request));
     TRY(check_upkeep_limit(page.letters));
-    const std::vector<std::optional<std::string>> left_out(page.left_out_topics.begin(), page.left_out_topics.end());
     const Params params(topic, request.owner, page.letters, to_seconds(request.lease), request.actor,
-                        std::max<std::int64_t>(1, page.bytes), left_out);
+                        std::max<std::int64_t>(1, page.bytes), page.left_out_topics);
     std::vector<RetryClaim> claims;
-    // Each turn moves the position, also where all that it looked at was being retried just then.
+    // An empty answer means the end, so it must not come from a page whose letters could not be begun. Each turn moves
+    // the position, also where all that it looked at was being retried just then.
     for (std::int64_t looked = 1; claims.empty() && looked > 0;) {
         TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::next_of_redrive], params, Effect::write));
         const PGresult* rows = result.get();
-        if (int64_at(rows, 0, kHeldColumn) == 0) return not_owner(topic);
+        if (int64_at(rows, 0, kHeldColumn) == 0) return redrive_not_owned(topic);
         looked = int64_at(rows, 0, kLookedColumn);
         claims.reserve(static_cast<std::size_t>(PQntuples(rows)));
-        for (int row = 0; row < PQntuples(rows); ++row) {
-            if (null_at(rows, row, 0)) continue;
-            LetterDetail detail = detail_at(rows, row);
+        for (const Row& row : rows_of(rows)) {
+            if (row.get<std::string_view>().empty()) continue;  // the line without a letter
+            LetterDetail detail = detail_at(row);
             std::string id = detail.letter.id;
             claims.push_back(
-                {std::move(id), RetryVerdict::begun, {}, std::move(detail), bool_at(rows, row, kTakenOverColumn)});
+                {std::move(id), RetryVerdict::begun, {}, std::move(detail), row.get<bool>(kTakenOverColumn)});
         }
     }
+    // The statement answers in no order: sorting there would sort whole rows, and nearly always they come sorted.
     if (!std::ranges::is_sorted(claims, older)) std::ranges::sort(claims, older);
     return claims;
 }
@@ -83,8 +77,8 @@ Result<std::int64_t> PostgresDeadLetters::end_of_redrive_page(std::string_view /
 
 Result<Redrive> PostgresDeadLetters::close_redrive(std::string_view topic, std::string_view owner) {
     TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::close_redrive], Params(topic, owner), Effect::write));
-    if (PQntuples(result.get()) == 0) return not_owner(topic);
-    return redrive_at(result.get(), 0);
+    if (PQntuples(result.get()) == 0) return redrive_not_owned(topic);
+    return redrive_at(Row(result.get(), 0));
 }
 
 Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
@@ -94,9 +88,7 @@ Result<void> PostgresDeadLetters::release_redrive(std::string_view topic, std::s
 
 Result<std::vector<Redrive>> PostgresDeadLetters::abandoned_redrives() {
     TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::abandoned_redrives], Params(), Effect::read));
-    std::vector<Redrive> redrives;
-    for (int row = 0; row < PQntuples(result.get()); ++row) redrives.push_back(redrive_at(result.get(), row));
-    return redrives;
+    return rows_as(result.get(), &redrive_at<Row>);
 }
 
 }  // namespace deliverd::store::postgres

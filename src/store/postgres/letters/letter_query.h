@@ -19,9 +19,7 @@ struct LetterSelect {
 /// left out.
 [[nodiscard]] LetterSelect select_page(const LetterQuery& query);
 
-/// Whether total comes from dlq_counts, and is exact.
-[[nodiscard]] bool is_counted(const LetterQuery& query);
-/// How many letters there are; at most kMaxCounted + 1 where they are not counted already.
+/// How many letters there are; at most kMaxCounted + 1 where the query is not is_counted().
 [[nodiscard]] LetterSelect select_total(const LetterQuery& query);
 
 }  // namespace deliverd::store::postgres

@@ -1,38 +1,83 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 
-#include "base/text.h"
+#include "base/assert.h"
+#include "base/json_text.h"
 #include "base/try.h"
+#include "client/sql_values.h"
+#include "store/letter_columns.h"
 #include "store/letter_rules.h"
 #include "store/sqlite/letters/dead_letters.h"
-#include "store/sqlite/letters/letter_retry.h"
-#include "store/sqlite/letters/redrive_rows.h"
+#include "store/sqlite/letters/letter_rows.h"
+#include "store/sqlite/letters/statements.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store::sqlite {
 namespace {
 
-Failure not_owner(std::string_view topic) {
-    return permanent(codes::kNotOwner,
-                     "the redrive of " + one_line(topic) + " is somebody else's by now, or has ended");
+struct StoredRedrive {
+    Redrive redrive;
+    std::string owner;
+    bool is_live = false;    // the owner's lease has not run out
+    std::string started_at;  // as the tables have times
+};
+
+StoredRedrive stored_redrive_at(const SqliteStatement& row) {
+    StoredRedrive found{redrive_at(row), {}, false, {}};
+    row.read_from(kRedriveColumns, found.owner, found.is_live, found.started_at);
+    return found;
+}
+
+LetterCursor cursor_at(const SqliteStatement& row) {
+    return {row.get<WallTime>(0), row.get<std::string>(1)};
+}
+
+/// Before every letter.
+LetterCursor beginning() {
+    return {WallTime{}, std::string(kLowestLetterId)};
+}
+
+std::string json_array(std::span<const std::string> texts) {
+    std::string out = "[";
+    for (const std::string& text : texts) {
+        if (out.size() > 1) out += ',';
+        append_json_string(out, text);
+    }
+    return out + "]";
+}
+
+Result<std::optional<StoredRedrive>> stored_redrive(Handle& handle, std::string_view topic) {
+    return handle.one(letters::sql::find_redrive, &stored_redrive_at, topic);
 }
 
 /// The redrive, while it is the owner's. Failure: `not_owner`.
 Result<StoredRedrive> owned_redrive(Handle& handle, std::string_view topic, std::string_view owner) {
     TRY_ASSIGN(auto found, stored_redrive(handle, topic));
-    if (!found || found->owner != owner || found->redrive.finished) return not_owner(topic);
+    if (!found || found->owner != owner || found->redrive.finished) return redrive_not_owned(topic);
     return std::move(*found);
 }
 
 Result<Redrive> redrive_now(Handle& handle, std::string_view topic) {
     TRY_ASSIGN(auto found, stored_redrive(handle, topic));
+    ASSERT(found);  // in the same transaction
     return std::move(found->redrive);
+}
+
+/// Letters that can be retried, behind the position, oldest first; as many as the page has, whatever their bytes.
+Result<std::vector<LetterCursor>> redrive_candidates(Handle& handle, const StoredRedrive& found,
+                                                     const RedrivePage& page) {
+    const Redrive& redrive = found.redrive;
+    const LetterCursor from = redrive.position.value_or(beginning());
+    return handle.all(letters::sql::redrive_candidates, &cursor_at, redrive.topic, letter_time(from.created_at),
+                      from.id, letter_time(redrive.up_to.created_at), redrive.up_to.id, found.started_at, page.letters,
+                      json_array(page.left_out_topics));
 }
 
 /// Begins what can be begun of the candidates, until they reach `most_bytes`; those behind are removed from `letters`.
 Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::string_view redrive_began,
                                                  std::vector<LetterCursor>& letters, std::int64_t most_bytes,
-                                                 const RetryRequest& request, RedriveCounts& counts) {
+                                                 const RetryRequest& request) {
     std::vector<RetryClaim> claims;
     claims.reserve(letters.size());
     std::int64_t bytes = 0;
@@ -41,15 +86,12 @@ Result<std::vector<RetryClaim>> begin_candidates(Handle& handle, std::string_vie
             letters.resize(i);
             break;
         }
-        const LetterCursor& letter = letters[i];
-        TRY_ASSIGN(auto claim, begin_retry_of(handle, letter.id, request, redrive_began));
+        TRY_ASSIGN(auto claim, begin_retry_of(handle, letters[i].id, request, redrive_began));
         if (claim.verdict != RetryVerdict::begun) continue;
-        if (claim.letter) {
-            const LetterDetail& begun = *claim.letter;
-            counts.taken_over += begun.letter.in_doubt ? 1 : 0;
-            const std::size_t payload = begun.record.value ? 0 : begun.letter.payload.value_or("").size();
-            bytes += static_cast<std::int64_t>(content_bytes(begun.record) + payload);
-        }
+        ASSERT(claim.letter);  // all but unknown letters come with the claim
+        const auto& [letter, record] = *claim.letter;
+        const std::size_t payload = record.value ? 0 : letter.payload.value_or("").size();
+        bytes += static_cast<std::int64_t>(content_bytes(record) + payload);
         claims.push_back(std::move(claim));
     }
     return claims;
@@ -61,13 +103,24 @@ Result<std::optional<Redrive>> SqliteDeadLetters::open_redrive(std::string_view 
                                                                std::string_view actor, Duration lease) {
     TRY(check_upkeep_name("topic", topic));
     TRY(check_retry_request({std::string(owner), std::string(actor), lease}));
-    const RedriveOwner who{topic, owner, actor, lease};
+    const std::string until = client::time_ahead(lease);
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<std::optional<Redrive>> {
-        TRY_ASSIGN(auto found, stored_redrive(handle, topic));
-        const bool open = found && !found->redrive.finished;
-        const bool own = open && found->owner == owner;
-        if (open && !own && found->is_live) return std::nullopt;
-        TRY(!open ? start_redrive(handle, who) : own ? renew_redrive(handle, who) : take_redrive(handle, *found, who));
+        TRY_ASSIGN(const auto found, stored_redrive(handle, topic));
+        if (!found || found->redrive.finished) {
+            TRY_ASSIGN(const auto newest, handle.one(letters::sql::newest_letter, &cursor_at, topic));
+            const LetterCursor up_to = newest.value_or(beginning());
+            TRY(handle.run(letters::sql::start_redrive, topic, actor, owner, until, letter_time(up_to.created_at),
+                           up_to.id));
+        } else {
+            if (found->owner != owner) {
+                if (found->is_live) return std::nullopt;
+                // What the owner before had begun and not ended is free at once (free_letters finds it by that owner),
+                // and found again from the beginning.
+                TRY(handle.run(letters::sql::free_letters, found->owner, topic));
+                TRY(handle.run(letters::sql::restart_redrive, topic));
+            }
+            TRY(handle.run(letters::sql::own_redrive, topic, owner, until));
+        }
         TRY_ASSIGN(auto redrive, redrive_now(handle, topic));
         return redrive;
     });
@@ -80,59 +133,46 @@ Result<std::vector<RetryClaim>> SqliteDeadLetters::next_of_redrive(std::string_v
     TRY(check_upkeep_limit(page.letters));
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Claims> {
         TRY_ASSIGN(auto found, owned_redrive(handle, topic, request.owner));
-        RedriveCounts counts;
+        std::optional<LetterCursor>& position = found.redrive.position;
         Claims claims;
+        // Each turn moves the position: an empty answer means the end, so it must not come from letters that could not
+        // be begun.
         for (bool more = true; more && claims.empty();) {
             TRY_ASSIGN(auto letters, redrive_candidates(handle, found, page));
-            more = letters.size() == static_cast<std::size_t>(page.letters);
             const std::size_t candidates = letters.size();
-            TRY_ASSIGN(auto begun, begin_candidates(handle, found.started_at, letters, page.bytes, request, counts));
-            claims = std::move(begun);
-            more = more || letters.size() < candidates;
-            found.redrive.position = more ? letters.back() : found.redrive.up_to;
+            TRY_ASSIGN(claims, begin_candidates(handle, found.started_at, letters, page.bytes, request));
+            more = candidates == static_cast<std::size_t>(page.letters) || letters.size() < candidates;
+            position = more ? letters.back() : found.redrive.up_to;
         }
-        TRY(move_redrive(handle, topic, *found.redrive.position));
-        TRY(add_to_redrive(handle, topic, request.owner, counts));
-        TRY(renew_redrive(handle, {topic, request.owner, request.actor, request.lease}));
+        const auto taken_over =
+            std::ranges::count_if(claims, [](const RetryClaim& claim) { return claim.letter->letter.in_doubt; });
+        TRY(handle.run(letters::sql::move_redrive, topic, letter_time(position->created_at), position->id, taken_over,
+                       client::time_ahead(request.lease)));
         return claims;
     });
 }
 
-Result<std::int64_t> SqliteDeadLetters::end_of_redrive_page(std::string_view topic, std::string_view owner,
+Result<std::int64_t> SqliteDeadLetters::end_of_redrive_page(std::string_view /*topic*/, std::string_view owner,
                                                             std::string_view actor, std::span<const RetryEnd> ends) {
-    TRY(check_retry_request({std::string(owner), std::string(actor)}));
-    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<std::int64_t> {
-        RedriveCounts counts;
-        std::int64_t applied = 0;
-        for (const RetryEnd& end : ends) {
-            TRY_ASSIGN(auto ended, end_retry_of(handle, owner, actor, end));
-            if (!ended) continue;
-            ++applied;
-            counts.published += end.result == RetryResult::published || end.result == RetryResult::unpublished ? 1 : 0;
-            counts.failed += end.result == RetryResult::failed ? 1 : 0;
-            counts.in_doubt += end.result == RetryResult::in_doubt ? 1 : 0;
-        }
-        TRY(add_to_redrive(handle, topic, owner, counts));
-        return applied;
-    });
+    return end_retry(owner, actor, ends);  // which counts for the redrive that the owner has
 }
 
 Result<Redrive> SqliteDeadLetters::close_redrive(std::string_view topic, std::string_view owner) {
     return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Redrive> {
         TRY(owned_redrive(handle, topic, owner));
-        TRY(finish_redrive(handle, topic));
+        TRY(handle.run(letters::sql::finish_redrive, topic));
         return redrive_now(handle, topic);
     });
 }
 
 Result<void> SqliteDeadLetters::release_redrive(std::string_view topic, std::string_view owner) {
     return in_transaction(file_, Durability::full,
-                          [&](Handle& handle) -> Result<void> { return give_up_redrive(handle, topic, owner); });
+                          [&](Handle& handle) { return handle.run(letters::sql::give_up_redrive, topic, owner); });
 }
 
 Result<std::vector<Redrive>> SqliteDeadLetters::abandoned_redrives() {
     TRY_ASSIGN(auto handle, file_.reader());
-    return abandoned_rows(*handle);
+    return handle->all(letters::sql::abandoned_redrives, &redrive_at<SqliteStatement>);
 }
 
 }  // namespace deliverd::store::sqlite

@@ -246,7 +246,7 @@ std::string plan(SqliteTestStore& store, const std::string& sql) {
     std::string lines;
     {
         auto statement = must(client::SqliteStatement::prepare(raw, "explain query plan " + sql));
-        must(statement.each([&](const SqliteStatement& row) { lines += row.get<std::string>(3) + "\n"; }));
+        must(statement.each([&](const client::SqliteStatement& row) { lines += row.get<std::string>(3) + "\n"; }));
     }
     sqlite3_close(raw);
     return lines;

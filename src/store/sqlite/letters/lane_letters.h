@@ -13,7 +13,8 @@ namespace deliverd::store::sqlite {
 [[nodiscard]] Result<void> write_event_letter(Handle& handle, const EventTable& table, std::string_view worker_id,
                                               const EventSettlement& settlement);
 
-/// Puts the row of a letter back to what is to be sent, due at once. Answers why not, for people; empty when done.
-[[nodiscard]] Result<std::string> return_row(Handle& handle, const LaneRow& row, std::string_view actor);
+/// Puts the row of a letter back to what is to be sent, due at once. False: it is gone or no longer dead, or its outbox
+/// takes none back.
+[[nodiscard]] Result<bool> return_row(Handle& handle, const LaneRow& row, std::string_view actor);
 
 }  // namespace deliverd::store::sqlite

@@ -23,7 +23,8 @@ m.producer, m.retry_count, m.max_retries
 m.status, m.created_at, m.updated_at, m.last_retry_at, m.last_retry_error,
     m.in_doubt or (m.retry_owner is not null and m.retry_expires_at < now()),
     m.source_topic, m.source_partition, m.source_offset, m.lane, m.outbox, m.outbox_row_id,
-    octet_length(m.record_value), m.truncated, m.retry_owner is not null and m.retry_expires_at < now()
+    coalesce(octet_length(m.record_value), 0)::bigint, m.truncated,
+    m.retry_owner is not null and m.retry_expires_at < now()
 
 -- part: record
 m.record_key, m.record_value, m.record_headers::text, m.record_timestamp_ms, m.record_timestamp_type
@@ -53,8 +54,31 @@ select {origin}, m.stack_trace, {retries}, m.payload::text, {state}, {record}
 from unnest($1::text[]::uuid[]) as i (id)
 cross join lateral (select d.* from dlq.dlq_messages d where d.id = any (array[i.id])) m
 
+-- The size of a payload. It is known without reading what is stored elsewhere.
+-- part: bytes
+case when m.payload is null then 0 else coalesce(octet_length(m.record_value), octet_length(m.payload::text)) end
+
+-- Whether a page shows the payload of its letter m: one of at most {short_bytes}, or while the longer ones, in the order
+-- of the page p, have at most {long_bytes} together.
+-- part: shown
+({bytes} <= {short_bytes}
+        or sum(case when {bytes} <= {short_bytes} then 0 else {bytes} end)
+            over (order by p.created_at desc, p.id desc rows unbounded preceding) <= {long_bytes})
+
+-- How many letters of a topic there are, or of all; {rest} is a condition on the lines. Parameter: topic.
+-- name: count_topic
+select coalesce(sum(k.letters), 0)::bigint
+from (
+    select c.letters from dlq.dlq_counts c where c.topic = $1::text{rest}
+    union all
+    select c.letters from dlq.dlq_counts c where c.original_topic = $1::text and c.topic <> $1::text{rest}
+) k
+
+-- name: count_all
+select coalesce(sum(c.letters), 0)::bigint from dlq.dlq_counts c where true{rest}
+
 -- The letters of a page, without stack traces, and whether the payload was left out. {page} selects id and created_at
--- in order; {shown} says of a letter m whether its payload is shown.
+-- in order.
 -- name: list_letters
 select {origin}, null::text, {retries}, case when {shown} then m.payload::text end, {state}, not {shown}
 from ({page}) p
@@ -297,10 +321,11 @@ with ended as (
 select (select count(*) from ended) + (select count(*) from gone), (select max(o.at) from old o)
 
 -- Parameters: owner, ids. Answers id, lane, outbox and row of the letters whose retry is the owner's, and where the
--- events of the lane are.
+-- events of the lane are, in quoted names.
 -- name: owned_letters
-select m.id::text, m.lane, m.outbox, m.outbox_row_id, t.table_schema, t.table_name, t.id_column, t.id_type,
-    t.published_column, t.retry_count_column, t.next_attempt_at_column, t.dead_at_column, t.event_id_column
+select m.id::text, m.lane, m.outbox, m.outbox_row_id, quote_ident(t.table_schema) || '.' || quote_ident(t.table_name),
+    quote_ident(t.id_column), t.id_type, quote_ident(t.published_column), quote_ident(t.retry_count_column),
+    quote_ident(t.next_attempt_at_column), quote_ident(t.dead_at_column), quote_ident(t.event_id_column)
 from unnest($2::text[]::uuid[]) as i (id)
 cross join lateral (
     select m.id, m.lane, m.outbox, m.outbox_row_id

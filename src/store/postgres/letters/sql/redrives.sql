@@ -172,7 +172,7 @@ select m.id::text, m.source, m.original_topic, m.original_partition, m.original_
     null::text, m.producer, m.retry_count + case when m.taken_over then 0 else 1 end, m.max_retries,
     case when m.record_value is null then m.payload::text end, 'RETRYING'::text, m.created_at, now(), now(),
     m.last_retry_error, m.in_doubt or m.taken_over, m.source_topic, m.source_partition, m.source_offset, m.lane,
-    m.outbox, m.outbox_row_id, octet_length(m.record_value), m.truncated, false,
+    m.outbox, m.outbox_row_id, coalesce(octet_length(m.record_value), 0)::bigint, m.truncated, false,
     m.record_key, m.record_value, m.record_headers::text, m.record_timestamp_ms, m.record_timestamp_type,
     w.held, w.looked, m.taken_over
 from (select (select count(*) from mine) as held, (select count(*) from next) as looked) w

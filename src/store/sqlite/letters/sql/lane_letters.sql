@@ -27,6 +27,25 @@ set table_name = excluded.table_name, id_column = excluded.id_column, published_
     retry_count_column = excluded.retry_count_column, next_attempt_at_column = excluded.next_attempt_at_column,
     dead_at_column = excluded.dead_at_column
 
+-- An event of a mapped table, whose {names} are the lane's: '{}', null or false for a column that is not there. 1 row.
+-- name: event_cells
+select cast({payload} as blob), {metadata}, {event_id}
+from {table}
+where {id} = ?1
+
+-- Whether the row is still there to be sent, dead or not. 1 row.
+-- name: unpublished_event
+select 1
+from {table}
+where {id} = ?1 and not {published}
+
+-- One failure stays counted: that keeps the later rows of its aggregate behind it until it was sent. With none, a relay
+-- whose position is past it would find them first. 1 row.
+-- name: return_event
+update {table}
+set {dead_at} = null, {retry_count} = 1, {next_attempt_at} = null
+where {id} = ?1 and {dead_at} is not null and not {published}
+
 -- 1 lane.
 -- name: event_table
 select table_name, id_column, published_column, retry_count_column, next_attempt_at_column, dead_at_column

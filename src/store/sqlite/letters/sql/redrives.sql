@@ -111,18 +111,18 @@ from (
 order by created_at, id
 limit ?7
 
--- 1 topic, 2 and 3 the position.
+-- 1 topic, 2 and 3 the position, 4 how many letters were taken over, 5 the lease as a modifier; it never shortens one.
 -- name: move_redrive
 update deliverd_redrives
-set position_created_at = ?2, position_id = ?3, updated_at = {now}
+set position_created_at = ?2, position_id = ?3, taken_over = taken_over + ?4,
+    expires_at = max(expires_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?5)), updated_at = {now}
 where topic = ?1
 
--- 1 topic, 2 owner, 3 published, 4 failed, 5 in doubt, 6 taken over.
+-- 1 owner, 2 published, 3 failed, 4 in doubt. An owner has one redrive: what it began counts there.
 -- name: add_to_redrive
 update deliverd_redrives
-set published = published + ?3, failed = failed + ?4, in_doubt = in_doubt + ?5, taken_over = taken_over + ?6,
-    updated_at = {now}
-where topic = ?1 and owner = ?2 and not finished
+set published = published + ?2, failed = failed + ?3, in_doubt = in_doubt + ?4, updated_at = {now}
+where owner = ?1 and not finished
 
 -- 1 topic.
 -- name: finish_redrive

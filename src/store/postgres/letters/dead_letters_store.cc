@@ -1,14 +1,13 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
+#include <cstdlib>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/random.h"
 #include "base/try.h"
-#include "base/uuid.h"
+#include "store/letter_rules.h"
 #include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/statements.h"
 #include "store/record_headers.h"
@@ -17,33 +16,12 @@
 namespace deliverd::store::postgres {
 namespace {
 
-std::string_view name_of(RecordTime type) {
-    return type == RecordTime::created ? "created" : type == RecordTime::appended ? "appended" : "none";
-}
-
+// Only what is usually long: it decides where a batch ends.
 std::size_t bytes_of(const NewLetter& letter) {
     const auto size = [](const std::optional<std::string>& text) { return text ? text->size() : 0; };
     return size(letter.record.value) + size(letter.record.key) + size(letter.payload) +
            size(letter.provenance.stack_trace);
 }
-
-/// Ids of one call sort as the letters were given, so that a redrive sends them in that order: their number is
-/// where a UUID version 7 has random bits.
-class Ids {
-public:
-    std::string of(std::size_t number) {
-        constexpr std::size_t kBits = 12;
-        constexpr std::size_t kMask = (1U << kBits) - 1;
-        std::string id = make_uuid_v7(now_, random_);
-        id.replace(15, 3, fmt::format("{:03x}", (number >> kBits) & kMask));
-        id.replace(19, 4, fmt::format("8{:03x}", number & kMask));
-        return id;
-    }
-
-private:
-    SystemRandom random_;
-    WallTime now_ = SystemClock().wall_now();
-};
 
 /// A letter, and the id under which it is stored.
 struct IdentifiedLetter {
@@ -53,43 +31,37 @@ struct IdentifiedLetter {
 
 /// The arrays of store_letters.
 Params store_params(std::span<const IdentifiedLetter> batch) {
-    using View = std::optional<std::string_view>;
-    const auto of_record = [&](auto member) {
-        return column(batch, [&](const auto& one) { return one.letter->record.*member; });
+    using Given = const NewLetter&;
+    using View = std::optional<std::string_view>;  // payloads are long: only Params copies them
+    const auto of = [&](auto get) {
+        return column(batch, [&](const IdentifiedLetter& one) { return get(*one.letter); });
     };
     // What a record of no topic does not have.
     const auto of_topic = [&](auto member) {
-        return column(batch, [&](const auto& one) {
-            const Record& record = one.letter->record;
-            return record.topic.empty() ? std::nullopt : std::optional(record.*member);
-        });
-    };
-    const auto origin = [&](auto member) {
-        return column(batch, [&](const auto& one) { return one.letter->provenance.*member; });
-    };
-    const auto view = [&](auto get) {
-        return column(batch, [&](const auto& one) {
-            const std::optional<std::string>& text = get(*one.letter);
-            return text ? View(*text) : std::nullopt;
+        return of([&](Given letter) {
+            return letter.record.topic.empty() ? std::nullopt : std::optional(letter.record.*member);
         });
     };
     Params out(column(batch, &IdentifiedLetter::id), of_topic(&Record::topic), of_topic(&Record::partition),
-               of_topic(&Record::offset), of_record(&Record::timestamp_ms),
-               column(batch, [](const auto& one) { return name_of(one.letter->record.timestamp_type); }));
-    out.bytes_array(view([](const NewLetter& letter) -> const auto& { return letter.record.key; }));
-    out.bytes_array(view([](const NewLetter& letter) -> const auto& { return letter.record.value; }));
-    out.text_array(column(batch, [](const auto& one) { return record_headers_json(one.letter->record.headers); }));
-    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.payload; }));
-    out.int32_array(column(batch, [](const auto& one) { return one.letter->truncated ? 1 : 0; }));
-    out.text_array(origin(&Provenance::original_topic)).int32_array(origin(&Provenance::original_partition));
-    out.int64_array(origin(&Provenance::original_offset)).text_array(origin(&Provenance::error_message));
-    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.error_class; }))
-        .text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.stack_trace; }));
-    out.text_array(view([](const NewLetter& letter) -> const auto& { return letter.provenance.producer; }));
-    return out.text_array(column(batch, [](const auto& one) { return std::string_view(one.letter->source); }));
+               of_topic(&Record::offset), of([](Given letter) { return letter.record.timestamp_ms; }),
+               of([](Given letter) { return record_time_name(letter.record.timestamp_type); }));
+    out.bytes_array(of([](Given letter) { return View(letter.record.key); }));
+    out.bytes_array(of([](Given letter) { return View(letter.record.value); }));
+    out.text_array(of([](Given letter) { return record_headers_json(letter.record.headers); }));
+    out.text_array(of([](Given letter) { return View(letter.payload); }));
+    out.int32_array(of([](Given letter) { return letter.truncated ? 1 : 0; }));
+    out.text_array(of([](Given letter) { return View(letter.provenance.original_topic); }));
+    out.int32_array(of([](Given letter) { return letter.provenance.original_partition; }));
+    out.int64_array(of([](Given letter) { return letter.provenance.original_offset; }));
+    out.text_array(of([](Given letter) { return View(letter.provenance.error_message); }));
+    out.text_array(of([](Given letter) { return View(letter.provenance.error_class); }));
+    out.text_array(of([](Given letter) { return View(letter.provenance.stack_trace); }));
+    out.text_array(of([](Given letter) { return View(letter.provenance.producer); }));
+    return out.text_array(of([](Given letter) { return View(letter.source); }));
 }
 
-/// In the order of the records, so that two that store the same ones wait in one direction.
+/// In the order of the records: two processes that store the same ones (a rebalance gives a partition to another member
+/// before the first one has committed) wait for each other in one direction, and never both.
 std::vector<Params> batches(std::span<const NewLetter> letters) {
     std::vector<std::size_t> order(letters.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -97,7 +69,8 @@ std::vector<Params> batches(std::span<const NewLetter> letters) {
         const Record& record = letters[index].record;
         return std::tuple(std::string_view(record.topic), record.partition, record.offset, record.timestamp_ms, index);
     });
-    Ids ids;
+    SystemRandom random;
+    const WallTime now = SystemClock().wall_now();
     std::vector<Params> out;
     std::vector<IdentifiedLetter> batch;
     std::size_t bytes = 0;
@@ -109,18 +82,12 @@ std::vector<Params> batches(std::span<const NewLetter> letters) {
             batch.clear();
             bytes = 0;
         }
-        batch.push_back({&letter, letter.id.empty() ? ids.of(index) : letter.id});
+        batch.push_back({&letter, letter.id.empty() ? letter_id(now, index, random) : letter.id});
         bytes += size;
     }
+    ASSERT(!batch.empty());  // store() makes no batches of no letters
     out.push_back(store_params(batch));
     return out;
-}
-
-std::int64_t rows_written(const PGresult* result) {
-    const std::string_view text = PQcmdTuples(const_cast<PGresult*>(result));
-    std::int64_t rows = 0;
-    std::from_chars(text.data(), text.data() + text.size(), rows);
-    return rows;
 }
 
 /// The server refused the data themselves (or a constraint that someone added to the table refused them), or their
@@ -137,6 +104,8 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
     const std::vector<Params> all = batches(letters);
     TRY_ASSIGN(auto connection, pool_.borrow());
     const auto run = [&](std::string_view payload) {
+        // Named, not any conflict: a unique index that somebody made for the table must refuse a letter, not swallow
+        // it. A call has letters of one kind only.
         const std::string_view once = letters.front().id.empty()
                                           ? "(source_topic, source_partition, source_offset, record_timestamp_ms)"
                                             " where source_topic is not null"
@@ -150,6 +119,7 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
     auto results = run("i.payload::jsonb");
     // What is JSON and what jsonb can hold is not quite the same (huge numbers, half surrogates). A statement that
     // finds out for each payload costs much more, so that it is only tried when there is one.
+    // In a transaction of its own again: the first one has stored nothing.
     if (!results && refused_data(*connection) && connection->usable())
         results = run("deliverd.json_or_null(i.payload)");
     if (!results) {
@@ -158,7 +128,7 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
         return Failure(std::move(error));
     }
     std::int64_t fresh = 0;
-    for (const PgResult& result : *results) fresh += rows_written(result.get());
+    for (const PgResult& result : *results) fresh += std::atoll(PQcmdTuples(result.get()));
     return fresh;
 }
 
