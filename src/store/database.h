@@ -1,4 +1,4 @@
-// One database, whichever it is: what the program needs beside the outboxes.
+// The port of a database: it makes the ports of its tables, and does what is about the whole of it.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct SchemaReport {
     SchemaState state = SchemaState::missing;
     int found_version = 0;
     int wanted_version = 0;
-    std::string advice;  // one line: what is the matter and which command to type; empty when current
+    std::string advice;  // one line: what is wrong and which command to run; empty when current
 };
 
 /// A row to be stored.
@@ -76,7 +76,7 @@ public:
     /// Order intake.
     virtual std::unique_ptr<Orders> orders(const OrdersOptions& options) = 0;
 
-    /// The event outbox, for relays. Failure: permanent, `bad_argument`, for names that cannot be.
+    /// The event outbox, for relays. Failure: permanent, `bad_argument`, for names that no table can have.
     virtual Result<std::unique_ptr<EventOutbox>> event_outbox(const EventTable& table) = 0;
 
     /// The event outbox for people and programs: add, look, mark, clean. On the table `outbox`. With an actor
@@ -99,11 +99,11 @@ public:
     virtual Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) = 0;
 
     /// Deletes the rows of `target_space` whose ids lie in first_id..last_id, and their audit lines, in one
-    /// transaction; answers how many rows. For those who made the rows for a purpose of their own.
+    /// transaction; answers how many rows. For a caller that stored these rows itself.
     virtual Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
                                                  std::int64_t last_id) = 0;
 
-    /// Version, privileges, settings: whatever a person should know before relying on it.
+    /// Version, privileges, settings: what a person should know before relying on the database.
     virtual Result<std::vector<Finding>> inspect() = 0;
 
     virtual Result<void> ping(Duration deadline) = 0;

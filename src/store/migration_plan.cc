@@ -4,31 +4,14 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "store/sql_text.h"
 
 namespace deliverd::store {
 namespace {
 
-std::string with_schema(std::string_view sql, std::string_view quoted_schema) {
-    constexpr std::string_view kPlaceholder = "${schema}";
-    std::string out;
-    out.reserve(sql.size());
-    for (std::size_t at = 0;;) {
-        const std::size_t found = sql.find(kPlaceholder, at);
-        out += sql.substr(at, found - at);
-        if (found == std::string_view::npos) return out;
-        out += quoted_schema;
-        at = found + kPlaceholder.size();
-    }
-}
-
+// Literals, not parameters: `deliverd migrate --dry-run` prints the steps, and they must run in psql as they are.
 std::string literal(std::string_view text) {
-    std::string out = "'";
-    for (const char c : text) {
-        if (c == '\'') out.push_back('\'');
-        out.push_back(c);
-    }
-    out.push_back('\'');
-    return out;
+    return "'" + replaced(std::string(text), "'", "''") + "'";
 }
 
 std::string record_statement(const Migration& migration, const MigrationDialect& dialect) {
@@ -71,6 +54,7 @@ SchemaReport assess(std::span<const Migration> wanted, std::span<const AppliedMi
     SchemaReport report;
     report.wanted_version = wanted.empty() ? 0 : wanted.back().version;
     report.found_version = applied.empty() ? 0 : applied.back().version;
+    // Before the version is compared: on a schema that somebody changed, no advice about versions helps.
     for (const AppliedMigration& line : applied) {
         if (auto why = difference(wanted, line, schema); !why.empty()) {
             report.state = SchemaState::changed;
@@ -105,11 +89,23 @@ Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> want
     std::vector<MigrationStep> steps;
     for (const Migration& migration : wanted) {
         if (migration.version <= report.found_version) continue;
-        std::string sql = with_schema(migration.sql, dialect.quoted_schema);
+        std::string sql = replaced(std::string(migration.sql), "${schema}", dialect.quoted_schema);
         sql += "\n" + record_statement(migration, dialect);
         steps.push_back({migration.version, std::string(migration.name), std::move(sql)});
     }
     return steps;
+}
+
+Result<void> run_steps(std::span<const MigrationStep> steps,
+                       const std::function<Result<void>(const std::string& sql)>& run) {
+    for (const MigrationStep& step : steps) {
+        if (auto done = run(step.sql); !done) {
+            Error error = std::move(done.error());
+            error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
+            return Failure(std::move(error));
+        }
+    }
+    return {};
 }
 
 }  // namespace deliverd::store

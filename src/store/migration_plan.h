@@ -1,6 +1,7 @@
 // What a database has, what the program wants, and what is to be done about it: pure code for both stores.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,5 +40,9 @@ struct MigrationDialect {
 [[nodiscard]] Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> wanted,
                                                                std::span<const AppliedMigration> applied,
                                                                const MigrationDialect& dialect);
+
+/// Runs the steps in their order up to the first failure, whose message then names the migration.
+[[nodiscard]] Result<void> run_steps(std::span<const MigrationStep> steps,
+                                     const std::function<Result<void>(const std::string& sql)>& run);
 
 }  // namespace deliverd::store

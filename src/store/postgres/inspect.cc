@@ -3,7 +3,7 @@
 #include "base/try.h"
 #include "store/migration_plan.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/migrator.h"
+#include "store/postgres/parts.h"
 #include "store/postgres/statements.h"
 #include "store/sql_text.h"
 
@@ -14,19 +14,17 @@ constexpr int kOldestServerVersion = 130000;
 
 /// The grants to run; empty when this user lacks none.
 Result<std::string> missing_grants(Connection& connection, const std::string& schema) {
-    static const Statement kGrants{"inspect_grants", sql::missing_grants};
-    TRY_ASSIGN(auto result, ask(connection, kGrants, Params(std::optional(schema))));
+    TRY_ASSIGN(auto result, ask(connection, sql::missing_grants, Params(std::optional(schema))));
     std::string missing;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
+    for (const Row& row : rows_of(result.get())) {
         missing += missing.empty() ? "" : " ";
-        missing += text_at(result.get(), row, 0);
+        missing += row.get<std::string_view>();
     }
     return missing;
 }
 
 Result<std::string> creators_in(Connection& connection, const std::string& schema) {
-    static const Statement kCreators{"inspect_creators", sql::creators_in_schema};
-    TRY_ASSIGN(auto result, ask(connection, kCreators, Params(std::optional(schema))));
+    TRY_ASSIGN(auto result, ask(connection, sql::creators_in_schema, Params(std::optional(schema))));
     return std::string(text_at(result.get(), 0, 0));
 }
 
@@ -37,8 +35,7 @@ Finding finding(std::string check, bool ok, std::string good, std::string bad) {
 }  // namespace
 
 Result<std::vector<Finding>> inspect(Connection& connection, const std::string& schema) {
-    static const Statement kFacts{"inspect_facts", sql::server_facts};
-    TRY_ASSIGN(auto facts, ask(connection, kFacts));
+    TRY_ASSIGN(auto facts, ask(connection, sql::server_facts));
     std::string version;
     std::string synchronous_commit;
     bool standby = false;

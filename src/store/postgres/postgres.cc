@@ -10,12 +10,10 @@
 #include "store/postgres/connection/session_call.h"
 #include "store/postgres/events/event_outbox.h"
 #include "store/postgres/events/statements.h"
-#include "store/postgres/imports.h"
 #include "store/postgres/letters/dead_letters.h"
-#include "store/postgres/migrator.h"
+#include "store/postgres/parts.h"
 #include "store/postgres/queues/queues.h"
 #include "store/postgres/queues/statements.h"
-#include "store/postgres/upkeep.h"
 #include "store/session_events.h"
 #include "store/session_lease.h"
 #include "store/sql_text.h"
@@ -97,9 +95,7 @@ public:
         return std::make_unique<postgres::PostgresDeadLetters>(pool_, options_.schema);
     }
 
-    std::unique_ptr<Imports> imports() override {
-        return std::make_unique<postgres::PostgresImports>(pool_, options_.schema);
-    }
+    std::unique_ptr<Imports> imports() override { return postgres::make_imports(pool_, options_.schema); }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return postgres::make_orders(pool_, options_.schema, options);
@@ -114,9 +110,7 @@ public:
                                    std::move(audit_actor));
     }
 
-    std::unique_ptr<Upkeep> upkeep() override {
-        return std::make_unique<postgres::PostgresUpkeep>(pool_, options_.schema);
-    }
+    std::unique_ptr<Upkeep> upkeep() override { return postgres::make_upkeep(pool_, options_.schema); }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
         return make_session_lease([this] { return open_lease_session(pool_, options_.schema); }, std::move(audit_actor),
@@ -164,6 +158,7 @@ Result<void> check_conninfo(const std::string& conninfo) {
 
 Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log) {
     TRY(check_conninfo(options.conninfo));
+    // The migrations create that one, for the functions and for what is about no table of the application's.
     if (options.schema.empty() || options.schema == "deliverd") {
         return permanent(codes::kBadArgument, "database.schema must name a schema other than deliverd's own");
     }

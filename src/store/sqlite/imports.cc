@@ -1,6 +1,5 @@
-#include "store/sqlite/imports.h"
-
 #include "base/try.h"
+#include "store/sqlite/parts.h"
 #include "store/sqlite/statements.h"
 
 namespace deliverd::store::sqlite {
@@ -8,6 +7,7 @@ namespace {
 
 /// Whether it was new.
 Result<bool> store_event(Handle& handle, const ImportedEvent& event, std::string_view origin, std::string_view actor) {
+    // The key first: it is what makes an event that comes again nothing new.
     TRY_ASSIGN(const auto remembered, handle.change(sql::remember_import, event.key, origin));
     if (remembered == 0) return false;
     TRY(handle.run(sql::import_event, event.aggregate_id, event.event_type, event.payload, event.metadata, event.key));
@@ -33,6 +33,7 @@ public:
     }
 
     Result<void> forget(std::string_view origin) override {
+        // A key that a power cut brings back only keeps out an event that its origin no longer has.
         return in_transaction(file_, Durability::relaxed,
                               [&](Handle& handle) { return handle.run(sql::forget_imports, origin); });
     }

@@ -1,5 +1,3 @@
-#include "store/sqlite/migrator.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,6 +7,7 @@
 
 #include "base/try.h"
 #include "store/migration_plan.h"
+#include "store/sqlite/parts.h"
 #include "store/sqlite/statements.h"
 
 namespace deliverd::store::sqlite {
@@ -16,6 +15,7 @@ namespace {
 
 /// Whether other users of the machine may open the file or what belongs to it.
 Finding permissions_of(const std::string& path) {
+    // Files from before create_private() (file/file.cc), or made by hand, keep the permissions that they have.
     std::string open_files;
     for (const char* end : {"", "-wal", "-shm"}) {
         std::error_code ignored;
@@ -67,22 +67,10 @@ Result<std::vector<MigrationStep>> steps_for(Handle& handle) {
     TRY_ASSIGN(auto steps, missing_steps(sqlite_migrations(), applied, {"deliverd_migrations", "", ""}));
     TRY_ASSIGN(auto outbox, value_of(handle, sql::outbox_table));
     TRY_ASSIGN(auto ours, value_of(handle, sql::own_outbox));
+    // Also for a dry run: what it prints is what would run.
     for (MigrationStep& step : steps) {
         if (!outbox.empty()) leave_out(step.sql, kUnlessOutbox);
         if (ours.empty()) leave_out(step.sql, kOwnOutbox);
-    }
-    return steps;
-}
-
-/// Inside the transaction. Whoever comes second waits for it and then finds nothing left to do.
-Result<std::vector<MigrationStep>> migrate_locked(Handle& handle) {
-    TRY_ASSIGN(auto steps, steps_for(handle));
-    for (const MigrationStep& step : steps) {
-        if (auto done = handle.run_script(step.sql); !done) {
-            Error error = std::move(done.error());
-            error.message = "migration " + std::to_string(step.version) + " (" + step.name + "): " + error.message;
-            return Failure(std::move(error));
-        }
     }
     return steps;
 }
@@ -97,7 +85,9 @@ Result<SchemaReport> schema_report(Handle& handle) {
 Result<std::vector<MigrationStep>> migrate(Handle& handle, bool dry_run) {
     if (dry_run) return steps_for(handle);
     TRY_ASSIGN(auto transaction, Transaction::begin(handle, Durability::full));
-    TRY_ASSIGN(auto steps, migrate_locked(handle));
+    // What is missing is asked inside the transaction: a second process waits for it and then finds nothing left to do.
+    TRY_ASSIGN(auto steps, steps_for(handle));
+    TRY(run_steps(steps, [&](const std::string& sql) { return handle.run_script(sql); }));
     TRY(transaction.commit());
     return steps;
 }
@@ -117,6 +107,7 @@ Result<std::vector<Finding>> inspect(Handle& writer, const std::string& path) {
     findings.push_back(
         {"busy timeout", true, fmt::format("waits {} s for other processes", to_seconds(writer.busy_timeout()))});
     findings.push_back(permissions_of(path));
+    // Really takes the write lock, because permissions alone do not say whether the file can be written. Rolled back.
     auto locked = Transaction::begin(writer, Durability::full);
     findings.push_back({"writable", locked.has_value(), locked ? "the file can be written" : locked.error().message});
     const bool current = report.state == SchemaState::current;

@@ -7,12 +7,10 @@
 #include "store/session_lease.h"
 #include "store/sqlite/events/event_outbox.h"
 #include "store/sqlite/file/file.h"
-#include "store/sqlite/imports.h"
 #include "store/sqlite/letters/dead_letters.h"
-#include "store/sqlite/migrator.h"
+#include "store/sqlite/parts.h"
 #include "store/sqlite/queues/queues.h"
 #include "store/sqlite/statements.h"
-#include "store/sqlite/upkeep.h"
 
 namespace deliverd::store {
 namespace {
@@ -42,6 +40,7 @@ Result<Session<Protocol, Audit>> open_session(File& file, std::unique_ptr<Protoc
         LockedHandle handle;
         Transaction transaction;  // after the handle: rolled back before it is unlocked
     };
+    // The writing connection also for calls that only read: the session does not know what the caller will ask for.
     TRY_ASSIGN(auto handle, file.writer());
     TRY_ASSIGN(auto transaction, Transaction::begin(*handle, Durability::full));
     const auto locked = std::make_shared<Locked>(Locked{std::move(handle), std::move(transaction)});
@@ -50,14 +49,6 @@ Result<Session<Protocol, Audit>> open_session(File& file, std::unique_ptr<Protoc
     session.commit = [=] { return locked->transaction.commit(); };
     session.protocol = on(locked->handle->raw());
     return session;
-}
-
-Result<LeaseSession> open_lease_session(File& file) {
-    return open_session<Lease, LeaseAudit>(file, &lease_on);
-}
-
-Result<EventSession> open_event_session(File& file) {
-    return open_session<deliverd::Outbox, EventAudit>(file, &outbox_on);
 }
 
 class SqliteDatabase final : public Database {
@@ -98,18 +89,19 @@ public:
     }
 
     Result<std::unique_ptr<deliverd::Outbox>> events(std::optional<std::string> audit_actor) override {
-        return make_session_events([this] { return open_event_session(*file_); }, std::move(audit_actor));
+        return make_session_events([this] { return open_session<deliverd::Outbox, EventAudit>(*file_, &outbox_on); },
+                                   std::move(audit_actor));
     }
 
     std::unique_ptr<Upkeep> upkeep() override { return sqlite::make_upkeep(*file_); }
 
     Result<std::unique_ptr<Lease>> lease(std::optional<std::string> audit_actor) override {
-        return make_session_lease([this] { return open_lease_session(*file_); }, std::move(audit_actor),
-                                  max_payload_bytes_);
+        return make_session_lease([this] { return open_session<Lease, LeaseAudit>(*file_, &lease_on); },
+                                  std::move(audit_actor), max_payload_bytes_);
     }
 
     Result<std::vector<std::int64_t>> enqueue_memories(std::span<const NewMemory> memories) override {
-        TRY_ASSIGN(auto session, open_lease_session(*file_));
+        TRY_ASSIGN(auto session, open_session<Lease, LeaseAudit>(*file_, &lease_on));
         return enqueue_in_session(session, memories, max_payload_bytes_);
     }
 

@@ -1,10 +1,9 @@
-#include "store/sqlite/upkeep.h"
-
 #include <string>
 #include <utility>
 
 #include "base/try.h"
 #include "client/sql_values.h"
+#include "store/sqlite/parts.h"
 #include "store/sqlite/statements.h"
 #include "store/upkeep_arguments.h"
 
@@ -27,6 +26,7 @@ public:
         TRY(check_upkeep_name("owner", owner));
         TRY(check_upkeep_span("interval", interval));
         TRY(check_upkeep_span("lease", lease));
+        // A lease that a power cut forgets is only taken again. That a chore is done must not be forgotten: see end().
         return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<bool> {
             TRY_ASSIGN(const auto done, handle.value<bool>(sql::done_lately, chore, client::time_ago(interval)));
             if (done) return false;
@@ -46,6 +46,7 @@ public:
         TRY(check_upkeep_name("owner", owner));
         return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<void> {
             TRY_ASSIGN(const auto freed, handle.change(sql::free_lease, kUpkeepLease, owner));
+            // Whoever lost the lease has not finished: another process is at the chore now.
             if (!finished || freed != 1) return {};
             return handle.run(sql::note_done, chore);
         });

@@ -1,24 +1,27 @@
-// Migrations and inspection of a PostgreSQL database.
+// The parts of a PostgreSQL database that are too small for a room of their own.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "store/database.h"
-#include "store/postgres/connection/connection.h"
+#include "store/postgres/connection/pool.h"
 
 namespace deliverd::store::postgres {
 
-/// How long one `deliverd migrate` waits for another, and then for its own statements.
-inline constexpr Duration kMigrationLockWait = std::chrono::seconds(60);
-inline constexpr Duration kMigrationTimeout = std::chrono::minutes(30);
-
 /// Runs a statement that only reads.
-[[nodiscard]] Result<PgResult> ask(Connection& connection, const Statement& statement, const Params& params = {});
+[[nodiscard]] Result<PgResult> ask(Connection& connection, std::string_view sql, const Params& params = {});
 
+// `schema` is that of the outbox tables.
 [[nodiscard]] Result<SchemaReport> schema_report(Connection& connection, const std::string& schema);
 [[nodiscard]] Result<std::vector<MigrationStep>> migrate(Connection& connection, const std::string& schema,
                                                          bool dry_run);
 [[nodiscard]] Result<std::vector<Finding>> inspect(Connection& connection, const std::string& schema);
+
+/// `pool` outlives the answers.
+[[nodiscard]] std::unique_ptr<Imports> make_imports(Pool& pool, std::string_view schema);
+[[nodiscard]] std::unique_ptr<Upkeep> make_upkeep(Pool& pool, std::string_view schema);
 
 }  // namespace deliverd::store::postgres
