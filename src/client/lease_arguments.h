@@ -21,7 +21,7 @@ inline constexpr double kMaxLeaseSeconds = 1e9;
 [[nodiscard]] Result<void> check_memory(std::string_view target_space, std::string_view payload_md,
                                         std::int64_t max_payload_bytes);
 [[nodiscard]] Result<void> check_settle(std::string_view worker_id, std::string_view name, std::string_view text);
-/// A number of `unit` that text may have at most.
+/// Refuses text that has more than `most` of `unit` ("bytes").
 [[nodiscard]] Result<void> check_size(std::string_view name, std::size_t size, std::int64_t most, std::string_view unit,
                                       std::string_view advice);
 /// 0 to kMaxLeaseSeconds.

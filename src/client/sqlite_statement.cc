@@ -67,7 +67,7 @@ int SqliteStatement::bind_text(int index, std::string_view text) {
 
 int SqliteStatement::bind(int index, const Blob& value) {
     if (!value.bytes) return bind(index, std::nullopt);
-    // Not bind_blob64() with size 0: without an address that would be NULL.
+    // An empty view may have no address, which bind_blob64() would take for NULL.
     if (value.bytes->empty()) return sqlite3_bind_zeroblob(statement_.get(), index, 0);
     return sqlite3_bind_blob64(statement_.get(), index, value.bytes->data(), value.bytes->size(), SQLITE_STATIC);
 }

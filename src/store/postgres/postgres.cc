@@ -158,7 +158,7 @@ Result<void> check_conninfo(const std::string& conninfo) {
 
 Result<std::unique_ptr<Database>> open_postgres(PostgresOptions options, Log& log) {
     TRY(check_conninfo(options.conninfo));
-    // The migrations create that one, for the functions and for what is about no table of the application's.
+    // The migrations create that schema for the functions and for deliverd's own tables.
     if (options.schema.empty() || options.schema == "deliverd") {
         return permanent(codes::kBadArgument, "database.schema must name a schema other than deliverd's own");
     }

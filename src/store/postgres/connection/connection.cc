@@ -134,7 +134,7 @@ Error Connection::lost(Effect effect, bool sent) {
     return postgres_error("", PQerrorMessage(connection_.get()), effect, sent);
 }
 
-// The answer may still come. Whoever used the connection next would take it for its own.
+// The answer may still come, and the next user of the connection would take it for its own.
 Error Connection::timed_out(Effect effect, bool sent) {
     broken_ = true;
     const bool unknown = sent && effect == Effect::write;

@@ -164,7 +164,7 @@ Result<std::int64_t> PostgresDeadLetters::purge_history(Duration age, std::int32
                run_once(pool_, sql_[letters::sql::purge_history], Params(to_seconds(age), limit, from), Effect::write));
     const std::int64_t gone = int64_at(result.get(), 0, 0);
     const MutexLock lock(mutex_);
-    // Less than the limit was all: the next call begins anew, and finds what has become old since.
+    // Fewer than the limit: nothing is left for now. The next call starts over and finds what has become old since.
     history_purged_.reset();
     if (gone == limit && PQgetisnull(result.get(), 0, 1) == 0) {
         history_purged_ = PurgePosition{age, int64_at(result.get(), 0, 1), {}};

@@ -142,7 +142,7 @@ public:
         return {};
     }
 
-    /// By id; those that are not the owner's are not there.
+    /// By id, without the letters that are not the owner's.
     [[nodiscard]] std::map<std::string, std::string>& problems() { return problems_; }
 
 private:

@@ -21,8 +21,7 @@ struct StoredLetter {
 /// None when there is none.
 [[nodiscard]] Result<std::optional<StoredLetter>> stored_letter(Handle& handle, std::string_view id);
 
-/// Drops a payload that is not UTF-8: a row of a lane may hold any bytes, and so does its letter; that is no JSON to
-/// show.
+/// Drops a payload that is not UTF-8. A row of a lane may hold any bytes, and so may its letter; they are no JSON.
 void drop_unreadable_payload(Letter& letter);
 
 struct LetterStep {
