@@ -11,9 +11,6 @@
 
 namespace deliverd::store::postgres {
 
-/// Runs a statement that only reads.
-[[nodiscard]] Result<PgResult> ask(Connection& connection, std::string_view sql, const Params& params = {});
-
 // `schema` is that of the outbox tables.
 [[nodiscard]] Result<SchemaReport> schema_report(Connection& connection, const std::string& schema);
 [[nodiscard]] Result<std::vector<MigrationStep>> migrate(Connection& connection, const std::string& schema,

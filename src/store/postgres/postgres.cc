@@ -7,7 +7,6 @@
 #include "deliverd/error_codes.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"
-#include "store/postgres/connection/session_call.h"
 #include "store/postgres/events/event_outbox.h"
 #include "store/postgres/events/statements.h"
 #include "store/postgres/letters/dead_letters.h"

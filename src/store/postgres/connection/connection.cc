@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/failpoint.h"
+#include "base/sha256.h"
 #include "base/try.h"
 #include "deliverd/error_codes.h"
 #include "store/postgres/connection/refusal.h"
@@ -52,6 +53,24 @@ bool is_success(ExecStatusType status) {
 Error too_late() {
     return Error{ErrorClass::retryable, codes::kDbTimeout, "no statement was sent to PostgreSQL: deliverd is stopping"};
 }
+
+class CallOnConnection final : public client::PostgresCall {
+public:
+    explicit CallOnConnection(Connection& connection) : connection_(connection) {}
+
+    Result<PgResult> run(const char* sql, std::span<const std::optional<std::string>> values, Effect) override {
+        Params params;
+        for (const auto& value : values) params.literal(value);
+        // Prepared under a name made from its text, so that the next session on this connection finds it prepared. The
+        // server keeps 63 bytes of a name.
+        const Statement statement{"client_" + sha256_hex(sql).substr(0, 32), sql};
+        // Text, as a caller's connection answers: the client library reads both alike.
+        return connection_.run(Step{&statement, &params, Format::text}, Effect::read, connection_.statement_deadline());
+    }
+
+private:
+    Connection& connection_;
+};
 
 }  // namespace
 
@@ -278,6 +297,10 @@ Result<bool> Connection::wait_for_notification(Deadline deadline) {
         if (!wait(POLLIN, deadline)) return false;
         if (PQconsumeInput(connection_.get()) != 1) return Failure(lost(Effect::read, true));
     }
+}
+
+std::unique_ptr<client::PostgresCall> call_on(Connection& connection) {
+    return std::make_unique<CallOnConnection>(connection);
 }
 
 }  // namespace deliverd::store::postgres

@@ -111,4 +111,8 @@ private:
     std::string refused_with_;
 };
 
+/// The client library's statements on one of the pool's connections, which outlives the answer. Inside a transaction,
+/// where nothing is done until the commit, so that a lost answer here is never ambiguous.
+[[nodiscard]] std::unique_ptr<client::PostgresCall> call_on(Connection& connection);
+
 }  // namespace deliverd::store::postgres
