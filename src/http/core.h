@@ -1,6 +1,10 @@
-// What the sessions of a server share: the mailbox that brings them their answers, the lists they are in, the pool.
+// What the sessions of a server share: the mailbox that brings them their answers, the memory that request bodies may
+// take, the lists they are in, the pool.
 #pragma once
 
+#include <malloc.h>
+
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <list>
@@ -9,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "http/body_budget.h"
 #include "http/handler_pool.h"
-#include "http/options.h"
+#include "http/messages.h"
 #include "http/tls.h"
 
 namespace deliverd::http {
@@ -38,6 +42,7 @@ public:
 
     /// Swaps the sessions whose answers have arrived into `out`, which is empty and has capacity for all connections.
     void take(std::vector<Session*>& out) {
+        ASSERT(out.empty());
         const MutexLock lock(mutex_);
         answered_.swap(out);
         awake_ = false;
@@ -57,6 +62,64 @@ private:
     bool closed_ GUARDED_BY(mutex_) = false;
 };
 
+/// Shared by everything that holds a body. Thread-safe.
+class BodyBudget {
+public:
+    explicit BodyBudget(std::size_t most) : most_(most) {}
+
+    [[nodiscard]] bool take(std::size_t bytes) {
+        std::size_t used = used_;
+        do {
+            if (bytes > most_ - used) return false;
+        } while (!used_.compare_exchange_weak(used, used + bytes));
+        if (used + bytes > kFloodBytes) flooded_ = true;
+        return true;
+    }
+
+    /// Call it after the body is freed. After a flood, the last call also returns free memory to the system, which
+    /// malloc might otherwise keep for ever.
+    void give_back(std::size_t bytes) {
+        const std::size_t used = used_.fetch_sub(bytes);
+        ASSERT(used >= bytes);
+        if (used == bytes && flooded_.exchange(false)) malloc_trim(0);
+    }
+
+private:
+    static constexpr std::size_t kFloodBytes = 8 * 1024 * 1024;  // held at once; everyday traffic stays below
+
+    const std::size_t most_;
+    std::atomic<std::size_t> used_ = 0;  // never more than most_
+    std::atomic<bool> flooded_ = false;
+};
+
+/// One body's share of the budget. The destructor gives it back.
+class BodyShare {
+public:
+    explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
+    BodyShare(const BodyShare&) = delete;
+    BodyShare& operator=(const BodyShare&) = delete;
+    ~BodyShare() { clear(); }
+
+    /// Takes enough for a body of `bytes`; false if the budget has too little left.
+    [[nodiscard]] bool grow_to(std::size_t bytes) {
+        if (bytes <= bytes_) return true;
+        if (!budget_->take(bytes - bytes_)) return false;
+        bytes_ = bytes;
+        return true;
+    }
+    /// Moves the share to the body's next holder. This object can grow again for the next body.
+    [[nodiscard]] BodyShare hand_over() { return BodyShare(budget_, std::exchange(bytes_, 0)); }
+    void clear() {
+        if (bytes_ > 0) budget_->give_back(std::exchange(bytes_, 0));
+    }
+
+private:
+    BodyShare(std::shared_ptr<BodyBudget> budget, std::size_t bytes) : budget_(std::move(budget)), bytes_(bytes) {}
+
+    std::shared_ptr<BodyBudget> budget_;
+    std::size_t bytes_ = 0;
+};
+
 /// A request on its way, shared by the pool's task and the reply: it may outlive the server.
 struct Exchange {
     explicit Exchange(BodyShare& read) : share(read.hand_over()) {}
@@ -69,38 +132,30 @@ struct Exchange {
 
 /// What all sessions of a server share. Used on the I/O thread only; by stop() once that thread has ended.
 struct Core {
-    Core(const ServerOptions& o, DeferredHandler h, ErrorBody e, std::shared_ptr<Mailbox> m)
-        : options(o),
-          handler(std::move(h)),
-          error_body(std::move(e)),
-          mailbox(std::move(m)),
-          budget(std::make_shared<BodyBudget>(o.max_total_body_bytes)),
-          pool(o.handler_threads, o.max_queued_requests) {}
-
     const ServerOptions options;
     const DeferredHandler handler;
     const ErrorBody error_body;
-    const SystemClock clock;
     const std::shared_ptr<Mailbox> mailbox;
-    const std::shared_ptr<BodyBudget> budget;  // requests may outlive the server
 
-    std::shared_ptr<ssl_ctx_st> tls;  // for connections to come; null: plain HTTP
+    const SystemClock clock{};
+    const std::shared_ptr<BodyBudget> budget =  // requests may outlive the server
+        std::make_shared<BodyBudget>(options.max_total_body_bytes);
+    std::shared_ptr<ssl_ctx_st> tls{};  // for connections to come; null: plain HTTP
 
     // Every open connection that was not refused is in one of these three lists, longest-waiting first, and moves
     // between them in O(1).
-    std::list<Session*> waiting;  // for a whole request header, or for its client to close
-    std::list<Session*> reading;  // a request's body
-    std::list<Session*> serving;  // a request: handling, answering
+    std::list<Session*> waiting{};  // for a whole request header, or for its client to close
+    std::list<Session*> reading{};  // a request's body
+    std::list<Session*> serving{};  // a request: handling, answering
     std::size_t refusing = 0;
     std::size_t busy = 0;  // sessions with a request under way
     bool draining = false;
-    std::function<void()> on_quiet;  // called when draining and nothing is under way any more
+    std::function<void()> on_quiet{};  // called when draining and nothing is under way any more
 
-    HandlerPool pool;
+    HandlerPool pool{options.handler_threads, options.max_queued_requests};
 
     Response error(int status, std::string_view code, std::string_view message) const noexcept {
         try {
-            if (!error_body) return Response{status, {}, "text/plain", {}};
             Response response = error_body(status, code, message);
             if (status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
             return response;

@@ -19,6 +19,7 @@ struct Reply::State {
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() {
+        // The last copy is gone: whoever should have answered has failed. The client must not wait for its own timeout.
         if (answered) return;
         try {
             deliver(Response{500, {}, "text/plain", {}});

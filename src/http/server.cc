@@ -19,17 +19,18 @@ namespace {
 
 constexpr std::size_t kMaxRefusing = 64;  // connections that are being answered 503; beyond that: closed at once
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);  // after a failed accept (no descriptors left)
-constexpr Duration kLongestPatience = std::chrono::hours(24);
+constexpr Duration kLongestPatience = std::chrono::hours(24);      // Duration::max() from now would overflow
 
 class ServerImpl final : public Server {
 public:
     ServerImpl(const ServerOptions& options, std::shared_ptr<ssl_ctx_st> tls, DeferredHandler handler,
                ErrorBody error_body)
-        : core_(options, std::move(handler), std::move(error_body),
+        : core_{options, std::move(handler), std::move(error_body),
                 std::make_shared<Mailbox>(options.max_connections,
-                                          [this] { asio::post(io_, [this] { deliver_answers(); }); })),
+                                          [this] { asio::post(io_, [this] { deliver_answers(); }); })},
           acceptor_(io_),
           accept_pause_(io_) {
+        // It is swapped with the mailbox's list: neither ever needs memory to take an answer.
         answered_.reserve(options.max_connections);
         core_.tls = std::move(tls);
         core_.on_quiet = [this] {
@@ -53,6 +54,8 @@ public:
         const auto found = resolver.resolve(core_.options.host, std::to_string(core_.options.port),
                                             tcp::resolver::passive | tcp::resolver::numeric_service, error);
         if (error) return error;
+        // A name such as localhost may have an address that this machine cannot bind (IPv6 switched off): the next may
+        // do.
         for (const auto& entry : found) {
             error = listen_on(entry.endpoint());
             if (!error) break;
@@ -71,6 +74,8 @@ public:
 
     Result<WallTime> reload_tls() override {
         TRY_ASSIGN(auto loaded, load_tls(*core_.options.tls));
+        // The files were read on the caller's thread, because the I/O thread must not wait for a disk. Open connections
+        // keep the context that they began with.
         asio::post(io_, [this, context = std::move(loaded.context)] { core_.tls = context; });
         return loaded.valid_until;
     }
@@ -79,29 +84,32 @@ public:
         const MutexLock stopping(stop_mutex_);
         if (thread_.joinable()) {
             asio::post(io_, [this] { begin_drain(); });
-            wait_until_quiet(std::min(patience, kLongestPatience));
+            {
+                const MutexLock lock(quiet_mutex_);
+                quiet_changed_.wait_for(quiet_mutex_, std::min(patience, kLongestPatience),
+                                        [this]() REQUIRES(quiet_mutex_) { return quiet_; });
+            }
             io_.stop();
             thread_.join();
         }
         error_code ignored;
         ignored = acceptor_.close(ignored);
+        // First: a reply that comes from now on must not touch the sessions that end below.
         core_.mailbox->close();
+        // Not close(): a session that waits for a reply owns itself, and would stay for ever.
         while (!core_.waiting.empty()) core_.waiting.front()->abandon();
         while (!core_.reading.empty()) core_.reading.front()->abandon();
         while (!core_.serving.empty()) core_.serving.front()->abandon();
+        // Running handlers use no session, only the mailbox, which they share.
         core_.pool.stop();
     }
 
 private:
-    void wait_until_quiet(Duration patience) EXCLUDES(quiet_mutex_) {
-        const MutexLock lock(quiet_mutex_);
-        quiet_changed_.wait_for(quiet_mutex_, patience, [this]() REQUIRES(quiet_mutex_) { return quiet_; });
-    }
-
     error_code listen_on(const tcp::endpoint& endpoint) {
         error_code error;
         error = acceptor_.open(endpoint.protocol(), error);
         if (error) return error;
+        // Connections of a process that ended may still be in TIME_WAIT, and would keep its successor from binding.
         error = acceptor_.set_option(asio::socket_base::reuse_address(true), error);
         if (!error) error = acceptor_.bind(endpoint, error);
         if (!error) error = acceptor_.listen(asio::socket_base::max_listen_connections, error);
@@ -189,6 +197,7 @@ private:
         core_.draining = true;
         for (auto next = core_.waiting.begin(); next != core_.waiting.end();) {
             auto* session = *next++;  // a session that closes leaves the list
+            // Others in this list have sent part of a header, or wait for a delayed answer: they may finish.
             if (session->is_idle()) session->close();
         }
         if (core_.busy == 0) core_.on_quiet();

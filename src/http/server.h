@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "deliverd/result.h"
-#include "http/options.h"
+#include "http/messages.h"
 
 namespace deliverd::http {
 

@@ -7,26 +7,20 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "base/text.h"
 #include "http/connection.h"
 #include "http/core.h"
 #include "http/handler_pool.h"
-#include "http/options.h"
 #include "http/wire.h"
 
 namespace deliverd::http {
-
-using Parser = beast::http::request_parser<beast::http::string_body>;
 
 constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kBodyPieceBytes = 16 * 1024;  // beyond a header, in the read buffer
@@ -37,57 +31,6 @@ constexpr std::size_t kMaxDrainBytes = 16 * 1024 * 1024;
 constexpr std::size_t kDrainChunkBytes = 16 * 1024;
 constexpr Duration kLingerTime = std::chrono::seconds(2);
 constexpr std::size_t kMaxJoinedBytes = 16 * 1024;  // a body up to this size goes into one TLS record with its header
-
-struct Refusal {
-    int status;
-    std::string_view code;
-    std::string_view message;
-};
-
-/// Refuses what the parser accepts but two readers could interpret differently, above all the length of a request.
-inline std::optional<Refusal> refusal_of(const Parser& parser) {
-    const auto& request = parser.get();
-    using beast::http::field;
-    if (request.version() != 11 && request.version() != 10) {
-        return Refusal{505, "VERSION_NOT_SUPPORTED", "this server supports HTTP/1.1 and HTTP/1.0 only"};
-    }
-    if (request.count(field::host) > 1 || (request.version() == 11 && request.count(field::host) == 0)) {
-        return Refusal{400, "BAD_REQUEST", "an HTTP/1.1 request has exactly one Host header"};
-    }
-    const auto coding = request.find(field::transfer_encoding);
-    if (coding != request.end()) {
-        if (request.version() == 10 || request.count(field::transfer_encoding) != 1) {
-            return Refusal{400, "BAD_REQUEST", "Transfer-Encoding is not allowed here"};
-        }
-        if (!equal_ignoring_case(coding->value(), "chunked")) {
-            return Refusal{501, "NOT_IMPLEMENTED", "chunked is the only supported transfer coding"};
-        }
-    }
-    if (request.count(field::expect) > 0 && !equal_ignoring_case(request[field::expect], "100-continue")) {
-        return Refusal{417, "EXPECTATION_FAILED", "100-continue is the only supported expectation"};
-    }
-    if (!is_sane_method(request.method_string())) {
-        return Refusal{400, "BAD_REQUEST", "the method is invalid: write it in upper case"};
-    }
-    if (!parse_target(request.target())) {
-        return Refusal{400, "BAD_REQUEST", "the request target is neither a path nor an http URL"};
-    }
-    return std::nullopt;
-}
-
-/// The refusal for a parser error; none if the client has gone or was too slow.
-inline std::optional<Refusal> refusal_of(const error_code& error) {
-    using Kind = beast::http::error;
-    if (error == Kind::end_of_stream || error == Kind::partial_message) return std::nullopt;
-    if (error == Kind::header_limit || error == Kind::buffer_overflow) {
-        return Refusal{431, "HEADERS_TOO_LARGE", "the request's header is larger than this server accepts"};
-    }
-    if (error == Kind::body_limit) {
-        return Refusal{413, "PAYLOAD_TOO_LARGE", "the request's body is larger than this server accepts"};
-    }
-    if (error.category() != make_error_code(Kind::bad_method).category()) return std::nullopt;
-    return Refusal{400, "BAD_REQUEST", "the request is not well-formed HTTP"};
-}
 
 /// One connection. Every function runs on the I/O thread, unless it says otherwise.
 class Session : public std::enable_shared_from_this<Session> {

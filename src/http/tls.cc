@@ -27,16 +27,9 @@ constexpr std::string_view kSessionContext = "deliverd";  // resumed sessions ne
 /// For TLS 1.2: forward secrecy and authenticated encryption only. Every cipher of TLS 1.3 has both.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
-template <auto Free>
-struct FreeWith {
-    template <typename T>
-    void operator()(T* thing) const {
-        Free(thing);
-    }
-};
-using Certificate = std::unique_ptr<X509, FreeWith<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
-using Input = std::unique_ptr<BIO, FreeWith<BIO_free>>;
+using Certificate = std::unique_ptr<X509, decltype([](X509* it) { X509_free(it); })>;
+using Key = std::unique_ptr<EVP_PKEY, decltype([](EVP_PKEY* it) { EVP_PKEY_free(it); })>;
+using Input = std::unique_ptr<BIO, decltype([](BIO* it) { BIO_free(it); })>;
 
 Failure wrong_file(const std::string& path, std::string_view what) {
     ERR_clear_error();
@@ -50,10 +43,12 @@ std::string openssl_reason() {
 }
 
 Result<std::string> content_of(const std::string& path) {
+    // Before it is opened: opening a named pipe would block.
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) {
         return wrong_file(path, error ? error.message() : "is not a file");
     }
+    // A stream does not say why it could not be opened; errno does.
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     if (!file) return wrong_file(path, std::generic_category().message(errno));
@@ -110,12 +105,16 @@ WallTime time_of(const ASN1_TIME* time) {
 Result<void> use_certificate(const TlsFiles& files, LoadedTls& tls) {
     TRY_ASSIGN(const auto chain, certificates_of(files.cert_file));
     TRY_ASSIGN(const auto key, key_of(files.key_file));
+    // OpenSSL checks this too, but reports neither of the files.
     X509* own = chain.front().get();
     if (X509_check_private_key(own, key.get()) != 1) {
         return wrong_file(files.key_file, fmt::format("is not the key of the certificate in {}", files.cert_file));
     }
+    // SSL_CTX_use_certificate_chain_file() would do all of this, but reads the file again, which may have changed by
+    // now.
     bool used = SSL_CTX_use_certificate(tls.context.get(), own) == 1 &&
                 SSL_CTX_use_PrivateKey(tls.context.get(), key.get()) == 1;
+    // Of the whole chain, because clients check all of it.
     tls.valid_from = WallTime::min();
     tls.valid_until = WallTime::max();
     for (const auto& certificate : chain) {
@@ -143,6 +142,7 @@ Result<void> require_clients_of(const std::string& path, SSL_CTX* context) {
 }  // namespace
 
 Result<LoadedTls> load_tls(const TlsFiles& files) {
+    // The errors of OpenSSL pile up per thread: an old one would be reported in place of ours.
     ERR_clear_error();
     LoadedTls tls{{SSL_CTX_new(TLS_server_method()), SSL_CTX_free}, {}, {}};
     SSL_CTX* context = tls.context.get();
@@ -152,6 +152,7 @@ Result<LoadedTls> load_tls(const TlsFiles& files) {
                                        static_cast<unsigned>(kSessionContext.size())) != 1) {
         return retryable("tls_failed", fmt::format("cannot set up TLS: {}", openssl_reason()));
     }
+    // Renegotiation (TLS 1.2) costs the server much more than the client.
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);  // tickets replace the cache and take no memory
     TRY(use_certificate(files, tls));

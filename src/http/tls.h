@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "deliverd/result.h"
-#include "http/options.h"
+#include "http/messages.h"
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
@@ -13,7 +13,7 @@ namespace deliverd::http {
 
 struct LoadedTls {
     std::shared_ptr<ssl_ctx_st> context;
-    /// The time in which all certificates of `cert_file` are valid. They are used outside of it too: clients decide.
+    /// When all certificates of `cert_file` are valid. They are used at other times too: clients decide.
     WallTime valid_from;
     WallTime valid_until;
 };

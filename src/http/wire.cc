@@ -1,5 +1,6 @@
 #include "http/wire.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,18 +15,9 @@ namespace {
 
 constexpr std::size_t kMaxMethodBytes = 32;
 
-/// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale.
+/// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale: fmt uses one only if it is told to.
 std::string imf_date(WallTime now) {
-    static constexpr std::array<const char*, 7> kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-    static constexpr std::array<const char*, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                            "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    const auto day = std::chrono::floor<std::chrono::days>(now);
-    const std::chrono::year_month_day date(day);
-    const std::chrono::hh_mm_ss time(std::chrono::floor<std::chrono::seconds>(now - day));
-    return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", kDays[std::chrono::weekday(day).c_encoding()],
-                       static_cast<unsigned>(date.day()), kMonths[static_cast<unsigned>(date.month()) - 1],
-                       static_cast<int>(date.year()), time.hours().count(), time.minutes().count(),
-                       time.seconds().count());
+    return fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
 }
 
 void append_header(std::string& head, std::string_view name, std::string_view value) {
@@ -33,6 +25,7 @@ void append_header(std::string& head, std::string_view name, std::string_view va
     head.append(": ");
     const auto start = static_cast<std::ptrdiff_t>(head.size());
     head.append(value);
+    // A line break would end the header: whoever chose the value could add headers, or a whole response.
     std::replace_if(head.begin() + start, head.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
     head.append("\r\n");
 }
@@ -40,7 +33,7 @@ void append_header(std::string& head, std::string_view name, std::string_view va
 bool written_by_server(std::string_view name) {
     static constexpr std::array<std::string_view, 5> kOwn = {"content-length", "connection", "date", "content-type",
                                                              "transfer-encoding"};
-    return std::any_of(kOwn.begin(), kOwn.end(), [&](std::string_view own) { return equal_ignoring_case(own, name); });
+    return std::ranges::any_of(kOwn, [&](std::string_view own) { return equal_ignoring_case(own, name); });
 }
 
 }  // namespace
@@ -48,7 +41,8 @@ bool written_by_server(std::string_view name) {
 std::optional<Target> parse_target(std::string_view target) {
     if (target == "*") return Target{target, {}, {}};
     std::string_view authority;
-    if (target.find('#') != std::string_view::npos) return std::nullopt;
+    if (target.find('#') != std::string_view::npos) return std::nullopt;  // a client must not send a fragment
+    // Absolute form is for proxies, but every server has to accept it (RFC 9112, 3.2.2).
     if (!target.starts_with('/')) {
         const auto scheme_end = target.find("://");
         if (scheme_end == std::string_view::npos) return std::nullopt;
@@ -68,9 +62,8 @@ std::optional<Target> parse_target(std::string_view target) {
 }
 
 bool is_sane_method(std::string_view method) {
-    return !method.empty() && method.size() <= kMaxMethodBytes && std::all_of(method.begin(), method.end(), [](char c) {
-        return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-    });
+    return !method.empty() && method.size() <= kMaxMethodBytes &&
+           std::ranges::all_of(method, [](char c) { return is_upper(c) || is_digit(c) || c == '-' || c == '_'; });
 }
 
 std::string response_head(const Response& response, const HeadOptions& options, WallTime now) {
