@@ -29,11 +29,10 @@ constexpr Duration kReadyCacheTime = std::chrono::seconds(1);
 constexpr std::string_view kRequestId = "X-Request-Id";
 constexpr std::string_view kRetryAfterSeconds = "1";
 
-/// The caller's own id if it is fit to be echoed and logged; none if not.
-std::optional<std::string> usable_id(std::string_view given) {
-    const bool usable = !given.empty() && given.size() <= kMaxRequestIdBytes &&
-                        std::ranges::all_of(given, [](char c) { return c > ' ' && c < 127; });
-    return usable ? std::optional<std::string>(given) : std::nullopt;
+/// Whether a caller's own request id is fit to be echoed and logged.
+bool is_usable_id(std::string_view given) {
+    return !given.empty() && given.size() <= kMaxRequestIdBytes &&
+           std::ranges::all_of(given, [](char c) { return c > ' ' && c < 127; });
 }
 
 /// Why a caller who is limited to topics is refused; empty if it is not. Only the token and the path decide, so that
@@ -85,6 +84,7 @@ public:
     void handle(const http::Request& request, const http::Reply& reply) {
         const std::string id = id_of(request);
         const http::Reply with_id([reply, id](http::Response response) {
+            // error_response() has put it in already.
             const auto is_id = [](const auto& header) { return header.first == kRequestId; };
             if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestId, id);
             reply(std::move(response));
@@ -110,8 +110,8 @@ private:
     };
 
     [[nodiscard]] std::string id_of(const http::Request& request) const {
-        auto own = usable_id(request.header(kRequestId));
-        return own ? std::move(*own) : make_id_();
+        const std::string_view given = request.header(kRequestId);
+        return is_usable_id(given) ? std::string(given) : make_id_();
     }
 
     /// By the header alone. Who may call comes before what the call is about: a stranger learns nothing from the
@@ -128,6 +128,7 @@ private:
             admission.refusal->delay = refusals_.note(request, reason, detail);
             return admission;
         };
+        // Before the route is looked up: a page of another origin must not even learn which paths exist.
         if (auth_.doors.check_host && !is_own_host(request.header("Host"), auth_.doors)) {
             return turned_away("host", refused(421, "MISDIRECTED_REQUEST",
                                                "the header Host names another server; call this one by a loopback "
@@ -157,6 +158,7 @@ private:
                                        {{"WWW-Authenticate", "Bearer"}}),
                                caller.error().message);
         }
+        // The route is for everybody, so a wrong token is no reason to refuse it: /healthz must answer.
         if (!caller) caller = Caller{"anonymous", Role::none};
         if (caller->role < route.needs) {
             return turned_away("role", refused(403, "FORBIDDEN",
@@ -166,9 +168,12 @@ private:
         if (const std::string why = out_of_scope(route, *caller, match.path_values); !why.empty()) {
             return turned_away("scope", refused(403, "FORBIDDEN", why));
         }
+        // It would be ignored, but first it would take memory from `max_total_body_bytes`: callers without a token
+        // could fill that by asking for /healthz.
         if (route.method == "GET" && announces_body(request)) {
             return refused(400, "BAD_REQUEST", fmt::format("{} takes no body; send none", request.method));
         }
+        // A form of any web page can send other types without a preflight request (api/doors.h).
         if (route.method != "GET" && has_other_body(request)) {
             return refused(415, "UNSUPPORTED_MEDIA_TYPE", "send the body with 'Content-Type: application/json'");
         }
@@ -225,9 +230,11 @@ public:
         {
             const MutexLock lock(mutex_);
             const bool fresh = known_ && clock_.now() - since_ < kReadyCacheTime;
+            // One question at a time: probers that come while the database hangs would take all handler threads.
             if (fresh || (known_ && asking_)) return last_;
             asking_ = true;
         }
+        // Without the mutex: a database that does not answer must not hold up the callers that get the last answer.
         std::string answer;
         try {
             answer = ask_();
@@ -288,6 +295,13 @@ http::Response try_later(std::string_view code, std::string_view message, std::s
     auto response = error_response(503, code, message, request_id);
     response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
     return response;
+}
+
+http::Response database_refused(std::string_view code, std::string_view event, const Error& error,
+                                std::string_view request_id, Log& log) {
+    log.error(event, {{"request_id", request_id}, {"code", error.code}, {"error", error.message}});
+    return error_response(500, code, "the database refused the request; the log has the cause under this request id",
+                          request_id);
 }
 
 http::Response json_response(std::string body) {

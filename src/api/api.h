@@ -11,12 +11,13 @@
 #include "api/router.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "deliverd/result.h"
 #include "http/messages.h"
 #include "metrics/metrics.h"
 
 namespace deliverd::api {
 
-/// One check of /readyz: what is wrong, or empty. Runs on a handler thread; has a deadline of its own.
+/// One check of /readyz: returns what is wrong; empty: nothing. Runs on a handler thread; limits its time itself.
 struct ReadyCheck {
     std::string name;
     std::function<std::string()> problem;
@@ -40,6 +41,11 @@ struct Detail {
 /// 503 with Retry-After.
 [[nodiscard]] http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id);
 
+/// 500 with `code`, for what the database refuses for good. The database's own message goes to the log only, as
+/// `event`: it may name hosts and users.
+[[nodiscard]] http::Response database_refused(std::string_view code, std::string_view event, const Error& error,
+                                              std::string_view request_id, Log& log);
+
 /// 200 with `body`, which is JSON.
 [[nodiscard]] http::Response json_response(std::string body);
 
@@ -55,13 +61,14 @@ struct Handler {
 
 /// Answers, in this order of checks: 421 and 403 (api/doors.h), 404 for an unknown path, 405 with Allow for a wrong
 /// method, 401 and 403 by role and scope, 415 for a body without a JSON content type, 500 (logged) for an exception.
-/// X-Request-Id is taken over if it is 1 to 128 visible ASCII characters, otherwise made; every answer has it. GET's
+/// Every answer has X-Request-Id: the caller's, if it is 1 to 128 visible ASCII characters, otherwise a new one. GET's
 /// route answers HEAD. If two routes match, a literal segment wins over a {parameter}. Thread-safe; `log` outlives the
 /// handler.
 [[nodiscard]] Handler make_handler(std::vector<Route> routes, AuthOptions auth, Log& log,
                                    metrics::Metrics* metrics = nullptr);
 
-/// /healthz (never touches anything), /readyz (503 naming the failing check, to viewers with its words), /metrics.
+/// /healthz (uses nothing that can fail), /readyz (503 with the name of the failing check, and for viewers its
+/// message), /metrics.
 [[nodiscard]] std::vector<Route> service_routes(std::vector<ReadyCheck> checks, metrics::Metrics& metrics,
                                                 const AuthOptions& auth);
 

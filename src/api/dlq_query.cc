@@ -64,6 +64,7 @@ std::vector<Detail> read_query(std::string_view rest, std::string_view what, std
     for (const Parameter& parameter : parameters) names.push_back(parameter.name);
     std::vector<Detail> problems;
     for (std::size_t count = 0; !rest.empty(); ++count) {
+        // Each one costs a comparison with every known name.
         if (count == kMaxParameters) {
             problems.push_back({"", fmt::format("more than {} parameters", kMaxParameters)});
             break;
@@ -79,6 +80,7 @@ std::vector<Detail> read_query(std::string_view rest, std::string_view what, std
             if (!problem.empty()) problems.push_back({name, std::move(problem)});
             continue;
         }
+        // An unknown parameter is an error: a filter with a typing mistake would otherwise list everything.
         const auto meant = nearest(name, names);
         problems.push_back({shown_value(valid_utf8(name)),
                             meant ? fmt::format("is no parameter of {}; did you mean {}?", what, *meant)

@@ -6,11 +6,11 @@
 #include <memory>
 #include <utility>
 
-#include "api/dlq_answers.h"
 #include "base/json_object.h"
 #include "base/text.h"
 #include "deadletter/letter_json.h"
 #include "deadletter/retry_rules.h"
+#include "deliverd/error_codes.h"
 
 namespace deliverd::api {
 
@@ -20,6 +20,7 @@ using deadletter::RetryAnswer;
 using deadletter::RetryReport;
 
 constexpr std::size_t kMaxShownReportBytes = 512;
+constexpr std::string_view kInternalError = "SYS_DLQ_INTERNAL_ERROR";
 
 std::string shown_report(std::string_view text, std::size_t parts = 1) {
     return shorten(one_line(text), parts * kMaxShownReportBytes);
@@ -89,6 +90,45 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
 
 }  // namespace
 
+http::Response dlq_refusal(int status, std::string_view message, std::string_view request_id,
+                           const std::vector<Detail>& details) {
+    // An outage has the code of a fault: existing clients know no other code for it.
+    const std::string_view code = status == 400   ? "SYS_DLQ_VALIDATION_ERROR"
+                                  : status == 404 ? "SYS_DLQ_NOT_FOUND"
+                                  : status == 409 ? "SYS_DLQ_CONFLICT"
+                                                  : kInternalError;
+    if (status == 503) return try_later(code, message, request_id);
+    return error_response(status, code, message, request_id, details);
+}
+
+http::Response dlq_not_found(std::string_view id, std::string_view request_id) {
+    return dlq_refusal(404, fmt::format("dlq message not found: {}", id), request_id);
+}
+
+http::Response dlq_store_failure(const Error& error, bool changes, std::string_view request_id, Log& log) {
+    switch (error.error_class) {
+        case ErrorClass::retryable: {
+            const bool slow = error.code == codes::kDbTimeout;
+            if (slow) {
+                log.warn("dead letters: the database took too long",
+                         {{"request_id", request_id}, {"error", error.message}});
+            }
+            const std::string_view what = slow ? "the database took too long" : "the database is out of reach";
+            const std::string_view next = changes ? "; nothing was changed, ask again"
+                                          : slow  ? ": ask for less (a topic, a time range)"
+                                                  : "; ask again";
+            return dlq_refusal(503, fmt::format("{}{}", what, next), request_id);
+        }
+        case ErrorClass::ambiguous:
+            return dlq_refusal(
+                503, "the database went away during the commit; it may have been done: check before you ask again",
+                request_id);
+        case ErrorClass::permanent:
+            break;
+    }
+    return database_refused(kInternalError, "dead letters: the database refused a request", error, request_id, log);
+}
+
 deadletter::SendRule dlq_send_rule(const Scope& scope) {
     if (!scope.is_limited()) return {};
     return [scope](const store::Letter& letter) -> std::string {
@@ -96,29 +136,12 @@ deadletter::SendRule dlq_send_rule(const Scope& scope) {
     };
 }
 
-/// Dropped unanswered (at a stop), it answers 503.
-struct DlqRetries::WaitingRequest {
-    std::string request_id;
-    std::string actor;
-    http::Reply reply;
-
-    WaitingRequest(std::string id, std::string who, http::Reply to)
-        : request_id(std::move(id)), actor(std::move(who)), reply(std::move(to)) {}
-    ~WaitingRequest() { reply(dlq_refusal(503, "the service is stopping; nothing was done", request_id)); }
-    WaitingRequest(const WaitingRequest&) = delete;
-    WaitingRequest& operator=(const WaitingRequest&) = delete;
-};
-
 DlqRetries::DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log& log)
     : actions_(std::move(actions)),
       log_(log),
       retries_(options.retry_threads, options.max_waiting_retries),
       redrives_(options.redrive_threads, options.max_waiting_redrives),
       listings_(options.listing_threads, options.max_waiting_listings) {}
-
-DlqRetries::~DlqRetries() {
-    stop();
-}
 
 void DlqRetries::stop() {
     stopping_ = true;
@@ -128,47 +151,51 @@ void DlqRetries::stop() {
 }
 
 void DlqRetries::submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
-                        std::function<http::Response(const WaitingRequest&)> work) {
-    auto asked = std::make_shared<WaitingRequest>(call.request_id, call.caller.name, reply);
-    http::HandlerPool::Task task = [this, asked, work = std::move(work)] {
+                        std::function<http::Response(const Call&)> work) {
+    // The pool drops what waits at a stop. The client must be told that nothing was done: the bare 500 of a dropped
+    // reply would leave open whether something was published. After an answer, this one has no effect.
+    const auto answer_if_dropped = [reply, id = call.request_id](const void*) {
+        reply(dlq_refusal(503, "the service is stopping; nothing was done", id));
+    };
+    const std::shared_ptr<const void> dropped(&actions_, answer_if_dropped);
+    http::HandlerPool::Task task = [this, call, reply, dropped, work = std::move(work)] {
         if (stopping_) return;
         std::string fault = "not a std::exception";
         try {
-            return asked->reply(work(*asked));
+            return reply(work(call));
         } catch (const std::exception& error) {
             fault = error.what();
         } catch (...) {  // `fault` says so
         }
-        log_.error("dead letters: a request failed", {{"request_id", asked->request_id}, {"error", fault}});
-        asked->reply(dlq_refusal(500, "it failed; the log has the cause under this request id", asked->request_id));
+        log_.error("dead letters: a request failed", {{"request_id", call.request_id}, {"error", fault}});
+        reply(dlq_refusal(500, "it failed; the log has the cause under this request id", call.request_id));
     };
+    // A pool that has stopped is not full: then `dropped` answers.
     if (stopping_ || pool.try_submit(task)) return;
-    asked->reply(dlq_refusal(503, fmt::format("too many {} wait already; nothing was done, ask again", what),
-                             asked->request_id));
+    reply(
+        dlq_refusal(503, fmt::format("too many {} wait already; nothing was done, ask again", what), call.request_id));
 }
 
 void DlqRetries::retry(const std::string& id, const Call& call, const http::Reply& reply) {
-    submit(retries_, call, reply, "retries",
-           [this, id, rule = dlq_send_rule(call.caller.scope)](const WaitingRequest& asked) {
-               return answer_to(actions_.retry(id, asked.actor, rule), id, asked.request_id, log_);
-           });
+    submit(retries_, call, reply, "retries", [this, id](const Call& asked) {
+        const auto report = actions_.retry(id, asked.caller.name, dlq_send_rule(asked.caller.scope));
+        return answer_to(report, id, asked.request_id, log_);
+    });
 }
 
 void DlqRetries::retry_all(const std::string& topic, const Call& call, const http::Reply& reply) {
-    submit(redrives_, call, reply, "retries",
-           [this, topic, rule = dlq_send_rule(call.caller.scope)](const WaitingRequest& asked) {
-               const auto report = actions_.retry_all(topic, asked.actor, rule);
-               if (report) return answer_to(*report, topic, asked.request_id);
-               if (report.error().code == deadletter::kStopping) {
-                   return dlq_refusal(503, shown_report(report.error().message), asked.request_id);
-               }
-               return dlq_store_failure(report.error(), true, asked.request_id, log_);
-           });
+    submit(redrives_, call, reply, "retries", [this, topic](const Call& asked) {
+        const auto report = actions_.retry_all(topic, asked.caller.name, dlq_send_rule(asked.caller.scope));
+        if (report) return answer_to(*report, topic, asked.request_id);
+        if (report.error().code == deadletter::kStopping) {
+            return dlq_refusal(503, shown_report(report.error().message), asked.request_id);
+        }
+        return dlq_store_failure(report.error(), true, asked.request_id, log_);
+    });
 }
 
 void DlqRetries::list(const Call& call, const http::Reply& reply, std::function<http::Response(const Call&)> listing) {
-    submit(listings_, call, reply, "listings",
-           [call, listing = std::move(listing)](const WaitingRequest&) { return listing(call); });
+    submit(listings_, call, reply, "listings", std::move(listing));
 }
 
 }  // namespace deliverd::api

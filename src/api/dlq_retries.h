@@ -1,5 +1,7 @@
 // Retries and listings of dead letters on threads of their own. A retry waits for a broker, a retry-all for minutes,
 // and a listing may read a whole table: on the handler threads they would hold up /readyz and the orders.
+//
+// Also the refusals that all routes of dead letters share.
 #pragma once
 
 #include <atomic>
@@ -7,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/api.h"
 #include "base/log.h"
@@ -16,6 +19,16 @@
 #include "http/server.h"
 
 namespace deliverd::api {
+
+/// 400, 404, 409, 500 or 503, each with its code of the SYS_DLQ family; 503 with Retry-After.
+[[nodiscard]] http::Response dlq_refusal(int status, std::string_view message, std::string_view request_id,
+                                         const std::vector<Detail>& details = {});
+
+[[nodiscard]] http::Response dlq_not_found(std::string_view id, std::string_view request_id);
+
+/// 503 while the database is away, 500 for a permanent refusal. The database's own message goes to the log only: it may
+/// name hosts and users. `changes`: the request may have changed something before it failed.
+[[nodiscard]] http::Response dlq_store_failure(const Error& error, bool changes, std::string_view request_id, Log& log);
 
 /// The functions of deadletter::Manager that block for a broker. Thread-safe.
 struct DlqActions {
@@ -35,19 +48,19 @@ struct DlqRetriesOptions {
     std::size_t max_waiting_listings = 64;
 };
 
-/// Where a caller may send letters. A letter's original topic comes from a header, so that a caller who may see the
-/// letter may still not write there.
+/// Where a caller may send letters. A letter's original topic comes from a header, which anybody may have written: a
+/// caller who may see the letter may not be allowed to write there.
 [[nodiscard]] deadletter::SendRule dlq_send_rule(const Scope& scope);
 
 class DlqRetries {
 public:
     /// What `actions` refer to and `log` outlive it.
     DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log& log);
-    ~DlqRetries();  // stop()
+    ~DlqRetries() { stop(); }
     DlqRetries(const DlqRetries&) = delete;
     DlqRetries& operator=(const DlqRetries&) = delete;
 
-    /// Return at once; a thread of this object replies. A caller who is limited to topics sends to no other.
+    /// Return at once; a thread of this object replies. Letters of a caller who is limited to topics go to these only.
     /// Thread-safe.
     void retry(const std::string& id, const Call& call, const http::Reply& reply);
     void retry_all(const std::string& topic, const Call& call, const http::Reply& reply);
@@ -58,9 +71,8 @@ public:
     void stop();
 
 private:
-    struct WaitingRequest;
     void submit(http::HandlerPool& pool, const Call& call, const http::Reply& reply, std::string_view what,
-                std::function<http::Response(const WaitingRequest&)> work);
+                std::function<http::Response(const Call&)> work);
 
     const DlqActions actions_;
     Log& log_;

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "api/dlq_answers.h"
 #include "api/dlq_query.h"
 #include "base/json_object.h"
 #include "base/text.h"
@@ -42,6 +41,7 @@ public:
     /// The answer to a caller who may not see the letter: the same as if there were none. None when it may.
     [[nodiscard]] std::optional<http::Response> out_of_scope(const Call& call, const std::string& id) const {
         if (!call.caller.scope.is_limited()) return std::nullopt;
+        // Read again by the handler: only a limited caller pays for the second read.
         const auto letter = letters_->find(id);
         if (!letter) return failure(letter.error(), call);
         if (*letter && call.caller.scope.allows((*letter)->letter)) return std::nullopt;
@@ -104,12 +104,14 @@ public:
         const std::string& topic = call.path_values.front();
         const DlqRetryAll asked = read_dlq_retry_all(call.request.query);
         if (!asked.problems.empty()) return reply(invalid(asked.problems, call));
+        // It would become the key of a redrive in the database.
         if (topic.size() > kMaxTopicBytes) {
             return reply(
                 dlq_refusal(400, fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes),
                             call.request_id));
         }
         if (!asked.dry_run) return retries.retry_all(topic, call, reply);
+        // Here and not on a thread of `retries`: it sends nothing, and is one cheap call of the store.
         const auto planned = manager_->plan(topic, dlq_send_rule(call.caller.scope));
         reply(planned ? json_response(deadletter::plan_json(*planned)) : failure(planned.error(), call));
     }

@@ -60,6 +60,7 @@ bool is_home_of(const Origin& origin, std::string_view named) {
     const auto home = parse_authority(named);
     if (!home || !equal_ignoring_case(home->host, origin.authority.host)) return false;
     const std::string_view default_port = origin.is_https ? "443" : "80";
+    // A browser leaves out the default port of its page's scheme.
     const auto port_of = [&](const Authority& at) { return at.port.empty() ? default_port : at.port; };
     return port_of(*home) == port_of(origin.authority);
 }
@@ -95,6 +96,7 @@ bool is_own_host(std::string_view host, const DoorOptions& doors) {
 
 bool is_cross_origin(const http::Request& request, const DoorOptions& doors) {
     if (equal_ignoring_case(request.header("Sec-Fetch-Site"), "cross-site")) return true;
+    // Each Origin, not only the first: nobody knows which of several is the browser's.
     return std::ranges::any_of(request.headers, [&](const auto& header) {
         if (!equal_ignoring_case(header.first, "Origin")) return false;
         const auto origin = parse_origin(header.second);
@@ -107,6 +109,7 @@ bool is_cross_origin(const http::Request& request, const DoorOptions& doors) {
 
 bool announces_body(const http::Request& request) {
     const std::string_view length = request.header("Content-Length");
+    // Without a number: one too large for any type is a body too.
     const bool has_length = std::ranges::any_of(length, [](char c) { return c != '0'; });
     return has_length || !request.header("Transfer-Encoding").empty();
 }
@@ -122,12 +125,14 @@ bool is_host_name(std::string_view text) {
 bool is_loopback(std::string_view host) {
     if (equal_ignoring_case(host, "localhost")) return true;
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    // inet_pton wants a terminated string.
     const std::string text(host);
     in_addr v4{};
     if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24U == kLoopbackNet;
     in6_addr v6{};
     if (inet_pton(AF_INET6, text.c_str(), &v6) != 1) return false;
     if (IN6_IS_ADDR_LOOPBACK(&v6)) return true;
+    // ::ffff:127.0.0.1 reaches the IPv4 loopback.
     return IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kLoopbackNet;
 }
 

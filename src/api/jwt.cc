@@ -124,6 +124,7 @@ Result<JwtKey> read_jwk(const boost::json::value& value) {
     if (!may_verify_with(*jwk)) return unusable("it is not for signatures");
     TRY_ASSIGN(auto key, key_of(*jwk));
     const auto* const algorithm = std::ranges::find(kAlgorithms, key.kind(), &decltype(kAlgorithms)::value_type::first);
+    // A key belongs to one algorithm, which its type decides, not the token (RFC 8725, 3.1).
     if (jwk->contains("alg") && text_in(*jwk, "alg") != algorithm->second) {
         return unusable(fmt::format("its alg is not {}", algorithm->second));
     }
@@ -168,6 +169,7 @@ bool is_access_type(std::string_view type) {
 }
 
 Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
+    // Extensions that a verifier must understand (RFC 7515, 4.1.11). We know none.
     if (header.contains("crit")) return jwt_refused("jwt_malformed", "the header has `crit`: extensions are not known");
     if (header.contains("typ") && !is_access_type(text_in(header, "typ").value_or(""))) {
         return jwt_refused("jwt_malformed", "the type is neither JWT nor at+jwt");
@@ -181,6 +183,8 @@ Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
     if (keys.keys.empty()) return jwt_refused(kUnknownJwtKey, "no key of the provider is known");
     if (!id && keys.keys.size() > 1)
         return jwt_refused(kUnknownJwtKey, "the token has no `kid`, and there are several keys");
+    // One signature at most is checked, so a key is chosen by name. Two keys may share a `kid` if their algorithms
+    // differ.
     bool id_is_known = !id;
     for (const JwtKey& key : keys.keys) {
         if (id && key.id != *id) continue;
@@ -237,6 +241,7 @@ Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, Wa
     TRY(check_origin(claims, rules));
     TRY(check_times(claims, now));
     const auto subject = text_in(claims, "sub").value_or("");
+    // The subject stands in logs and audits as the actor.
     if (subject.empty() || subject.size() > kMaxSubjectBytes || one_line(subject) != subject) {
         return jwt_refused("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
     }
@@ -276,6 +281,7 @@ bool is_jwt(std::string_view token) {
 }
 
 Result<JwtClaims> verify_jwt(std::string_view token, const JwtKeySet& keys, const JwtRules& rules, WallTime now) {
+    // Before anything is decoded: until the signature is checked, anybody may have written this.
     if (token.size() > kMaxJwtBytes) {
         return jwt_refused("jwt_malformed", fmt::format("the token is longer than {} bytes", kMaxJwtBytes));
     }
@@ -288,9 +294,9 @@ Result<JwtClaims> verify_jwt(std::string_view token, const JwtKeySet& keys, cons
     if (!key->key.verifies(parts->signed_bytes, *signature)) {
         return jwt_refused("jwt_signature", "the signature is not that of the key");
     }
-    const auto claims = read_part(parts->payload, "payload");  // only now: until here anyone may have written it
-    if (!claims) return Failure(claims.error());
-    return read_claims(*claims, rules, now);
+    // Only now: until here anyone may have written it.
+    TRY_ASSIGN(const auto claims, read_part(parts->payload, "payload"));
+    return read_claims(claims, rules, now);
 }
 
 }  // namespace deliverd::api

@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxJwksBytes = 64UL * 1024;
 inline constexpr std::size_t kMaxJwksKeys = 64;
 inline constexpr std::size_t kMaxKeyIdBytes = 256;
 inline constexpr std::size_t kMaxSubjectBytes = 255;                // OpenID Connect's own limit
-inline constexpr Duration kClockLeeway = std::chrono::seconds(30);  // by so much the provider's clock may be off
+inline constexpr Duration kClockLeeway = std::chrono::seconds(30);  // how far the provider's clock may be off
 
 struct JwtKey {
     std::string id;  // `kid`; empty: none
@@ -45,15 +45,15 @@ using JwtKeys = Current<JwtKeySet>;
 struct JwtRules {
     std::string issuer;      // is `iss`
     std::string audience;    // is `aud`, or one of it
-    std::string role_claim;  // a claim's name; where there is none, a path with dots: realm_access.roles
+    std::string role_claim;  // the name of a claim or, if there is none, a path with dots: realm_access.roles
 };
 
 struct JwtClaims {
     std::string subject;             // `sub`: 1 to kMaxSubjectBytes bytes of one line
-    std::vector<std::string> roles;  // what the role claim has: a text, or the texts of a list
+    std::vector<std::string> roles;  // the text in the role claim, or the texts in its list
 };
 
-/// The code of tokens by a key that is not known, or no longer, or not yet.
+/// The code for tokens by a key that is not known (yet, or any more).
 inline constexpr std::string_view kUnknownJwtKey = "jwt_key";
 
 /// Whether a bearer token has the form of a JWT: three parts with dots between them.

@@ -25,16 +25,13 @@ std::string shown_key(std::string_view text) {
     return shorten(one_line(text), kMaxShownKeyBytes);
 }
 
-/// A permanent refusal. What the database said stays in the log: it may name hosts and users.
 http::Response internal_error(const Error& error, std::string_view request_id, Log& log) {
-    log.error("orders: the database refused a request",
-              {{"request_id", request_id}, {"code", error.code}, {"error", error.message}});
-    return error_response(500, "INTERNAL_ERROR",
-                          "the database refused the request; the log has the cause under this request id", request_id);
+    return database_refused("INTERNAL_ERROR", "orders: the database refused a request", error, request_id, log);
 }
 
 http::Response not_stored(const Error& error, std::string_view request_id, Log& log) {
     if (error.code == codes::kOverloaded) return try_later("OVERLOADED", error.message, request_id);
+    // The caller's next step is always to post again. Only whether something may have been stored differs.
     switch (error.error_class) {
         case ErrorClass::retryable:
             return try_later(
@@ -88,10 +85,11 @@ bool has_two_keys(const http::Request& request) {
 }
 
 void post_order(orders::Intake& intake, Random& random, Log& log, const Call& call, const http::Reply& reply) {
+    // Whoever logs or routes by the other value would know this order under a name that we do not.
     if (has_two_keys(call.request)) {
         return reply(error_response(422, "IDEMPOTENCY_MISMATCH",
-                                    "the header Idempotency-Key stands there twice with different values",
-                                    call.request_id, {{"idempotency_key", "must equal the header Idempotency-Key"}}));
+                                    "the header Idempotency-Key was sent twice with different values", call.request_id,
+                                    {{"idempotency_key", "must equal the header Idempotency-Key"}}));
     }
     auto reading =
         orders::read_order(call.request.header(kKeyHeader), call.request.body, SystemClock().wall_now(), random);
@@ -99,6 +97,7 @@ void post_order(orders::Intake& intake, Random& random, Log& log, const Call& ca
     orders::OrderRequest& order = *reading.order;
     store::NewOrder row{std::move(order.idempotency_key), std::move(order.json), order.digest,
                         std::move(order.trace_id), call.caller.name};
+    // The reply is kept by the intake: no handler thread waits for the commit, so that orders are stored in groups.
     intake.submit(std::move(row),
                   [reply, &log, id = call.request_id, digest = std::move(order.digest)](
                       const Result<store::AcceptAnswer>& answer) { reply(accepted(answer, digest, id, log)); });

@@ -29,6 +29,7 @@ Duration Refusals::note(const http::Request& request, std::string_view reason, s
         logs = may_log(now, left_out);
         delay = delay_of(request.remote_address, now);
     }
+    // Without the mutex: the log may block, for example on a pipe that nobody reads.
     if (logs) {
         log_.warn("request refused",
                   {{"address", request.remote_address},
@@ -61,6 +62,7 @@ bool Refusals::may_log(Instant now, std::int64_t& left_out) {
 }
 
 Duration Refusals::delay_of(const std::string& address, Instant now) {
+    // A token bucket kept as one instant: until when the address has used up its allowance.
     constexpr Duration kAllowance = kFreeRefusals * kRefusalInterval;
     if (!used_until_.contains(address)) make_room(now);
     Instant& until = used_until_[address];
@@ -72,6 +74,7 @@ void Refusals::make_room(Instant now) {
     if (used_until_.size() < kMaxRefusedAddresses) return;
     std::erase_if(used_until_, [now](const auto& entry) { return entry.second <= now; });
     if (used_until_.size() < kMaxRefusedAddresses) return;
+    // Everybody in it is being slowed down. The one whose delay ends first loses least.
     used_until_.erase(std::ranges::min_element(used_until_, {}, [](const auto& entry) { return entry.second; }));
 }
 

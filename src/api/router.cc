@@ -32,13 +32,14 @@ bool matches(const std::vector<std::string>& pattern, const std::vector<std::str
 }
 
 void add_once(std::vector<std::string>& list, std::string_view value) {
-    if (std::find(list.begin(), list.end(), value) == list.end()) list.emplace_back(value);
+    if (std::ranges::find(list, value) == list.end()) list.emplace_back(value);
 }
 
 }  // namespace
 
 std::optional<std::string> percent_decode(std::string_view text) {
     auto out = percent_decoded(text);
+    // A NUL or broken UTF-8 is refused by PostgreSQL, which would make it our error, not the caller's.
     if (!out || out->find('\0') != std::string::npos || find_invalid_utf8(*out)) return std::nullopt;
     return out;
 }
@@ -53,7 +54,7 @@ Router::Router(std::vector<Route> routes) {
     for (auto& route : routes) {
         Entry entry{std::move(route), {}};
         for (const auto segment : split(entry.route.path)) entry.segments.emplace_back(segment);
-        const auto place = std::upper_bound(entries_.begin(), entries_.end(), entry, before);
+        const auto place = std::ranges::upper_bound(entries_, entry, before);
         entries_.insert(place, std::move(entry));
     }
 }
@@ -62,6 +63,7 @@ Router::Match Router::find(std::string_view method, std::string_view path) const
     Match match;
     if (!path.starts_with('/')) return match;
     const auto segments = split(path);
+    // The server leaves out the body.
     const std::string_view wanted = method == "HEAD" ? "GET" : method;
     for (const auto& entry : entries_) {
         if (!matches(entry.segments, segments)) continue;

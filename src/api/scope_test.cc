@@ -1,9 +1,8 @@
-#include "api/scope.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/api.h"
+#include "api/auth.h"
 #include "base/sha256.h"
 #include "base/testing/recording_log.h"
 #include "store/dead_letters.h"
