@@ -9,7 +9,7 @@
 #include "cli/command_tree.h"
 #include "daemon/dead_letter_unit.h"
 #include "daemon/parts.h"
-#include "daemon/spool_returns.h"
+#include "daemon/spool_letters.h"
 #include "daemon/stop_signals.h"
 #include "deadletter/letter_json.h"
 #include "deadletter/retry_rules.h"

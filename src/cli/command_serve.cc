@@ -7,11 +7,9 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "daemon/descriptors.h"
 #include "daemon/parts.h"
 #include "daemon/service.h"
 #include "daemon/stop_signals.h"
-#include "daemon/version.h"
 
 namespace deliverd::cli {
 
@@ -22,7 +20,6 @@ Status run_serve(const Call& call) {
     daemon::StopSignals signals;  // before the service: its threads must inherit the blocked signals
     const auto log = make_stderr_log(config.log.level, config.log.format);
     TRY_ASSIGN(const auto service, daemon::Service::start(config, *log, nullptr));
-    daemon::make_room_for_connections(config.server.max_connections, *log);
 
     std::vector<std::string_view> lanes;
     for (const config::LaneConfig& lane : config.lanes) lanes.emplace_back(lane.options.name);

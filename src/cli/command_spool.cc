@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "daemon/spool_sender.h"
+#include "daemon/spool_service.h"
 #include "deliverd/spool.h"
 #include "sink/http/http_poster.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "daemon/version.h"
+#include "daemon/parts.h"
 
 namespace deliverd::cli {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/sha256.h"
-#include "daemon/version.h"
+#include "daemon/parts.h"
 
 namespace deliverd::cli {
 namespace {

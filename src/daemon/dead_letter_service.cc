@@ -1,7 +1,5 @@
 #include "daemon/dead_letter_service.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <utility>
 
@@ -19,30 +17,22 @@ constexpr std::string_view kRetentionActor = "retention";  // in the audit
 
 using store::LetterStatus;
 
-Result<std::unique_ptr<deadletter::RecordSource>> open_source(const config::DeadLettersConfig& config, Log& log) {
-    if (!config.ingest || config.kafka.brokers.empty()) return nullptr;
-    auto source = deadletter::make_record_source(config::record_source_options(config.kafka), log);
-    if (!source) {
-        return tl::unexpected(
-            Error{source.error().error_class, source.error().code, fmt::format("kafka: {}", source.error().message)});
-    }
-    return source;
+/// The label `result` of dlq_retries_total.
+std::string_view result_of(deadletter::RetryAnswer answer) {
+    using enum deadletter::RetryAnswer;
+    if (answer == resolved) return "published";
+    if (answer == not_found || answer == conflict) return "refused";
+    return answer == in_doubt ? "in_doubt" : "failed";
 }
 
-std::string_view name_of(deadletter::RetryAnswer answer) {
-    switch (answer) {
-        case deadletter::RetryAnswer::resolved:
-            return "published";
-        case deadletter::RetryAnswer::not_found:
-        case deadletter::RetryAnswer::conflict:
-            return "refused";
-        case deadletter::RetryAnswer::not_published:
-        case deadletter::RetryAnswer::unavailable:
-            return "failed";
-        case deadletter::RetryAnswer::in_doubt:
-            return "in_doubt";
-    }
-    return "unknown";
+api::DlqActions actions_of(deadletter::Manager& manager) {
+    using Rule = deadletter::SendRule;
+    return {[&manager](std::string_view id, std::string_view actor, const Rule& rule) {
+                return manager.retry(id, actor, rule);
+            },
+            [&manager](std::string_view topic, std::string_view actor, const Rule& rule) {
+                return manager.retry_all(topic, actor, rule);
+            }};
 }
 
 class IngestMetrics final : public deadletter::IngestObserver {
@@ -55,6 +45,7 @@ public:
           paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database is away.", {})),
           lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})),
           connected_(metrics.gauge("dlq_ingest_connected", "1 while a broker answers this process.", {})) {
+        // 0 would mean that reading has ended.
         running_.set(1);
     }
     void on_stored(std::size_t fresh, std::size_t /*duplicates*/, Duration /*took*/) override {
@@ -84,7 +75,7 @@ public:
         // Present from the beginning: nobody can see the increase of a series that begins with its first failure.
         for (const std::string_view result : {"published", "refused", "failed", "in_doubt"}) count(result, 0);
     }
-    void on_retry(deadletter::RetryAnswer answer) override { count(name_of(answer), 1); }
+    void on_retry(deadletter::RetryAnswer answer) override { count(result_of(answer), 1); }
     void on_redrive(std::int64_t published, std::int64_t failed, std::int64_t in_doubt) override {
         count("published", published);
         count("failed", failed);
@@ -109,46 +100,39 @@ Result<std::unique_ptr<DeadLetterService>> DeadLetterService::make(const config:
                                                                    deadletter::Spools& spools,
                                                                    metrics::Metrics& metrics, Log& log) {
     TRY_ASSIGN(auto unit, DeadLetterUnit::make(config.dead_letters, database, &spools, log));
-    TRY_ASSIGN(auto source, open_source(config.dead_letters, log));
-    return std::make_unique<DeadLetterService>(config, std::move(unit), std::move(source), metrics, log);
+    std::unique_ptr<DeadLetterService> service(new DeadLetterService(config, std::move(unit), metrics, log));
+    TRY(service->open_ingest());
+    return service;
 }
 
 DeadLetterService::DeadLetterService(const config::Config& config, std::unique_ptr<DeadLetterUnit> unit,
-                                     std::unique_ptr<deadletter::RecordSource> source, metrics::Metrics& metrics,
-                                     Log& log)
+                                     metrics::Metrics& metrics, Log& log)
     : config_(config.dead_letters),
       upkeep_(config.upkeep),
       metrics_(metrics),
       log_(log),
       retry_metrics_(std::make_unique<RetryMetrics>(metrics)),
       unit_(std::move(unit)),
-      source_(std::move(source)),
-      retries_({}, actions(), log) {
+      retries_({}, actions_of(unit_->manager()), log) {
     unit_->manager().observe(*retry_metrics_);
-    open_ingest();
 }
 
-void DeadLetterService::open_ingest() {
-    if (!source_) return;
+Result<void> DeadLetterService::open_ingest() {
+    if (!config_.ingest || config_.kafka.brokers.empty()) return {};
+    auto source = deadletter::make_record_source(config::record_source_options(config_.kafka), log_);
+    if (!source) return failure_of("kafka", source.error());
+    source_ = std::move(*source);
     ingest_metrics_ = std::make_unique<IngestMetrics>(metrics_);
+    // Kafka need not be there: that is no reason not to be ready. The gauge `dlq_ingest_connected` shows it.
     deadletter::IngestOptions options;
     options.max_value_bytes = config_.kafka.max_value_bytes;
     ingest_ = std::make_unique<deadletter::Ingest>(options, *source_, unit_->letters(), clock_, random_,
                                                    *ingest_metrics_, log_);
+    return {};
 }
 
 DeadLetterService::~DeadLetterService() {
     stop(Duration::zero());
-}
-
-api::DlqActions DeadLetterService::actions() {
-    using Rule = deadletter::SendRule;
-    return {[this](std::string_view id, std::string_view actor, const Rule& rule) {
-                return unit_->manager().retry(id, actor, rule);
-            },
-            [this](std::string_view topic, std::string_view actor, const Rule& rule) {
-                return unit_->manager().retry_all(topic, actor, rule);
-            }};
 }
 
 std::vector<api::Route> DeadLetterService::routes() {
@@ -173,6 +157,7 @@ std::vector<lane::Chore> DeadLetterService::chores() {
                               return unit_->letters().purge(status, age, piece, kRetentionActor);
                           }});
     }
+    // The audit has no state: it outlives its letter, and has an age of its own.
     if (config_.keep_audit) {
         chores.push_back({"purge_letters_audit", upkeep_.dead_letters_interval, upkeep_.batch_size,
                           [this, age = *config_.keep_audit](std::int32_t piece) {
@@ -184,52 +169,44 @@ std::vector<lane::Chore> DeadLetterService::chores() {
 
 void DeadLetterService::start() {
     if (ingest_) ingest_->start();
-    resumer_ = std::thread([this] { resume_now_and_then(); });
-}
-
-void DeadLetterService::resume_now_and_then() {
-    MutexLock lock(mutex_);
-    while (!ending_) {
-        lock.unlock();
+    // On a thread of its own: a redrive may take minutes, and a chore of the upkeep would hold up the others.
+    resumer_.emplace([this]() -> Duration {
         if (const auto resumed = unit_->manager().resume_abandoned(); !resumed) {
             log_.warn("dead letters: cannot look for unfinished redrives",
                       {{"code", resumed.error().code}, {"error", resumed.error().message}});
         }
-        lock.lock();
-        wake_.wait_for(mutex_, kResumeInterval, [this]() REQUIRES(mutex_) { return ending_; });
-    }
+        return kResumeInterval;
+    });
 }
 
 void DeadLetterService::refresh() {
+    using store::TopicCounts;
+    constexpr std::array<std::pair<LetterStatus, std::int64_t TopicCounts::*>, 4> kCounts{
+        {{LetterStatus::pending, &TopicCounts::pending},
+         {LetterStatus::retrying, &TopicCounts::retrying},
+         {LetterStatus::resolved, &TopicCounts::resolved},
+         {LetterStatus::dead, &TopicCounts::dead}}};
     const auto topics = unit_->letters().topics();
-    if (!topics) return;
-    const auto set = [&](LetterStatus status, std::int64_t store::TopicCounts::* count) {
+    if (!topics) return;  // the gauges keep their values; /readyz reports an unreachable database
+    for (const auto& [status, count] : kCounts) {
         std::int64_t letters = 0;
-        for (const store::TopicCounts& topic : *topics) letters += topic.*count;
+        for (const TopicCounts& topic : *topics) letters += topic.*count;
         metrics_
             .gauge("dlq_letters", "Dead letters that are kept, by state.",
                    {{"status", std::string(store::to_string(status))}})
             .set(static_cast<double>(letters));
-    };
-    set(LetterStatus::pending, &store::TopicCounts::pending);
-    set(LetterStatus::retrying, &store::TopicCounts::retrying);
-    set(LetterStatus::resolved, &store::TopicCounts::resolved);
-    set(LetterStatus::dead, &store::TopicCounts::dead);
+    }
 }
 
 void DeadLetterService::stop(Duration patience) {
-    {
-        const MutexLock lock(mutex_);
-        ending_ = true;
-    }
-    wake_.notify_all();
-    unit_->close();  // before anything is waited for: retries must not begin meanwhile
+    unit_->manager().close();  // before anything is waited for: retries must not begin meanwhile
     if (ingest_ && !ingest_->stop(patience + kDatabaseStopGrace)) {
         log_.warn("dead letters: the ingest does not end; what it has not stored is read again", {});
     }
     unit_->stop(patience);
+    // Last: their threads wait for the manager, which ends what it sends only in the stop above.
     retries_.stop();
-    if (resumer_.joinable()) resumer_.join();
+    resumer_.reset();
 }
 
 }  // namespace deliverd::daemon

@@ -3,17 +3,17 @@
 #pragma once
 
 #include <memory>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "api/api.h"
 #include "api/dlq_retries.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "config/config.h"
 #include "daemon/dead_letter_unit.h"
+#include "daemon/periodic.h"
 #include "deadletter/ingest.h"
 #include "lane/upkeep.h"
 #include "metrics/metrics.h"
@@ -23,14 +23,12 @@ namespace deliverd::daemon {
 
 class DeadLetterService {
 public:
-    /// Connects to nothing: brokers that are away are found later. `database`, `spools`, `metrics` and `log` outlive
-    /// it.
+    /// Connects to nothing: whether brokers can be reached is found out later. `database`, `spools`, `metrics` and
+    /// `log` outlive it.
     static Result<std::unique_ptr<DeadLetterService>> make(const config::Config& config, store::Database& database,
                                                            deadletter::Spools& spools, metrics::Metrics& metrics,
                                                            Log& log);
 
-    DeadLetterService(const config::Config& config, std::unique_ptr<DeadLetterUnit> unit,
-                      std::unique_ptr<deadletter::RecordSource> source, metrics::Metrics& metrics, Log& log);
     ~DeadLetterService();  // stop(Duration::zero())
     DeadLetterService(const DeadLetterService&) = delete;
     DeadLetterService& operator=(const DeadLetterService&) = delete;
@@ -41,7 +39,7 @@ public:
     [[nodiscard]] std::vector<lane::Chore> chores();
 
     void start();
-    /// Reads the gauges. Blocks for one call of the store.
+    /// Sets the gauges. Blocks for one call of the store.
     void refresh();
 
     /// Ends ingest, retries and redrives; later requests get 503. What is being published ends first, unless `patience`
@@ -51,9 +49,9 @@ public:
     void hurry() { unit_->hurry(); }
 
 private:
-    void open_ingest();
-    [[nodiscard]] api::DlqActions actions();
-    void resume_now_and_then();
+    DeadLetterService(const config::Config& config, std::unique_ptr<DeadLetterUnit> unit, metrics::Metrics& metrics,
+                      Log& log);
+    Result<void> open_ingest();
 
     const config::DeadLettersConfig config_;
     const config::UpkeepConfig upkeep_;
@@ -67,11 +65,7 @@ private:
     std::unique_ptr<deadletter::IngestObserver> ingest_metrics_;
     std::unique_ptr<deadletter::Ingest> ingest_;
     api::DlqRetries retries_;
-
-    Mutex mutex_;
-    Condition wake_;
-    bool ending_ GUARDED_BY(mutex_) = false;
-    std::thread resumer_;
+    std::optional<Periodic> resumer_;  // of redrives whose processes died
 };
 
 }  // namespace deliverd::daemon

@@ -5,19 +5,18 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "api/jwt.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "config/config.h"
+#include "daemon/periodic.h"
 #include "deliverd/result.h"
 
 namespace deliverd::daemon {
 
-/// The key set as it is there now, unread. Blocks as http_get() does. Failure: says why, naming the source.
+/// The text of the key set as it is now. Blocks as http_get() does. Failure: says why, naming the source.
 [[nodiscard]] Result<std::string> load_jwks(const config::JwksSource& source, const std::atomic<bool>& stopped);
 
 /// Brings the keys up to date, one look at a time.
@@ -29,8 +28,9 @@ public:
     JwksReader(Load load, std::string name, std::shared_ptr<api::JwtKeys> keys, Log& log)
         : load_(std::move(load)), name_(std::move(name)), keys_(std::move(keys)), log_(log) {}
 
-    /// Whether the keys are now those of the source: also those that it has removed are gone. While they cannot be read
-    /// or read they stay as they are, which is logged once for each cause. Blocks as `load` does; one thread at a time.
+    /// Replaces the keys by those of the source, so that keys it removed are gone too; answers whether that succeeded.
+    /// After a failure the keys stay as they are; each cause is logged once. Blocks as `load` does; one thread at a
+    /// time.
     bool look();
 
     /// Ends a look under way as soon as `load` can. Thread-safe.
@@ -56,25 +56,20 @@ inline constexpr JwksTimes kJwksTimes{std::chrono::minutes(5), std::chrono::seco
 /// Looks at once and then at intervals, on a thread of its own: for a `jwks_url`.
 class JwksRefresh {
 public:
-    JwksRefresh(std::shared_ptr<JwksReader> reader, JwksTimes times);
+    JwksRefresh(std::shared_ptr<JwksReader> reader, JwksTimes times)
+        : reader_(std::move(reader)),
+          looks_([reader = reader_, times] { return reader->look() ? times.interval : times.retry; }, times.least) {}
     /// Stops the reader and waits for a running look: about a second.
-    ~JwksRefresh();
+    ~JwksRefresh() { reader_->stop(); }
     JwksRefresh(const JwksRefresh&) = delete;
     JwksRefresh& operator=(const JwksRefresh&) = delete;
 
     /// For a token by an unknown key: looks again soon. Does not wait for the look. Thread-safe.
-    void hurry();
+    void hurry() { looks_.hurry(); }
 
 private:
-    void run();
-
     const std::shared_ptr<JwksReader> reader_;
-    const JwksTimes times_;
-    Mutex mutex_;
-    Condition wake_;
-    bool hurried_ GUARDED_BY(mutex_) = false;
-    bool ends_ GUARDED_BY(mutex_) = false;
-    std::thread thread_;
+    Periodic looks_;
 };
 
 }  // namespace deliverd::daemon

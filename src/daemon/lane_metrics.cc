@@ -1,9 +1,6 @@
 #include "daemon/lane_metrics.h"
 
-#include <array>
 #include <utility>
-
-#include "daemon/version.h"
 
 namespace deliverd::daemon {
 
@@ -11,14 +8,9 @@ namespace {
 
 using pipeline::Reason;
 
-constexpr std::array kReasons{Reason::success,   Reason::retry,      Reason::dead,    Reason::conflict,
-                              Reason::dedup_hit, Reason::db_timeout, Reason::db_error};
-constexpr std::array kKinds{OutcomeKind::delivered, OutcomeKind::retryable, OutcomeKind::permanent,
-                            OutcomeKind::ambiguous};
-
-// Both arrays are indexed by the enumerators.
-static_assert(kReasons[static_cast<std::size_t>(Reason::db_error)] == Reason::db_error);
-static_assert(kKinds[static_cast<std::size_t>(OutcomeKind::ambiguous)] == OutcomeKind::ambiguous);
+// The last enumerators: the counters are indexed by them.
+constexpr auto kReasons = static_cast<std::size_t>(Reason::db_error) + 1;
+constexpr auto kKinds = static_cast<std::size_t>(OutcomeKind::ambiguous) + 1;
 
 constexpr std::string_view kConflictProcessed = "CONFLICT_PROCESSED";
 // NOLINTNEXTLINE(cert-err58-cpp): at worst the program does not start for want of a few bytes
@@ -59,13 +51,16 @@ LaneMetrics::LaneMetrics(metrics::Metrics& metrics, std::string lane, pipeline::
       lag_(metrics.histogram("outbox_lag_seconds",
                              "How long a row had waited when it was claimed: since due, or accepted (orders).",
                              {{"lane", lane_}}, metrics::lag_bounds_seconds())) {
-    for (const Reason reason : kReasons) {
-        flushes_.push_back(metrics.counter("outbox_flush_total", "Rows settled, by reason.",
-                                           {{"lane", lane_}, {"reason", std::string(to_string(reason))}}));
+    // All series from the beginning: nobody can see the increase of a series that begins with its first failure.
+    for (std::size_t i = 0; i < kReasons; ++i) {
+        const std::string reason(to_string(static_cast<Reason>(i)));
+        flushes_.push_back(
+            metrics.counter("outbox_flush_total", "Rows settled, by reason.", {{"lane", lane_}, {"reason", reason}}));
     }
-    for (const OutcomeKind kind : kKinds) {
+    for (std::size_t i = 0; i < kKinds; ++i) {
+        const std::string outcome(to_string(static_cast<OutcomeKind>(i)));
         send_seconds_.push_back(metrics.histogram("sink_send_seconds", "How long a send took, by outcome.",
-                                                  {{"lane", lane_}, {"outcome", std::string(to_string(kind))}},
+                                                  {{"lane", lane_}, {"outcome", outcome}},
                                                   metrics::latency_bounds_seconds()));
     }
 }
@@ -82,20 +77,12 @@ void LaneMetrics::on_lag(double seconds) {
 }
 
 void LaneMetrics::on_settled(const store::Settlement& settled) {
-    switch (settled.kind) {
-        case store::SettleKind::sent:
-            (settled.code == kConflictProcessed ? conflict_processed_ : sent_).add(1);
-            break;
-        case store::SettleKind::duplicate:
-            break;
-        case store::SettleKind::retry:
-            retried_.add(1);
-            break;
-        case store::SettleKind::dead:
-            dead_.add(1);
-            break;
-    }
-    if (settled.kind != store::SettleKind::retry) retries_.observe(settled.failures_before);
+    using store::SettleKind;
+    if (settled.kind == SettleKind::sent) (settled.code == kConflictProcessed ? conflict_processed_ : sent_).add(1);
+    if (settled.kind == SettleKind::retry) retried_.add(1);
+    if (settled.kind == SettleKind::dead) dead_.add(1);
+    // How many retries a message needed is known when it needs no more.
+    if (settled.kind != SettleKind::retry) retries_.observe(settled.failures_before);
     if (also_ != nullptr) also_->on_settled(settled);
 }
 
@@ -138,10 +125,6 @@ void LaneMetrics::on_queue_depth(std::string_view queue, std::size_t items) {
 
 void LaneMetrics::on_failure(const Message& message, const Outcome& outcome) {
     if (also_ != nullptr) also_->on_failure(message, outcome);
-}
-
-void publish_build_info(metrics::Metrics& metrics) {
-    metrics.gauge("deliverd_build_info", "The program's version.", {{"version", std::string(version())}}).set(1);
 }
 
 }  // namespace deliverd::daemon

@@ -11,7 +11,7 @@ namespace deliverd::daemon {
 
 class LaneMetrics final : public pipeline::Observer {
 public:
-    /// `metrics` outlives it; so does `also`, which is told everything too (may be null).
+    /// `metrics` outlives it. So does `also`, which is told everything too; it may be null.
     LaneMetrics(metrics::Metrics& metrics, std::string lane, pipeline::Observer* also = nullptr);
 
     void on_claimed(std::size_t rows) override;
@@ -25,7 +25,7 @@ public:
     void on_queue_depth(std::string_view queue, std::size_t items) override;
     void on_failure(const Message& message, const Outcome& outcome) override;
 
-    /// store::RowQueue::lag_seconds, looked up now and then.
+    /// store::RowQueue::lag_seconds(), which somebody looks up now and then.
     void set_oldest_due(double seconds) { oldest_due_.set(seconds); }
 
 private:
@@ -47,8 +47,5 @@ private:
     std::vector<metrics::Counter> flushes_;         // by Reason
     std::vector<metrics::Histogram> send_seconds_;  // by OutcomeKind
 };
-
-/// deliverd_build_info{version}, always 1.
-void publish_build_info(metrics::Metrics& metrics);
 
 }  // namespace deliverd::daemon

@@ -9,7 +9,6 @@
 #include <filesystem>
 
 #include "base/try.h"
-#include "daemon/null_sink.h"
 #include "lane/lane.h"
 #include "relay/relay.h"
 #include "sink/console/console_sink.h"
@@ -22,19 +21,17 @@
 
 namespace deliverd::daemon {
 
-Result<std::unique_ptr<store::Database>> open_database(const config::DatabaseConfig& config, Log& log) {
-    if (config.kind == config::DatabaseTarget::Kind::sqlite) return store::open_sqlite(config.sqlite, log);
-    return store::open_postgres(config.postgres, log);
-}
+namespace {
 
-Result<void> require_existing(const config::DatabaseConfig& config) {
-    if (config.kind != config::DatabaseTarget::Kind::sqlite) return {};
-    std::error_code fault;
-    if (std::filesystem::exists(config.sqlite.path, fault) || fault) return {};  // opening tells of other faults
-    return permanent("db_missing", fmt::format("there is no SQLite database {}; is the path right? "
-                                               "`deliverd migrate` makes a new one",
-                                               config.sqlite.path));
-}
+/// For benchmarks (`sink: {type: none}`): what a lane costs without a receiver.
+class NullSink final : public sink::Sink {
+public:
+    void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override {
+        for (const Message* message : messages) receiver.on_outcome(*message, {.kind = OutcomeKind::delivered});
+    }
+    void stop(Duration /*patience*/) override {}
+    Result<void> check(Duration /*deadline*/) override { return {}; }
+};
 
 Result<void> require_schema(store::Database& database, const config::DatabaseConfig& config, Log& log) {
     TRY_ASSIGN(const auto report, database.schema());
@@ -47,6 +44,22 @@ Result<void> require_schema(store::Database& database, const config::DatabaseCon
         log.info("migration applied", {{"version", step.version}, {"name", step.name}});
     }
     return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<store::Database>> open_database(const config::DatabaseConfig& config, Log& log) {
+    if (config.kind == config::DatabaseTarget::Kind::sqlite) return store::open_sqlite(config.sqlite, log);
+    return store::open_postgres(config.postgres, log);
+}
+
+Result<void> require_existing(const config::DatabaseConfig& config) {
+    if (config.kind != config::DatabaseTarget::Kind::sqlite) return {};
+    std::error_code fault;
+    if (std::filesystem::exists(config.sqlite.path, fault) || fault) return {};  // opening reports other faults
+    return permanent("db_missing", fmt::format("there is no SQLite database {}; is the path right? "
+                                               "`deliverd migrate` makes a new one",
+                                               config.sqlite.path));
 }
 
 Result<std::unique_ptr<store::Database>> open_ready_database(const config::DatabaseConfig& config, Log& log) {
@@ -69,19 +82,28 @@ Result<std::unique_ptr<sink::Sink>> make_sink(const config::SinkConfig& config, 
         case config::SinkConfig::Type::console:
             return sink::make_console_sink(stdout);
         case config::SinkConfig::Type::none:
-            return make_null_sink();
+            return std::make_unique<NullSink>();
     }
     return bad_argument("unknown type of sink");
 }
 
-std::string make_worker_id(Random& random) {
+std::string_view version() {
+    return DELIVERD_VERSION;
+}
+
+std::string host_name() {
     constexpr std::size_t kMaxHostName = 256;
     std::array<char, kMaxHostName> host{};
-    if (gethostname(host.data(), host.size() - 1) != 0) host = {'h', 'o', 's', 't'};
-    return fmt::format("{}-{}-{:08x}", host.data(), getpid(), random.next() >> 32U);
+    // One byte less: a name that is cut may come without its end.
+    return gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "host";
+}
+
+std::string make_worker_id(Random& random) {
+    return fmt::format("{}-{}-{:08x}", host_name(), getpid(), random.next() >> 32U);
 }
 
 std::string cli_actor() {
+    // sysconf(_SC_GETPW_R_SIZE_MAX) is only a hint, and -1 on some systems. A user without an entry is named by number.
     constexpr std::size_t kBufferBytes = 16 * 1024;
     std::string buffer(kBufferBytes, '\0');
     passwd entry{};
@@ -92,50 +114,38 @@ std::string cli_actor() {
     return fmt::format("cli:{}", geteuid());
 }
 
+Failure failure_of(std::string_view what, Error error) {
+    error.message = fmt::format("{}: {}", what, error.message);
+    return Failure(std::move(error));
+}
+
 Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const config::LaneConfig& config, const store::OrdersOptions& orders,
                                                  std::string worker_id, store::Database& database,
                                                  pipeline::Observer& observer, Log& log) {
+    const std::string& name = config.options.name;
     auto sink = make_sink(config.sink, log);
-    if (!sink) {
-        return tl::unexpected(Error{sink.error().error_class, sink.error().code,
-                                    fmt::format("lanes.{}.sink: {}", config.options.name, sink.error().message)});
-    }
+    if (!sink) return failure_of(fmt::format("lanes.{}.sink", name), sink.error());
+    std::unique_ptr<LaneUnit> unit(new LaneUnit(name, std::move(*sink)));
     if (config.outbox == config::OutboxKind::events) {
-        TRY_ASSIGN(auto outbox, database.event_outbox(config.events.table));
+        TRY_ASSIGN(unit->events_, database.event_outbox(config.events.table));
         relay::RelayOptions options = config.events.relay;
-        // What a person chose with --worker-id may be used twice, and two that are called the same would share the
-        // shards.
+        // A person may give the same --worker-id to two processes, which would then share the shards.
         options.worker_id = fmt::format("{}-{:08x}", worker_id, SystemRandom().next() >> 32U);
-        return std::make_unique<LaneUnit>(std::move(options), std::move(outbox), std::move(*sink), observer, log);
+        unit->runner_ = std::make_unique<relay::Relay>(std::move(options), *unit->events_, *unit->sink_, unit->clock_,
+                                                       unit->random_, observer, log);
+        return unit;
     }
     lane::LaneOptions options = config.options;
     options.worker_id = std::move(worker_id);
-    auto outbox = config.outbox == config::OutboxKind::orders ? database.orders_outbox(orders, options.name)
-                                                              : database.memory_outbox(options.name);
-    return std::make_unique<LaneUnit>(std::move(options), std::move(outbox), std::move(*sink), observer, log);
+    unit->outbox_ = config.outbox == config::OutboxKind::orders ? database.orders_outbox(orders, name)
+                                                                : database.memory_outbox(name);
+    unit->runner_ = std::make_unique<lane::Lane>(std::move(options), *unit->outbox_, *unit->sink_, unit->clock_,
+                                                 unit->random_, observer, log);
+    return unit;
 }
-
-LaneUnit::LaneUnit(lane::LaneOptions options, std::unique_ptr<store::RowQueue> outbox, std::unique_ptr<sink::Sink> sink,
-                   pipeline::Observer& observer, Log& log)
-    : name_(options.name),
-      outbox_(std::move(outbox)),
-      sink_(std::move(sink)),
-      runner_(std::make_unique<lane::Lane>(std::move(options), *outbox_, *sink_, clock_, random_, observer, log)) {}
-
-LaneUnit::LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox,
-                   std::unique_ptr<sink::Sink> sink, pipeline::Observer& observer, Log& log)
-    : name_(options.name),
-      events_(std::move(outbox)),
-      sink_(std::move(sink)),
-      runner_(std::make_unique<relay::Relay>(std::move(options), *events_, *sink_, clock_, random_, observer, log)) {}
 
 Result<double> LaneUnit::lag_seconds() {
     return outbox_ != nullptr ? outbox_->lag_seconds() : events_->lag_seconds();
-}
-
-void LaneUnit::stop(Duration patience) {
-    runner_->stop(patience);
-    sink_->stop(Duration::zero());
 }
 
 }  // namespace deliverd::daemon

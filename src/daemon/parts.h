@@ -5,22 +5,21 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "base/random.h"
 #include "config/config.h"
 #include "deliverd/result.h"
-#include "lane/lane_options.h"
 #include "pipeline/engine.h"
 #include "pipeline/observer.h"
-#include "relay/relay_options.h"
 #include "sink/sink.h"
 #include "store/database.h"
 
 namespace deliverd::daemon {
 
-/// Keeps warnings back until open(): a start that fails is told by the command, in one line, and what
-/// the parts warn of on the way there would only repeat it. Thread-safe.
+/// Drops warnings until open(): if the start fails, the command reports that in one line, and earlier warnings would
+/// only repeat it. Thread-safe.
 class StartupLog final : public Log {
 public:
     explicit StartupLog(Log& log) : log_(log) {}
@@ -37,30 +36,36 @@ private:
 /// Opens lazily (see store/postgres/postgres.h): an unreachable server is the first call's error.
 [[nodiscard]] Result<std::unique_ptr<store::Database>> open_database(const config::DatabaseConfig& config, Log& log);
 
-/// For commands that only make sense on a database somebody made before: a SQLite file that is not there is an
-/// error that names it, so that a mistyped path does not become an empty database. PostgreSQL says so itself.
+/// For commands that only make sense on an existing database: a missing SQLite file is an error that names it, so that
+/// a mistyped path does not become an empty database. PostgreSQL reports a missing database itself.
 [[nodiscard]] Result<void> require_existing(const config::DatabaseConfig& config);
 
-/// Makes sure the schema is the one this program knows: SQLite is upgraded, PostgreSQL only with
+/// open_database(), with the schema that this program knows: SQLite is upgraded, PostgreSQL only with
 /// `database.auto_migrate`. Otherwise an error that names the command to type.
-[[nodiscard]] Result<void> require_schema(store::Database& database, const config::DatabaseConfig& config, Log& log);
-
-/// Both of the above.
 [[nodiscard]] Result<std::unique_ptr<store::Database>> open_ready_database(const config::DatabaseConfig& config,
                                                                            Log& log);
 
 [[nodiscard]] Result<std::unique_ptr<sink::Sink>> make_sink(const config::SinkConfig& config, Log& log);
 
+/// The program's version, as CMakeLists.txt has it: "0.1.0".
+[[nodiscard]] std::string_view version();
+
+/// The name of this machine, at most 255 bytes.
+[[nodiscard]] std::string host_name();
+
 /// host-pid-random: unique among all processes on a table.
 [[nodiscard]] std::string make_worker_id(Random& random);
 
-/// "cli:ann": who changes something from the shell.
+/// "cli:ann": who is named in the audit for a change made by a command.
 [[nodiscard]] std::string cli_actor();
+
+/// `error`, whose message now begins with what it is about: "WHAT: …".
+[[nodiscard]] Failure failure_of(std::string_view what, Error error);
 
 /// After the patience of a stop, what a database call under way may still take.
 inline constexpr Duration kDatabaseStopGrace = std::chrono::seconds(3);
 
-/// One lane with everything it needs, put together and taken apart in the right order.
+/// One lane with everything it needs.
 class LaneUnit {
 public:
     /// `database`, `observer` and `log` outlive the unit.
@@ -68,26 +73,21 @@ public:
                                                   std::string worker_id, store::Database& database,
                                                   pipeline::Observer& observer, Log& log);
 
-    /// A lane that claims rows.
-    LaneUnit(lane::LaneOptions options, std::unique_ptr<store::RowQueue> outbox, std::unique_ptr<sink::Sink> sink,
-             pipeline::Observer& observer, Log& log);
-    /// A lane that relays events in order.
-    LaneUnit(relay::RelayOptions options, std::unique_ptr<store::EventOutbox> outbox, std::unique_ptr<sink::Sink> sink,
-             pipeline::Observer& observer, Log& log);
-
     [[nodiscard]] pipeline::Engine& lane() { return *runner_; }
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The outbox's lag_seconds().
     [[nodiscard]] Result<double> lag_seconds();
 
-    /// The lane's stop(), then the sink's.
-    void stop(Duration patience);
+    /// The lane's stop(), which stops the sink too.
+    void stop(Duration patience) { runner_->stop(patience); }
 
 private:
-    std::string name_;
+    LaneUnit(std::string name, std::unique_ptr<sink::Sink> sink) : name_(std::move(name)), sink_(std::move(sink)) {}
+
+    const std::string name_;
     std::unique_ptr<store::RowQueue> outbox_;     // one of the two
     std::unique_ptr<store::EventOutbox> events_;  // is set
-    std::unique_ptr<sink::Sink> sink_;
+    const std::unique_ptr<sink::Sink> sink_;
     SystemClock clock_;
     SystemRandom random_;
     std::unique_ptr<pipeline::Engine> runner_;

@@ -1,15 +1,18 @@
 #include "daemon/service.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 #include "api/api.h"
 #include "api/openapi.h"
 #include "api/orders_routes.h"
-#include "base/mutex.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "config/load.h"
@@ -21,9 +24,53 @@ namespace {
 constexpr Duration kReadyDeadline = std::chrono::milliseconds(800);  // within the second a prober usually waits
 constexpr Duration kGaugeInterval = std::chrono::seconds(5);
 constexpr Duration kServerStopPatience = std::chrono::seconds(5);
+constexpr Duration kFileInterval = std::chrono::seconds(1);
+/// Database connections, connections to receivers, files, and connections that are just being refused.
+constexpr rlim_t kOwnDescriptors = 512;
 
 std::string shown_host(const std::string& host) {
     return host.find(':') == std::string::npos || host.starts_with('[') ? host : "[" + host + "]";
+}
+
+/// Never lowers the limit of open files.
+void make_room_for_connections(std::size_t connections, Log& log) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    const rlim_t needed = connections + kOwnDescriptors;
+    if (limit.rlim_cur < needed) {
+        limit.rlim_cur = std::min(needed, limit.rlim_max);
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= needed) return;
+    log.warn(
+        "too few open files are allowed for server.max_connections: raise the limit (ulimit -n) or lower the setting",
+        {{"max_connections", connections}, {"needed", needed}, {"allowed", limit.rlim_cur}});
+}
+
+/// The API takes orders in any case: another process may have the lane.
+void note_orders_nobody_sends(const config::Config& config, Log& log) {
+    const bool sends = std::ranges::any_of(
+        config.lanes, [](const config::LaneConfig& lane) { return lane.outbox == config::OutboxKind::orders; });
+    if (!sends) log.info("no lane here sends orders: those posted wait for a process that has one", {});
+}
+
+std::string version_of(const std::string& path) {
+    struct stat found{};
+    if (stat(path.c_str(), &found) != 0) return "none";
+    return fmt::format("{} {} {} {}.{}", found.st_dev, found.st_ino, found.st_size, found.st_mtim.tv_sec,
+                       found.st_mtim.tv_nsec);
+}
+
+/// Calls `read` at once, and then whenever one of the files is changed, replaced, created or removed.
+std::unique_ptr<Periodic> watch_files(std::vector<std::string> paths, std::function<void()> read) {
+    return std::make_unique<Periodic>(
+        [paths = std::move(paths), read = std::move(read), seen = std::string()]() mutable -> Duration {
+            std::string versions;  // taken before the read: a change during the read is read again
+            for (const std::string& path : paths) versions += version_of(path) + "\n";
+            if (versions != std::exchange(seen, versions)) read();
+            return kFileInterval;
+        });
 }
 
 }  // namespace
@@ -34,32 +81,31 @@ Result<std::unique_ptr<Service>> Service::start(const config::Config& config, Lo
     return service;
 }
 
-Service::Service(Log& log) : log_(log) {
-    publish_build_info(metrics_);
-}
-
 Result<void> Service::start_all(const config::Config& config, pipeline::Observer* also) {
-    TRY_ASSIGN(auto database, open_ready_database(config.database, log_));
-    database_ = std::move(database);
+    metrics_.gauge("deliverd_build_info", "The program's version.", {{"version", std::string(version())}}).set(1);
+    TRY_ASSIGN(database_, open_ready_database(config.database, log_));
     SystemRandom random;
     worker_ = make_worker_id(random);
-    if (auto added = add_lanes(config, also); !added) return added;
+    // Nothing of what follows runs yet: whatever is wrong with the configuration must be found before anything is sent.
+    TRY(add_lanes(config, also));
     spool_returns_ = std::make_unique<SpoolReturns>(config.spools);
-    TRY_ASSIGN(auto letters, DeadLetterService::make(config, *database_, *spool_returns_, metrics_, log_));
-    dead_letters_ = std::move(letters);
-    TRY_ASSIGN(auto spools,
-               SpoolService::make(config.spools, database_->dead_letters(), *spool_returns_, metrics_, log_));
-    spools_ = std::move(spools);
-    if (auto opened = open_upkeep(config); !opened) return opened;
+    TRY_ASSIGN(dead_letters_, DeadLetterService::make(config, *database_, *spool_returns_, metrics_, log_));
+    TRY_ASSIGN(spools_, SpoolService::make(config.spools, database_->dead_letters(), *spool_returns_, metrics_, log_));
+    TRY(open_upkeep(config));
     open_intake(config);
-    if (auto started = start_server(config); !started) return started;
+    // Before anything is sent: where the port is taken, nothing must have happened.
+    TRY(start_server(config));
     log_.open();
-    warn_of_orders_nobody_sends(config);
+    make_room_for_connections(config.server.max_connections, log_);
+    note_orders_nobody_sends(config, log_);
     for (RunningLane& lane : lanes_) lane.unit->lane().start();
     dead_letters_->start();
     spools_->start();
     upkeep_->start();
-    refresher_ = std::thread([this] { refresh_gauges(); });
+    gauges_ = std::make_unique<Periodic>([this] {
+        refresh_gauges();
+        return kGaugeInterval;
+    });
     return {};
 }
 
@@ -69,6 +115,7 @@ Service::~Service() {
 
 Result<void> Service::add_lanes(const config::Config& config, pipeline::Observer* also) {
     for (const config::LaneConfig& lane : config.lanes) {
+        // On the heap: the lane keeps a reference to its metrics, and the list grows.
         auto metrics = std::make_unique<LaneMetrics>(metrics_, lane.options.name, also);
         TRY_ASSIGN(auto unit, LaneUnit::make(lane, config.orders, fmt::format("{}-{}", worker_, lane.options.name),
                                              *database_, *metrics, log_));
@@ -111,63 +158,57 @@ Result<void> Service::open_upkeep(const config::Config& config) {
     return {};
 }
 
-/// The API takes orders in any case: another process may have the lane.
-void Service::warn_of_orders_nobody_sends(const config::Config& config) {
-    const bool sends = std::ranges::any_of(
-        config.lanes, [](const config::LaneConfig& lane) { return lane.outbox == config::OutboxKind::orders; });
-    if (!sends) log_.info("no lane here sends orders: those posted wait for a process that has one", {});
-}
-
 Result<void> Service::start_server(const config::Config& config) {
     const std::vector<api::ReadyCheck> checks{
         {"service", [this] { return std::string(stopping_ ? "stopping" : ""); }},
         api::cached_check({"database", [this] { return database_problem(); }}, clock_)};
     std::vector<api::Route> routes = api::service_routes(checks, metrics_, config.auth);
-    std::ranges::move(api::openapi_routes(), std::back_inserter(routes));
-    std::ranges::move(api::orders_routes(*intake_, *orders_, log_), std::back_inserter(routes));
-    std::ranges::move(dead_letters_->routes(), std::back_inserter(routes));
+    for (auto& more : {api::openapi_routes(), api::orders_routes(*intake_, *orders_, log_), dead_letters_->routes()}) {
+        std::ranges::copy(more, std::back_inserter(routes));
+    }
+    // A copy, which gets a function that reports unknown keys. Tokens and keys that change are shared with `config`.
     api::AuthOptions auth = config.auth;
     start_jwks(config, auth);
     auto handler = api::make_handler(std::move(routes), std::move(auth), log_, &metrics_);
     http::ServerOptions options = config.server;
-    // Liveness is not a question of how busy the handlers are.
+    // Liveness must not depend on how busy the handlers are: a prober would restart a process that only has much to do.
     options.is_quick = [](const http::Request& request) { return request.path == "/healthz"; };
     options.refuse = std::move(handler.refuse);
-    TRY_ASSIGN(auto server, http::Server::start(options, std::move(handler.handle), api::make_error_body()));
-    server_ = std::move(server);
-    watch_files(config);
+    TRY_ASSIGN(server_, http::Server::start(options, std::move(handler.handle), api::make_error_body()));
+    if (config.auth.file_tokens) watch_tokens(config);
+    if (config.server.tls) watch_certificate(*config.server.tls);
     address_ = fmt::format("{}://{}:{}", config.server.tls ? "https" : "http", shown_host(config.server.host),
                            server_->port());
     return {};
 }
 
-/// A file that cannot be read or is wrong is reported, and what it was read for stays as it is.
-void Service::watch_files(const config::Config& config) {
-    if (const auto list = config.auth.file_tokens) {
-        const auto read_tokens = [this, file = config.tokens_file, list] {
-            std::vector<std::string> problems;
-            auto tokens = config::read_tokens_file(file, problems);
-            if (!problems.empty()) {
-                return log_.error("the tokens file is wrong; the tokens stay as they were",
-                                  {{"problem", problems.front()}});
-            }
-            log_.info("the tokens file was read", {{"file", file}, {"tokens", tokens.size()}});
-            list->set(std::move(tokens));
-        };
-        tokens_watch_ = std::make_unique<FileWatch>(std::vector{config.tokens_file}, read_tokens);
-    }
-    if (const auto& tls = config.server.tls) {
-        const auto read_certificate = [this, file = tls->cert_file] {
-            const auto until = server_->reload_tls();
-            if (!until) {
-                return log_.error("the TLS files are wrong; the certificate stays as it was",
-                                  {{"problem", until.error().message}});
-            }
-            log_.info("the TLS files were read", {{"file", file}, {"valid_until", rfc3339_millis(*until)}});
-        };
-        tls_watch_ = std::make_unique<FileWatch>(std::vector{tls->cert_file, tls->key_file, tls->client_ca_file},
-                                                 read_certificate);
-    }
+// A watched file that cannot be read or is wrong is reported, and what was read from it before stays in use: a mistake
+// in it must not lock everybody out.
+
+void Service::watch_tokens(const config::Config& config) {
+    const auto read = [this, file = config.tokens_file, list = config.auth.file_tokens] {
+        std::vector<std::string> problems;
+        auto tokens = config::read_tokens_file(file, problems);
+        if (!problems.empty()) {
+            return log_.error("the tokens file is wrong; the tokens stay as they were",
+                              {{"problem", problems.front()}});
+        }
+        log_.info("the tokens file was read", {{"file", file}, {"tokens", tokens.size()}});
+        list->set(std::move(tokens));
+    };
+    file_watches_.push_back(watch_files({config.tokens_file}, read));
+}
+
+void Service::watch_certificate(const http::TlsFiles& files) {
+    const auto read = [this, file = files.cert_file] {
+        const auto until = server_->reload_tls();
+        if (!until) {
+            return log_.error("the TLS files are wrong; the certificate stays as it was",
+                              {{"problem", until.error().message}});
+        }
+        log_.info("the TLS files were read", {{"file", file}, {"valid_until", rfc3339_millis(*until)}});
+    };
+    file_watches_.push_back(watch_files({files.cert_file, files.key_file, files.client_ca_file}, read));
 }
 
 void Service::start_jwks(const config::Config& config, api::AuthOptions& auth) {
@@ -175,32 +216,28 @@ void Service::start_jwks(const config::Config& config, api::AuthOptions& auth) {
     const auto load = [source = config.jwks](const std::atomic<bool>& stopped) { return load_jwks(source, stopped); };
     const auto reader = std::make_shared<JwksReader>(load, config.jwks.name(), auth.jwt->keys, log_);
     if (config.jwks.url.empty()) {
-        jwks_watch_ = std::make_unique<FileWatch>(std::vector{config.jwks.file}, [reader] { reader->look(); });
+        file_watches_.push_back(watch_files({config.jwks.file}, [reader] { reader->look(); }));
         return;
     }
+    // A file is looked at every second in any case. A URL is not asked that often; a token by an unknown key is the
+    // sign that it is worth it.
     jwks_refresh_ = std::make_unique<JwksRefresh>(reader, kJwksTimes);
     auth.jwt->on_unknown_key = [this] { jwks_refresh_->hurry(); };
 }
 
 std::string Service::database_problem() {
+    // The ping has a deadline of its own, and the schema is read only from a database that answers.
     if (const auto answer = database_->ping(kReadyDeadline); !answer) return answer.error().message;
     const auto report = database_->schema();
     return report ? report->advice : report.error().message;
 }
 
 void Service::refresh_gauges() {
-    MutexLock lock(refresh_mutex_);
-    while (!refresh_ends_) {
-        lock.unlock();
-        for (const RunningLane& lane : lanes_) {
-            // The lane and /readyz report an unreachable database; the gauge keeps its last value.
-            if (const auto lag = lane.unit->lag_seconds()) lane.metrics->set_oldest_due(*lag);
-        }
-        dead_letters_->refresh();
-        lock.lock();
-        refresh_wake_.wait_for(refresh_mutex_, kGaugeInterval,
-                               [this]() REQUIRES(refresh_mutex_) { return refresh_ends_; });
+    for (const RunningLane& lane : lanes_) {
+        // The lane and /readyz report an unreachable database; the gauge keeps its last value.
+        if (const auto lag = lane.unit->lag_seconds()) lane.metrics->set_oldest_due(*lag);
     }
+    dead_letters_->refresh();
 }
 
 void Service::stop(Duration patience) {
@@ -208,7 +245,9 @@ void Service::stop(Duration patience) {
     for (RunningLane& lane : lanes_) lane.unit->lane().drain();
     if (stopping_.exchange(true)) return;
     if (database_ == nullptr) return;  // start() failed before it
+    // Otherwise a database call that hangs would keep the process for longer than the patience.
     database_->limit_waits(patience + kDatabaseStopGrace);
+    // Each on a thread, so that all of them together take no longer than the patience.
     std::vector<std::thread> stoppers;
     for (RunningLane& lane : lanes_) {
         stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
@@ -216,15 +255,10 @@ void Service::stop(Duration patience) {
     if (dead_letters_) stoppers.emplace_back([this, patience] { dead_letters_->stop(patience); });
     if (spools_) stoppers.emplace_back([this, patience] { spools_->stop(patience); });
     for (std::thread& stopper : stoppers) stopper.join();
-    {
-        const MutexLock lock(refresh_mutex_);
-        refresh_ends_ = true;
-    }
-    refresh_wake_.notify_all();
-    if (refresher_.joinable()) refresher_.join();
+    gauges_.reset();
     if (upkeep_) upkeep_->stop();
     if (server_) server_->stop(hurried_ || patience == Duration::zero() ? Duration::zero() : kServerStopPatience);
-    if (intake_) intake_->stop();
+    if (intake_) intake_->stop();  // after the server, whose last requests wait for their orders to be stored
 }
 
 void Service::hurry() {

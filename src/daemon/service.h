@@ -5,18 +5,17 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
-#include "base/mutex.h"
 #include "config/config.h"
 #include "daemon/dead_letter_service.h"
-#include "daemon/file_watch.h"
 #include "daemon/jwks_refresh.h"
 #include "daemon/lane_metrics.h"
 #include "daemon/parts.h"
-#include "daemon/spool_returns.h"
+#include "daemon/periodic.h"
+#include "daemon/spool_letters.h"
 #include "daemon/spool_service.h"
 #include "http/server.h"
 #include "lane/upkeep.h"
@@ -28,8 +27,10 @@ namespace deliverd::daemon {
 
 class Service {
 public:
-    /// Opens the database (an unreachable one or a wrong schema is an error here; later outages are survived),
-    /// starts the lanes and then the API. `log` and `also` (told what the lanes observe, may be null) outlive it.
+    /// Opens the database, then starts the API and the lanes. An unreachable database or a wrong schema is an error
+    /// here; later outages are survived. Makes room for `server.max_connections`: raises this process's soft limit of
+    /// open files, and warns where the hard limit is too low. `log` and `also` (told what the lanes observe, may be
+    /// null) outlive it.
     static Result<std::unique_ptr<Service>> start(const config::Config& config, Log& log, pipeline::Observer* also);
 
     /// stop() without patience.
@@ -57,16 +58,16 @@ private:
         std::unique_ptr<LaneUnit> unit;
     };
 
-    explicit Service(Log& log);
+    explicit Service(Log& log) : log_(log) {}
     Result<void> start_all(const config::Config& config, pipeline::Observer* also);
     Result<void> add_lanes(const config::Config& config, pipeline::Observer* also);
     void open_intake(const config::Config& config);
-    Result<void> start_server(const config::Config& config);
-    void watch_files(const config::Config& config);
     Result<void> open_upkeep(const config::Config& config);
-    /// Begins to keep the keys of auth.jwt up to date, and has `auth` tell when one is missing.
+    Result<void> start_server(const config::Config& config);
+    void watch_tokens(const config::Config& config);
+    void watch_certificate(const http::TlsFiles& files);
+    /// Begins to keep the keys of auth.jwt up to date, and makes `auth` report tokens by unknown keys.
     void start_jwks(const config::Config& config, api::AuthOptions& auth);
-    void warn_of_orders_nobody_sends(const config::Config& config);
     void refresh_gauges();
     [[nodiscard]] std::string database_problem();
 
@@ -80,11 +81,9 @@ private:
     std::unique_ptr<SpoolReturns> spool_returns_;
     std::unique_ptr<DeadLetterService> dead_letters_;
     std::unique_ptr<SpoolService> spools_;
-    std::unique_ptr<FileWatch> tokens_watch_;
-    std::unique_ptr<FileWatch> jwks_watch_;
     std::unique_ptr<JwksRefresh> jwks_refresh_;
     std::unique_ptr<http::Server> server_;  // after those in which its requests end
-    std::unique_ptr<FileWatch> tls_watch_;  // of server_'s files
+    std::vector<std::unique_ptr<Periodic>> file_watches_;
     std::string address_;
     std::string worker_;
     const SystemClock clock_;
@@ -93,11 +92,7 @@ private:
     std::unique_ptr<lane::Upkeep> upkeep_;
     std::atomic<bool> stopping_ = false;
     std::atomic<bool> hurried_ = false;
-
-    Mutex refresh_mutex_;
-    Condition refresh_wake_;
-    bool refresh_ends_ GUARDED_BY(refresh_mutex_) = false;
-    std::thread refresher_;
+    std::unique_ptr<Periodic> gauges_;
 };
 
 }  // namespace deliverd::daemon

@@ -1,17 +1,18 @@
-// The spools of `serve`: what is due in each is retried, what is exhausted goes to the dead letters, and each is
-// cleaned up, now and then.
+// The spools of `serve`. For each, at intervals: retries what is due, hands exhausted entries over to the dead letters,
+// and cleans up.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "config/config.h"
-#include "daemon/spool_returns.h"
+#include "daemon/spool_letters.h"
 #include "deliverd/result.h"
 #include "deliverd/spool.h"
 #include "metrics/metrics.h"
@@ -19,6 +20,9 @@
 #include "store/dead_letters.h"
 
 namespace deliverd::daemon {
+
+/// Sends entries over HTTP. The answer keeps the poster, and is called by one thread at a time.
+[[nodiscard]] SpoolSender http_sender(std::shared_ptr<sink::HttpPoster> poster);
 
 class SpoolService {
 public:
@@ -28,13 +32,11 @@ public:
                                                       std::unique_ptr<store::DeadLetters> letters,
                                                       const SpoolReturns& returns, metrics::Metrics& metrics, Log& log);
 
-    SpoolService(std::unique_ptr<store::DeadLetters> letters, const SpoolReturns& returns, metrics::Metrics& metrics,
-                 Log& log);
     ~SpoolService();  // stop(Duration::zero())
     SpoolService(const SpoolService&) = delete;
     SpoolService& operator=(const SpoolService&) = delete;
 
-    /// A thread a spool. A file that is not there yet is no error.
+    /// One thread per spool. A file that is not there yet is no error.
     void start();
 
     /// Sends nothing more and waits `patience` for requests under way, then cuts them off: such an entry stays as it
@@ -49,12 +51,15 @@ private:
         config::SpoolConfig config;
         std::unique_ptr<Spool> spool;
         std::shared_ptr<sink::HttpPoster> poster;
-        SpoolSender sender;
-        // Of the last run: the same problem is logged once, not every minute.
+        // The last problems that were logged: the same one is logged once, not every minute.
         std::string run_problem{};
         std::string letters_problem{};
         std::thread thread{};
     };
+
+    SpoolService(std::unique_ptr<store::DeadLetters> letters, const SpoolReturns& returns, metrics::Metrics& metrics,
+                 Log& log)
+        : letters_(std::move(letters)), returns_(returns), metrics_(metrics), log_(log) {}
 
     void work(Unit& unit);
     /// Whether every exhausted entry is among the dead letters.
@@ -63,8 +68,8 @@ private:
     /// Waits until no one waits for the file, kPutBackWaitSeconds at most.
     void make_way(const Unit& unit);
     void cleanup(Unit& unit);
-    void tell(const Unit& unit, std::string& last, const char* event, const Error& error);
-    void count(const Unit& unit, const char* result, std::int64_t attempts);
+    void report(const Unit& unit, std::string& last, const char* event, const Error& error);
+    void count(const char* name, const char* help, const metrics::Labels& labels, std::int64_t entries);
     [[nodiscard]] bool is_stopping();
 
     const std::unique_ptr<store::DeadLetters> letters_;

@@ -1,19 +1,9 @@
 #include "daemon/stop_signals.h"
 
-#include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstdint>
-#include <system_error>
 #include <utility>
-
-#include "base/mutex.h"
 
 namespace deliverd::daemon {
 
@@ -28,28 +18,23 @@ sigset_t stop_set() {
     return set;
 }
 
-int checked(int fd, const char* what) {
-    if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
-    return fd;
-}
-
 }  // namespace
 
 StopSignals::StopSignals() {
     const sigset_t set = stop_set();
+    // Before the thread, which inherits it: a signal must not find any thread that would die of it.
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    signal_fd_ = checked(signalfd(-1, &set, SFD_CLOEXEC), "signalfd");
-    stop_fd_ = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
     thread_ = std::thread([this] { watch(); });
 }
 
 StopSignals::~StopSignals() {
-    const std::uint64_t one = 1;
-    while (write(stop_fd_, &one, sizeof one) < 0 && errno == EINTR) {
+    {
+        const MutexLock lock(mutex_);
+        ending_ = true;
     }
+    // Sent to that thread alone, so that it cannot end the process after the thread has gone: it is dropped then.
+    pthread_kill(thread_.native_handle(), SIGTERM);
     thread_.join();
-    close(signal_fd_);
-    close(stop_fd_);
     const sigset_t set = stop_set();
     pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
@@ -75,6 +60,7 @@ void StopSignals::clear_actions() {
     actions_.clear();
 }
 
+// With the mutex held, so that clear_actions() returns only when no action runs any more.
 void StopSignals::run_due_actions() {
     while (!actions_.empty() && actions_.begin()->first <= seen_) {
         const std::function<void()> action = std::move(actions_.begin()->second);
@@ -84,13 +70,12 @@ void StopSignals::run_due_actions() {
 }
 
 void StopSignals::watch() {
+    const sigset_t set = stop_set();
     while (true) {
-        std::array<pollfd, 2> fds{pollfd{signal_fd_, POLLIN, 0}, pollfd{stop_fd_, POLLIN, 0}};
-        if (poll(fds.data(), fds.size(), -1) < 0) continue;  // EINTR
-        if ((fds[1].revents & POLLIN) != 0) return;
-        signalfd_siginfo info{};
-        if (read(signal_fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
+        int number = 0;
+        if (sigwait(&set, &number) != 0) continue;
         const MutexLock lock(mutex_);
+        if (ending_) return;
         ++seen_;
         changed_.notify_all();
         run_due_actions();

@@ -1,4 +1,5 @@
-// SIGTERM, SIGINT and SIGHUP as something to wait for, instead of handlers that may do next to nothing.
+// SIGTERM, SIGINT and SIGHUP as something to wait for. A thread takes them, because a signal handler may do almost
+// nothing safely.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 
 namespace deliverd::daemon {
 
-/// Blocks both signals in the calling thread and in every thread started while it lives: make it before
-/// anything that starts threads. A dedicated thread takes the signals. The destructor joins it.
+/// Blocks these signals in the calling thread and in every thread started while it lives: make it before anything that
+/// starts threads. The destructor joins the thread that takes them.
 class StopSignals {
 public:
     StopSignals();
@@ -24,8 +25,8 @@ public:
     /// Waits for the first signal.
     void wait();
 
-    /// `action` runs once: on the watching thread at the n-th signal (1 is the first), or at once if that signal has
-    /// come already. It must not call back into this object.
+    /// Runs `action` once: at the signal with this number (1 is the first) on the thread that takes it, or at once if
+    /// it has come already. It must not call back into this object.
     void on_signal(int number, std::function<void()> action);
     /// Drops all actions, after waiting for one under way.
     void clear_actions();
@@ -38,8 +39,7 @@ private:
     Condition changed_;
     int seen_ GUARDED_BY(mutex_) = 0;
     std::multimap<int, std::function<void()>> actions_ GUARDED_BY(mutex_);  // by the signal's number
-    int signal_fd_ = -1;
-    int stop_fd_ = -1;
+    bool ending_ GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
 

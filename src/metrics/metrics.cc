@@ -51,6 +51,7 @@ Gauge Metrics::gauge(const std::string& name, const std::string& help, const Lab
 Histogram Metrics::histogram(const std::string& name, const std::string& help, const Labels& labels,
                              const std::vector<double>& bounds) {
     const MutexLock lock(impl_->mutex);
+    // The library would accept other bounds for the same name, and Prometheus could not add up the series.
     const std::vector<double>& agreed = impl_->bounds_by_name.try_emplace(name, bounds).first->second;
     auto& family = prometheus::BuildHistogram().Name(name).Help(help).Register(impl_->registry);
     return Histogram(family.Add(labels, agreed));
