@@ -1,6 +1,5 @@
 #include "base/try.h"
 #include "cli/command_tree.h"
-#include "demo/bench.h"
 #include "demo/demo.h"
 
 namespace deliverd::cli {

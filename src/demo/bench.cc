@@ -1,10 +1,9 @@
-#include "demo/bench.h"
-
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "base/progress.h"
 #include "base/try.h"
 #include "daemon/parts.h"
+#include "demo/demo.h"
 #include "demo/temporary_folder.h"
 
 namespace deliverd::demo {
@@ -33,10 +33,8 @@ class SettleCounter final : public pipeline::Observer {
 public:
     void on_flush(pipeline::Reason reason, std::size_t rows) override {
         if (reason != pipeline::Reason::success && reason != pipeline::Reason::dedup_hit) return;
-        {
-            const MutexLock lock(mutex_);
-            settled_ += static_cast<std::int64_t>(rows);
-        }
+        const MutexLock lock(mutex_);
+        settled_ += static_cast<std::int64_t>(rows);
         changed_.notify_all();
     }
 
@@ -60,17 +58,15 @@ private:
     std::int64_t settled_ GUARDED_BY(mutex_) = 0;
 };
 
-double cpu_seconds(const rusage& usage) {
-    const auto seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+/// Of all threads.
+double cpu_seconds() {
+    return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
-rusage usage_now() {
+double peak_rss_mb() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return usage;
+    return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 /// The rows the benchmark made: in a space that is nobody else's, with ids in a range that others may share.
@@ -96,6 +92,7 @@ public:
     Result<void> remove(Progress& progress) {
         for (; first_ <= last_; first_ += kRowsTogether) {
             const std::int64_t until = std::min(first_ + kRowsTogether - 1, last_);
+            // By space as well: others may have enqueued rows with ids between ours.
             TRY(database_.remove_memories(space_, first_, until));
             show_rows(progress, "removing, up to", until, last_);
         }
@@ -176,7 +173,7 @@ Result<Figures> measure(store::Database& database, std::int64_t rows, std::int32
     SystemRandom random;
     TRY_ASSIGN(auto unit, daemon::LaneUnit::make(lane, {}, daemon::make_worker_id(random), database, counter, log));
 
-    const double cpu_before = cpu_seconds(usage_now());
+    const double cpu_before = cpu_seconds();
     const SystemClock clock;
     const Instant start = clock.now();
     unit->lane().start();
@@ -184,9 +181,8 @@ Result<Figures> measure(store::Database& database, std::int64_t rows, std::int32
     Figures figures;
     figures.rows = rows;
     figures.seconds = to_seconds(clock.now() - start);
-    const rusage after = usage_now();
-    figures.cpu_seconds = cpu_seconds(after) - cpu_before;
-    figures.peak_rss_mb = static_cast<double>(after.ru_maxrss) / 1024;
+    figures.cpu_seconds = cpu_seconds() - cpu_before;
+    figures.peak_rss_mb = peak_rss_mb();
     unit->stop(kPatience);
     if (!all) return permanent("stalled", fmt::format("nothing was settled for {} s", to_seconds(kStallLimit)));
     return figures;
@@ -198,12 +194,12 @@ Result<void> bench_on(const config::DatabaseConfig& target, const BenchArguments
     Progress progress(err);
     SystemRandom random;
     OwnRows own(*database, fmt::format("deliverd-bench-{:016x}", random.next()));
-    const auto rows = prepare(*database, arguments, own, progress);
-    const auto figures = rows ? measure(*database, *rows, arguments.batch_size, progress, log)
-                              : Result<Figures>(tl::unexpected(rows.error()));
-    const auto removed = own.remove(progress);
+    const auto figures = prepare(*database, arguments, own, progress).and_then([&](std::int64_t rows) {
+        return measure(*database, rows, arguments.batch_size, progress, log);
+    });
+    const auto removed = own.remove(progress);  // whatever failed before
     progress.clear();
-    if (!figures) return tl::unexpected(figures.error());
+    if (!figures) return Failure(figures.error());
     TRY(report(out, arguments, database->describe(), *figures));
     if (removed) return {};
     return permanent("rows_left",

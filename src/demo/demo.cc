@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -27,8 +28,6 @@ constexpr Duration kRateWindow = std::chrono::seconds(3);
 constexpr Duration kDrainPatience = std::chrono::seconds(10);
 constexpr std::size_t kFailuresShown = 5;
 constexpr std::uint16_t kUsualPort = 8080;
-constexpr double kOrdersShare = 0.25;  // orders posted for each memory
-constexpr double kEventsShare = 0.5;   // events written for each memory
 
 /// Keeps the newest failures for the view.
 class LastFailures final : public pipeline::Observer {
@@ -77,27 +76,16 @@ lanes:
     return config::load_config_text(yaml, "demo", {}, [](const std::string&) { return std::nullopt; }).config;
 }
 
+/// On the usual port if it is free, so that what the documentation shows works as it stands.
 Result<std::unique_ptr<daemon::Service>> start_service(const DemoArguments& arguments, const std::string& folder,
                                                        const std::string& url, Log& log, pipeline::Observer& failures) {
-    auto service =
-        daemon::Service::start(demo_config(folder, url, arguments.port.value_or(kUsualPort)), log, &failures);
+    const auto start = [&](std::uint16_t port) {
+        return daemon::Service::start(demo_config(folder, url, port), log, &failures);
+    };
+    auto service = start(arguments.port.value_or(kUsualPort));
     const bool port_taken = !service && service.error().code == codes::kBindFailed && !arguments.port;
-    return port_taken ? daemon::Service::start(demo_config(folder, url, 0), log, &failures) : std::move(service);
+    return port_taken ? start(0) : std::move(service);
 }
-
-/// How fast a count grows, over the last few seconds.
-class Rate {
-public:
-    double after(Instant now, std::int64_t count) {
-        samples_.emplace_back(now, count);
-        while (samples_.size() > 2 && now - samples_.front().first > kRateWindow) samples_.pop_front();
-        const double span = to_seconds(now - samples_.front().first);
-        return span > 0 ? static_cast<double>(count - samples_.front().second) / span : 0;
-    }
-
-private:
-    std::deque<std::pair<Instant, std::int64_t>> samples_;
-};
 
 /// One lane as its table (a RowQueue or EventOutbox) and its totals show it.
 template <typename Table>
@@ -111,28 +99,25 @@ public:
         if (const auto counts = outbox_->counts()) lane.counts = *counts;
         if (const auto lag = outbox_->lag_seconds()) lane.lag_seconds = *lag;
         lane.totals = service.totals_of(name_);
-        lane.sent_per_second = rate_.after(now, lane.counts.sent);
+        sent_.emplace_back(now, lane.counts.sent);
+        // Two at least: a slow machine may look less often than the window is long.
+        while (sent_.size() > 2 && now - sent_.front().first > kRateWindow) sent_.pop_front();
+        const double span = to_seconds(now - sent_.front().first);
+        if (span > 0) lane.sent_per_second = static_cast<double>(lane.counts.sent - sent_.front().second) / span;
         return lane;
     }
 
 private:
     const std::string name_;
     std::unique_ptr<Table> outbox_;
-    Rate rate_;
-};
-
-struct Traffic {
-    MemoryTraffic& memories;
-    OrderTraffic& orders;
-    EventTraffic& events;
-    LetterTraffic& letters;
+    std::deque<std::pair<Instant, std::int64_t>> sent_;  // over the last kRateWindow
 };
 
 /// Looks at everything now and then and draws it.
 class Viewer {
 public:
     Viewer(std::ostream& out, bool colour, daemon::Service& service, DemoReceiver& receiver, LastFailures& failures,
-           Traffic traffic, std::unique_ptr<store::EventOutbox> events)
+           const Traffic& traffic, std::unique_ptr<store::EventOutbox> events)
         : out_(out),
           service_(service),
           receiver_(receiver),
@@ -156,11 +141,11 @@ public:
         const Instant now = clock_.now();
         state.elapsed_seconds = to_seconds(now - start_);
         state.api_address = service_.address();
-        state.memories = memories_.look(service_, now, traffic_.memories.enqueued());
+        state.memories = memories_.look(service_, now, traffic_.memories());
         state.orders = orders_.look(service_, now, service_.orders_accepted());
-        state.events = events_.look(service_, now, traffic_.events.written());
+        state.events = events_.look(service_, now, traffic_.events());
         state.letters = look_at_letters();
-        state.orders_posted_again = traffic_.orders.repeated();
+        state.orders_posted_again = traffic_.posted_again();
         state.receiver = receiver_.counts();
         state.last_failures = failures_.lines();
         return state;
@@ -169,6 +154,7 @@ public:
     void draw(DemoState state, bool draining) {
         state.draining = draining;
         if (terminal_) {
+            // The alternate screen: what was on the terminal before is there again after the demo.
             if (!std::exchange(on_other_screen_, true)) out_ << "\x1b[?1049h\x1b[?25l";
             out_ << redrawn(render_frame(state, colour_, screen_size()));
         } else {
@@ -189,7 +175,7 @@ public:
 private:
     DemoLetters look_at_letters() {
         DemoLetters sum;
-        sum.sent_back = traffic_.letters.sent_back();
+        sum.sent_back = traffic_.sent_back();
         const auto topics = letters_->topics();
         if (!topics) return sum;
         for (const store::TopicCounts& topic : *topics) {
@@ -212,7 +198,7 @@ private:
         return out + "\x1b[K\x1b[J";
     }
 
-    /// Asked each time: windows change. What a terminal does not tell is the usual size.
+    /// Asked each time, because windows change. The usual size if the terminal does not tell.
     static ScreenSize screen_size() {
         ScreenSize size;
         winsize told{};
@@ -226,7 +212,7 @@ private:
     daemon::Service& service_;
     DemoReceiver& receiver_;
     LastFailures& failures_;
-    const Traffic traffic_;
+    const Traffic& traffic_;
     LaneView<store::RowQueue> memories_;
     LaneView<store::RowQueue> orders_;
     LaneView<store::EventOutbox> events_;
@@ -264,31 +250,25 @@ Result<void> run_demo(const DemoArguments& arguments, std::ostream& out, bool co
 
     out << fmt::format("metrics at {0}/metrics, health at {0}/readyz, dead letters at {0}/api/v1/dlq\n",
                        service->address());
-    TRY_ASSIGN(auto orders, OrderTraffic::start(service->address(), arguments.rate * kOrdersShare, log));
-    TRY_ASSIGN(auto event_table, service->database().event_outbox({.lane = "events"}));
-    MemoryTraffic memories(service->database(), arguments.rate);
-    EventTraffic events(service->database(), arguments.rate * kEventsShare);
-    LetterTraffic letters(service->database(), log);
-    Viewer viewer(out, colour, *service, *receiver, failures, {memories, *orders, events, letters},
-                  std::move(event_table));
+    TRY_ASSIGN(auto events, service->database().event_outbox({.lane = "events"}));
+    TRY_ASSIGN(const auto traffic, Traffic::start(service->database(), service->address(), arguments.rate, log));
+    Viewer viewer(out, colour, *service, *receiver, failures, *traffic, std::move(events));
     watch(signals, viewer, arguments.seconds);
 
-    memories.stop();
-    orders->stop();
-    events.stop();
-    letters.stop();
+    // The receiver last: until the lanes have stopped, it answers what they send.
+    traffic->stop();
     viewer.draw(viewer.look(), true);
     signals.on_signal(2, [&service] { service->hurry(); });
     service->stop(kDrainPatience);
     signals.clear_actions();
     receiver->stop();
+    // After everything has stopped, so that nothing changes between the counts that are compared.
     const DemoState end = viewer.look();
     viewer.leave();
     out << render_totals(end);
     out.flush();
-    const bool adds_up = end.memories.enqueued == end.memories.stored() && end.orders.enqueued == end.orders.stored() &&
-                         end.events.enqueued == end.events.stored();
-    if (!adds_up) return permanent("totals", "the totals do not add up");
+    const auto adds_up = [](const auto& lane) { return lane.second->adds_up(); };
+    if (!std::ranges::all_of(end.lanes(), adds_up)) return permanent("totals", "the totals do not add up");
     return {};
 }
 

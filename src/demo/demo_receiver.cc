@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
-#include "base/mutex.h"
+#include "base/try.h"
 #include "demo/demo_traffic.h"
 
 namespace deliverd::demo {
@@ -16,10 +17,7 @@ constexpr std::size_t kHandlerThreads = 16;  // late answers occupy one each
 constexpr Duration kStopPatience = std::chrono::seconds(1);
 
 http::Response plain(int status, std::string body) {
-    http::Response response;
-    response.status = status;
-    response.body = std::move(body);
-    return response;
+    return {status, {}, "application/json", std::move(body)};
 }
 
 /// The number at the end of "memory-41" and "demo-order-000041"; of an event's id the digits that its last part begins
@@ -38,20 +36,17 @@ Result<std::unique_ptr<DemoReceiver>> DemoReceiver::start(ReceiverFaults faults,
     http::ServerOptions options;
     options.port = 0;
     options.handler_threads = kHandlerThreads;
-    auto server = http::Server::start(
-        options,
-        [raw = receiver.get()](const http::Request& request) {
-            const auto door = request.path == "/orders"   ? ReceiverDoor::orders
-                              : request.path == "/events" ? ReceiverDoor::events
-                                                          : ReceiverDoor::memories;
-            return raw->answer(door, request.header("Idempotency-Key"),
-                               {request.header("X-aggregate-id"), request.header("X-event-type")});
-        },
-        [](int status, std::string_view /*code*/, std::string_view message) {
-            return plain(status, fmt::format("{{\"error\":\"{}\"}}", message));
-        });
-    if (!server) return tl::unexpected(server.error());
-    receiver->server_ = std::move(*server);
+    const auto handle = [raw = receiver.get()](const http::Request& request) {
+        const auto door = request.path == "/orders"   ? ReceiverDoor::orders
+                          : request.path == "/events" ? ReceiverDoor::events
+                                                      : ReceiverDoor::memories;
+        return raw->answer(door, request.header("Idempotency-Key"),
+                           {request.header("X-aggregate-id"), request.header("X-event-type")});
+    };
+    const auto error_body = [](int status, std::string_view /*code*/, std::string_view message) {
+        return plain(status, fmt::format("{{\"error\":\"{}\"}}", message));
+    };
+    TRY_ASSIGN(receiver->server_, http::Server::start(options, handle, error_body));
     return receiver;
 }
 
@@ -77,18 +72,6 @@ void DemoReceiver::stop() {
     if (server_) server_->stop(kStopPatience);
 }
 
-TakenCounts& DemoReceiver::counts_of(ReceiverDoor door) {
-    switch (door) {
-        case ReceiverDoor::memories:
-            return counts_.memories;
-        case ReceiverDoor::orders:
-            return counts_.orders;
-        case ReceiverDoor::events:
-            return counts_.events;
-    }
-    return counts_.memories;
-}
-
 void DemoReceiver::note_order(const EventMark& event) {
     const auto* const found = std::ranges::find(kEventSteps, event.type);
     const auto step = static_cast<std::size_t>(found - kEventSteps.begin());
@@ -101,10 +84,13 @@ http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key, con
     const MutexLock lock(mutex_);
     ++counts_.calls;
     const std::int64_t number = number_of(key);
+    // By number, not by chance, and once: a 400 is permanent, so the message becomes a dead letter at its first
+    // attempt, and is taken when it is sent back.
     if (number > 0 && number % faults_.refuses_every == 0 && refused_.emplace(key).second) {
         ++counts_.refused;
         return plain(400, R"({"error":"this one is not wanted"})");
     }
+    // One draw for all faults: their shares add up, and a run with the same seed repeats itself.
     const double draw = random_.unit();
     if (draw < faults_.fails) {
         ++counts_.failed;
@@ -117,13 +103,15 @@ http::Response DemoReceiver::answer(ReceiverDoor door, std::string_view key, con
         return response;
     }
     const std::string id(key);
+    // Only what comes for the first time tells in which order the events were sent.
     if (door == ReceiverDoor::events && !taken_.contains(id) && !refused_.contains(id)) note_order(event);
     return take(door, key, draw < faults_.fails + faults_.limits + faults_.answers_late);
 }
 
 /// A broker knows its keys: an order that comes again was processed, and it says so.
 http::Response DemoReceiver::take(ReceiverDoor door, std::string_view key, bool late) {
-    TakenCounts& counts = counts_of(door);
+    static constexpr std::array kCountsOf{&ReceiverCounts::memories, &ReceiverCounts::orders, &ReceiverCounts::events};
+    TakenCounts& counts = counts_.*kCountsOf.at(static_cast<std::size_t>(door));
     if (taken_.emplace(key).second) {
         ++counts.distinct;
     } else {
@@ -132,7 +120,7 @@ http::Response DemoReceiver::take(ReceiverDoor door, std::string_view key, bool 
             return plain(409, fmt::format(R"({{"code":"already_processed","idempotency_key":"{}"}})", key));
         }
     }
-    if (late) {
+    if (late) {  // after it was taken: the sender gives up, and the message is ambiguous
         ++counts_.late;
         ends_.wait_for(mutex_, faults_.lateness, [this]() REQUIRES(mutex_) { return ending_; });
     }

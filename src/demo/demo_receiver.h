@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,7 +15,7 @@
 
 namespace deliverd::demo {
 
-/// Where a call came in: /memories, /orders or /events.
+/// Where a call came in: /memories, /orders or /events. In the order of the counts below.
 enum class ReceiverDoor { memories, orders, events };
 
 struct TakenCounts {
@@ -29,8 +28,8 @@ struct ReceiverCounts {
     TakenCounts memories;
     TakenCounts orders;
     TakenCounts events;
-    /// Events that came for the first time after a later one of their aggregate; not those that were refused before and
-    /// sent back: the others went on meanwhile.
+    /// Events that came for the first time after a later one of their aggregate. Not those that were refused before and
+    /// sent back: later events did not wait for them.
     std::uint64_t out_of_order = 0;
     std::uint64_t failed = 0;   // answered 500
     std::uint64_t limited = 0;  // answered 429
@@ -43,7 +42,7 @@ struct ReceiverFaults {
     double fails = 0.10;
     double limits = 0.01;
     double answers_late = 0.01;
-    std::int64_t refuses_every = 40;  // every so many-th key, once: when it comes again, its cause was mended
+    std::int64_t refuses_every = 40;  // every 40th key, once: when it comes again, its cause has been fixed
     Duration lateness = std::chrono::milliseconds(1500);
 };
 
@@ -75,7 +74,6 @@ private:
     DemoReceiver(ReceiverFaults faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
     http::Response take(ReceiverDoor door, std::string_view key, bool late) REQUIRES(mutex_);
     void note_order(const EventMark& event) REQUIRES(mutex_);
-    [[nodiscard]] TakenCounts& counts_of(ReceiverDoor door) REQUIRES(mutex_);
 
     const ReceiverFaults faults_;
     mutable Mutex mutex_;
