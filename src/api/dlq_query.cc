@@ -36,6 +36,7 @@ std::string shown_value(std::string_view text) {
 }
 
 std::optional<std::string> form_decode(std::string_view text) {
+    // As HTML forms and most HTTP libraries write a query: a + is a space.
     std::string spaced(text);
     std::ranges::replace(spaced, '+', ' ');
     return percent_decode(spaced);
@@ -48,6 +49,7 @@ std::size_t characters(std::string_view utf8) {
 
 /// What is wrong with a parameter's value, which may be wrong already as text; otherwise gives it to the parameter.
 std::string problem_of(Parameter& parameter, std::string_view written) {
+    // Two readers, such as a proxy and this program, might disagree about which of the two counts.
     if (std::exchange(parameter.seen, true)) return "was given twice";
     const auto value = form_decode(written);
     if (!value) return "has a percent escape that is not UTF-8 text";
@@ -100,6 +102,7 @@ auto number_into(Number& out, std::int64_t least, std::int64_t most) {
     return [&out, least, most](const std::string& value) -> std::string {
         std::int64_t number = 0;
         const char* const end = value.data() + value.size();
+        // std::stoll would accept leading spaces and a plus sign, and throw.
         const auto [at, fault] = std::from_chars(value.data(), end, number);
         if (fault != std::errc{} || at != end || number < least || number > most) {
             return fmt::format("must be a whole number from {} to {}, not '{}'", least, most, shown_value(value));

@@ -144,6 +144,7 @@ DlqRetries::DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log
       listings_(options.listing_threads, options.max_waiting_listings) {}
 
 void DlqRetries::stop() {
+    // Before the first pool stops: a retry that still waits in another one must not begin.
     stopping_ = true;
     retries_.stop();
     redrives_.stop();

@@ -64,6 +64,7 @@ http::Response accepted(const Result<store::AcceptAnswer>& answer, std::string_v
     if (answer->kind == store::AcceptKind::conflict) return conflict(answer->order, digest, request_id);
     http::Response response = json_response(orders::acceptance_json(*answer));
     if (answer->kind == store::AcceptKind::fresh) {
+        // Only the first post creates it. The same order again is 200, so that a caller can tell.
         response.status = 201;
         response.headers.emplace_back("Location",
                                       fmt::format("{}/{}", kOrdersPath, url_encoded(answer->order.idempotency_key)));
@@ -120,6 +121,7 @@ http::Response get_order(store::Orders& orders, Log& log, const Call& call) {
 }  // namespace
 
 std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, Log& log) {
+    // Shared: handlers run on several threads at once.
     const auto post = [&intake, &log, random = std::make_shared<SystemRandom>()](const Call& call,
                                                                                  const http::Reply& reply) {
         post_order(intake, *random, log, call, reply);

@@ -51,6 +51,7 @@ bool Refusals::may_log(Instant now, std::int64_t& left_out) {
         second_ = now;
         lines_ = 0;
     }
+    // Whoever can be refused must not be able to fill the disk with our log.
     if (lines_ >= kMaxRefusalLinesPerSecond) {
         ++left_out_;
         return false;
@@ -66,6 +67,8 @@ Duration Refusals::delay_of(const std::string& address, Instant now) {
     constexpr Duration kAllowance = kFreeRefusals * kRefusalInterval;
     if (!used_until_.contains(address)) make_room(now);
     Instant& until = used_until_[address];
+    // Never further ahead than the longest delay: an address that stops is served at once again soon, however many
+    // requests it sent.
     until = std::min(std::max(until, now) + kRefusalInterval, now + kAllowance + kMaxRefusalDelay);
     return std::max(until - now - kAllowance, Duration::zero());
 }

@@ -25,6 +25,7 @@ Result<std::string> load_jwks(const config::JwksSource& source, const std::atomi
 bool JwksReader::look() {
     auto text = load_(stopped_);
     if (stopped_) return false;  // the load failed because of the stop, which is no problem to report
+    // After a problem, the same text is read again, so that the log says that all is well.
     if (text && *text == text_ && problem_.empty()) return true;
     auto keys = text.and_then([](const std::string& found) { return api::parse_jwks(found); });
     if (!keys) {
