@@ -84,7 +84,6 @@ public:
     }
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
-    [[nodiscard]] std::string_view name() const override { return "nothing"; }
 };
 
 }  // namespace

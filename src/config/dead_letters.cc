@@ -55,18 +55,22 @@ std::string kafka_password_file(const Values& values, const TextMap& settings) {
 }
 
 deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
-    return {.brokers = kafka.brokers,
-            .group = kafka.consumer_group,
-            .topic_pattern = kafka.topic_pattern,
-            .librdkafka = kafka.librdkafka,
-            .password_file = kafka.password_file};
+    deadletter::RecordSourceOptions options;
+    options.brokers = kafka.brokers;
+    options.group = kafka.consumer_group;
+    options.topic_pattern = kafka.topic_pattern;
+    options.librdkafka = kafka.librdkafka;
+    options.password_file = kafka.password_file;
+    return options;
 }
 
 deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
-    return {.brokers = config.kafka.brokers,
-            .timeout = config.replay_timeout,
-            .librdkafka = config.kafka.librdkafka,
-            .password_file = config.kafka.password_file};
+    deadletter::ReplayerOptions options;
+    options.brokers = config.kafka.brokers;
+    options.timeout = config.replay_timeout;
+    options.librdkafka = config.kafka.librdkafka;
+    options.password_file = config.kafka.password_file;
+    return options;
 }
 
 void finish_dead_letters(Draft& draft, Problems& problems) {
