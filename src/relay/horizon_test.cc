@@ -28,6 +28,7 @@ TEST_F(HorizonTest, NothingIsCertainBeforeALookThatBeganTheWindowLater) {
     EXPECT_EQ(horizon_.next_look(), now_ + kWindow);
     look(kWindow - kMoment, {}, 100);
     EXPECT_TRUE(horizon_.nothing());
+    EXPECT_EQ(horizon_.next_look(), now_ + kMoment);
     look(kMoment, {}, 100);
     EXPECT_EQ(horizon_.certain(), 7);
     EXPECT_EQ(horizon_.next_look(), now_) << "there is something to read";
@@ -66,6 +67,14 @@ TEST_F(HorizonTest, WhatComesLaterDoesNotHoldUpWhatCameBefore) {
     look(kMoment, {}, 101);
     EXPECT_EQ(horizon_.certain(), 8);
     EXPECT_EQ(horizon_.known(), 9);
+}
+
+TEST_F(HorizonTest, QuickLooksShareAMark) {
+    look(kMoment, {}, 100, 1);
+    look(LookPlanner::kMarkInterval - kMoment, {}, 100, 2);
+    EXPECT_EQ(horizon_.known(), 1);
+    look(kMoment, {}, 100, 3);
+    EXPECT_EQ(horizon_.known(), 3);
 }
 
 TEST_F(HorizonTest, AnOpenTransactionAddsNoMarks) {

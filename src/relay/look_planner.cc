@@ -14,6 +14,12 @@ std::optional<store::RowId> id_of(const std::optional<Position>& position) {
     return position ? std::optional(position->row_id) : std::nullopt;
 }
 
+/// None is the beginning.
+std::optional<Position> earlier(const std::optional<Position>& one, const std::optional<Position>& other) {
+    if (!one || !other) return std::nullopt;
+    return one->before(*other) ? one : other;
+}
+
 }  // namespace
 
 LookPlanner::LookPlanner(Duration busy_poll, Duration idle_poll)
@@ -28,8 +34,7 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
     valid_ = true;
     const bool sweep = sweep_is_due(now);
     look_ = Look{};
-    if (more_ && !unordered_ && drawn_ == end_) look_.end_above = end_;
-    look_back_ = back_.has_value();
+    if (more_ && drawn_ == end_) look_.end_above = end_;
     if (back_) {
         begin_behind(back_->to);
         return look_;
@@ -38,14 +43,12 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
         look_.sweep = true;
         if (!sweep_from_) sweep_up_to_ = highest_;
         begin_behind(sweep_from_);
-        look_.sees_rows_again = true;
-        // From the beginning, near the end: what is new comes with it.
-        if (sweep_from_ || backlog_ || continue_) look_.up_to = id_of(sweep_up_to_);
+        // Otherwise the position is near the end, and what is new comes with the sweep.
+        if (sweep_from_ || continue_) look_.up_to = id_of(sweep_up_to_);
         return look_;
     }
-    if (continue_ && !unordered_) {
+    if (continue_) {  // a pass of several looks
         begin_behind(continue_);
-        look_.sees_rows_again = false;
         return look_;
     }
     pass_began_ = now;
@@ -56,9 +59,8 @@ LookPlanner::Look LookPlanner::plan(Instant now) {
 /// What transactions that the last look did not see cannot have written: they drew their first id kLateWindow before it
 /// at the earliest.
 std::optional<Position> LookPlanner::before_new_writers() const {
-    if (!writers_asked_) return std::nullopt;
     for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
-        if (*writers_asked_ - mark->at >= kLateWindow) return mark->highest;
+        if (writers_asked_ - mark->at >= kLateWindow) return mark->highest;
     }
     return std::nullopt;
 }
@@ -70,20 +72,18 @@ void LookPlanner::begin_behind(std::optional<Position> position) {
 }
 
 std::optional<Position> LookPlanner::near_the_end(Instant now) const {
-    const std::optional<Position>* from = &safe_;
-    const auto consider = [&](const Watched& watched) {
-        if (!*from || now - watched.seen > kWatchedClosely) return;
-        if (!watched.from || watched.from->before(**from)) from = &watched.from;
-    };
-    for (const auto& [transaction, watched] : watched_) consider(watched);
-    if (ended_) consider(*ended_);
-    return *from;
+    std::optional<Position> from = safe_;
+    for (const auto& [transaction, watched] : watched_) {
+        if (now - watched.seen > kWatchedClosely) continue;
+        from = earlier(from, watched.from);
+    }
+    return from;
 }
 
 bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
                            std::optional<std::int64_t> end, Instant began, Instant ended) {
     if (!valid_) return false;
-    if (!writers) {  // rows appear in order
+    if (!writers) {  // rows appear in order, or have none
         drawn_ = std::numeric_limits<std::int64_t>::max();
         return true;
     }
@@ -100,14 +100,15 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
             ++entry;
             continue;
         }
-        keep_ended(entry->second);
+        keep_ended(entry->second);  // its rows are visible from now on, wherever they are
         entry = watched_.erase(entry);
     }
     const bool covered = ended_ && covers(*ended_);
     const bool written_beside = ended_ && last && last->sequence <= ended_->end;
     if (covered || (ended_ && !written_beside)) {
-        // A look that began there may have had no room for what that transaction wrote: it is repeated until it has.
-        go_back_to(covered ? look_from_ : ended_->from);
+        // A look that began early enough may have had no room for what that transaction wrote: it is repeated until it
+        // has.
+        back_ = Back{covered ? look_from_ : ended_->from};
         ended_.reset();
         if (!covered) return false;
     }
@@ -140,19 +141,13 @@ bool LookPlanner::covers(const Watched& watched) const {
     return !look_from_ || (watched.from && !watched.from->before(*look_from_));
 }
 
-void LookPlanner::go_back_to(const std::optional<Position>& position) {
-    if (back_ && (!back_->to || (position && !position->before(*back_->to)))) return;
-    back_ = Back{position};
-}
-
+/// The first one to end has the lowest `end`, because the table only grows.
 void LookPlanner::keep_ended(const Watched& watched) {
-    if (!ended_) {
+    if (ended_) {
+        ended_->from = earlier(ended_->from, watched.from);
+    } else {
         ended_ = watched;
-        return;
     }
-    if (!watched.from || (ended_->from && watched.from->before(*ended_->from))) ended_->from = watched.from;
-    ended_->seen = std::max(ended_->seen, watched.seen);
-    ended_->end = std::min(ended_->end, watched.end);
 }
 
 Instant LookPlanner::next_look() const {
@@ -163,10 +158,11 @@ void LookPlanner::looked(const LookResult& found) {
     failures_ = 0;
     while (!due_times_.empty() && due_times_.top() <= found.began) due_times_.pop();
     if (found.last && found.last->sequence == 0) unordered_ = true;
-    if (std::exchange(valid_, false) && found.asked) {
+    // After start_over() what was found says nothing about the new position.
+    if (valid_ && found.asked) {
         if (look_.sweep) {
             advance_sweep(found);
-        } else if (!look_back_) {
+        } else if (!back_) {
             forward_cost_ = found.ended - found.began;
         }
         const bool no_step = found.full && !found.last;  // there was no room for even one
@@ -185,33 +181,29 @@ void LookPlanner::advance(const LookResult& found) {
     back_.reset();
     more_ = more;
     if (found.last && (!highest_ || highest_->before(*found.last))) highest_ = found.last;
-    if (!look_.sweep) {
-        const bool old = found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds;
-        backlog_ = more && old && found.last->sequence <= drawn_;
-        // After a look that went back and found only what was known, the reading continues behind that.
-        const bool go_on = more && (backlog_ || unordered_ || !found.anything_new);
-        continue_ = go_on ? found.last : std::nullopt;
-    } else {
-        pass_began_ = found.began;
-        if (more && !found.anything_new) continue_ = found.last;
-    }
-    make_safe(found);
+    const bool old = found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds;
+    const bool backlog = more && old && found.last->sequence <= drawn_ && !look_.sweep;
+    // A look that began further back, was full and found only what was known: the reading continues behind that.
+    const bool go_on = more && !unordered_ && (backlog || !found.anything_new);
+    continue_ = go_on ? found.last : std::nullopt;
+    if (look_.sweep) pass_began_ = found.began;
+    make_safe(found, backlog);
     if (highest_ && (marks_.empty() || found.ended - marks_.back().at >= kMarkInterval)) {
         marks_.push_back({found.ended, *highest_});
     }
 }
 
-void LookPlanner::make_safe(const LookResult& found) {
-    if (!look_.sweep && backlog_) {
+void LookPlanner::make_safe(const LookResult& found, bool backlog) {
+    if (backlog) {
         ASSERT(unordered_ || !safe_ || !found.last->before(*safe_));  // the position only moves forward
         safe_ = found.last;
         return forget_marks(found.began);
     }
+    // The pass saw everything up to the mark, kLateWindow after something was first seen there.
     forget_marks(pass_began_);
     if (marks_.empty() || pass_began_ - marks_.front().at < kLateWindow) return;
-    Position safe = marks_.front().highest;
-    if (found.full && found.last->before(safe)) safe = *found.last;
-    if (!safe_ || safe_->before(safe)) safe_ = std::move(safe);
+    const Position& safe = marks_.front().highest;
+    if (!safe_ || safe_->before(safe)) safe_ = safe;
 }
 
 /// Those that are older than another that was kLateWindow ago then.
@@ -223,7 +215,7 @@ void LookPlanner::advance_sweep(const LookResult& found) {
     const Duration cost = found.ended - found.began;
     const Duration extra = look_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
     pay_for_sweep(extra, found.ended);
-    const bool more = found.full && found.last && sweep_up_to_ && found.last->before(*sweep_up_to_);
+    const bool more = found.full && found.last && found.last->before(*sweep_up_to_);
     sweep_from_ = more ? found.last : std::nullopt;
     if (!more && look_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
 }
@@ -252,11 +244,11 @@ void LookPlanner::pace(const LookResult& found) {
 }
 
 void LookPlanner::failed(Instant began, Instant ended, Random& random) {
-    valid_ = false;
     if (look_.sweep) {
         pay_for_sweep(ended - began, ended);
         next_sweep_ = std::max(next_sweep_, ended + kBetweenSweeps);
     }
+    // Nothing else brings the next look forward: the database may need the time.
     next_look_ = ended + pipeline::backoff(++failures_, pipeline::kFirstLookRetry, pipeline::kLongestLookRetry, random);
     while (!due_times_.empty() && due_times_.top() <= next_look_) due_times_.pop();
 }
@@ -267,10 +259,8 @@ void LookPlanner::start_over() {
     safe_.reset();
     continue_.reset();
     more_ = true;
-    backlog_ = true;
     marks_.clear();
     sweep_from_.reset();
-    sweep_up_to_.reset();
     back_.reset();
     wait_ = busy_poll_;
     if (failures_ == 0) next_look_ = Instant{};

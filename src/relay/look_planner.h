@@ -148,9 +148,8 @@ private:
     void begin_behind(std::optional<Position> position);
     [[nodiscard]] bool covers(const Watched& watched) const;
     void keep_ended(const Watched& watched);
-    void go_back_to(const std::optional<Position>& position);
     void advance(const LookResult& found);
-    void make_safe(const LookResult& found);
+    void make_safe(const LookResult& found, bool backlog);
     void advance_sweep(const LookResult& found);
     void pay_for_sweep(Duration cost, Instant ended);
     void pace(const LookResult& found);
@@ -165,15 +164,13 @@ private:
     // The look under way.
     Look look_;
     std::optional<Position> look_from_;  // look_.after
-    bool look_back_ = false;
-    bool valid_ = false;  // no start_over() since it began
+    bool valid_ = false;                 // no start_over() since it began
 
     std::optional<Position> highest_;   // seen by going forward
     std::optional<Position> safe_;      // none: the beginning
     std::optional<Position> continue_;  // within a pass from safe_ that needs several looks
     Instant pass_began_{};
-    bool more_ = true;  // the last look that went forward was full
-    bool backlog_ = true;
+    bool more_ = true;        // the last look that went forward was full
     bool unordered_ = false;  // ids are uuids
     std::deque<Mark> marks_;  // oldest first
 
@@ -182,7 +179,7 @@ private:
     // Those that have ended, all as one, while looks bring what was written during them: a long backlog has any number
     // of them, and going back for the first goes back for all.
     std::optional<Watched> ended_;
-    std::optional<Instant> writers_asked_;                         // when the last look began whose writers were added
+    Instant writers_asked_{};                                      // when the last look began whose writers were added
     std::int64_t end_ = std::numeric_limits<std::int64_t>::min();  // of the table, as far as known …
     Instant end_known_{};                                          // … since then
     std::int64_t drawn_ = end_;                                    // ids up to there were drawn kLateWindow ago

@@ -11,6 +11,15 @@ using store::EventOrigin;
 using store::EventRow;
 using store::RowId;
 
+namespace {
+
+/// Where the rows behind this one are asked for. Ids that are uuids have no order: there, from the beginning.
+std::optional<RowId> behind(const EventRow& row) {
+    return row.sequence > 0 ? std::optional(row.row_id) : std::nullopt;
+}
+
+}  // namespace
+
 // --- looks ---------------------------------------------------------------------------------------------------------
 
 std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
@@ -21,13 +30,13 @@ std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
         Aggregate& aggregate = *to_follow_.front();
         to_follow_.pop_front();
         aggregate.to_follow = false;
-        if (!aggregate.gap || aggregate.failing || aggregate.aside || aggregate.tried_again > 0) {
+        // Something may have happened since it was listed.
+        if (!aggregate.gap || aggregate.aside || aggregate.tried_again > 0) {
             forget_if_idle(aggregate);
             continue;
         }
         aggregate.followed = true;
         aggregate.page_rows = 0;
-        aggregate.page_last.reset();
         following_.push_back(&aggregate);
         follow.push_back({*aggregate.name, aggregate.after});
     }
@@ -40,11 +49,13 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
     const bool follows = row.origin == EventOrigin::follow;
     const bool failed_before = row.message.failures > 0;
     if (follows) {
-        if (known == nullptr || !known->followed || !known->gap || known->failing) return TakeResult::ignored;
+        // Without the gap, rows between where this look began to follow and this row may have been dropped.
+        if (known == nullptr || !known->followed || !known->gap) return TakeResult::ignored;
         ++known->page_rows;
         known->page_last = row.row_id;
     }
     if (held_.contains(row.row_id)) return TakeResult::known;
+    // Until the failure is recorded, nobody knows whether the database keeps this row back.
     if (known != nullptr && known->failing) return TakeResult::ignored;
     if (known != nullptr && known->aside) {
         const bool goes_first = failed_before && known->first != nullptr && row.sequence < known->first->row.sequence;
@@ -52,13 +63,15 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
         drop_queue(*known);  // the aggregate is followed behind this one
     }
     if (row.origin == EventOrigin::forward && !failed_before) {
+        // It comes again with the pages, after all that lies before it.
         if (known != nullptr && known->gap) return TakeResult::ignored;
+        // One of those that did not come may be an earlier row of this aggregate.
         if (!trusted && (known == nullptr || known->nothing_in_hand())) {
             open_gap(aggregate_of(row), std::nullopt);
             return TakeResult::ignored;
         }
         if (known != nullptr && known->queued >= limits_.of_one_aggregate) {
-            open_gap(*known, known->last->row.sequence > 0 ? std::optional(known->last->row.row_id) : std::nullopt);
+            open_gap(*known, behind(known->last->row));
             return TakeResult::ignored;
         }
     }
@@ -72,8 +85,8 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
     insert(aggregate, held);
     if (failed_before) {
         ++failed_before_;
-        const bool only_one = ++aggregate.tried_again == 1 && held.row.sequence > 0;
-        open_gap(aggregate, only_one ? std::optional(held.row.row_id) : std::nullopt);
+        // Of several, any may come last: nobody knows yet behind which to follow.
+        open_gap(aggregate, ++aggregate.tried_again == 1 ? behind(held.row) : std::nullopt);
     }
     return TakeResult::taken;
 }
@@ -98,9 +111,9 @@ void OrderBook::end_look(bool ok) {
 
 /// Behind a row that is tried again the page may end early: what comes after it is asked for when that is recorded.
 void OrderBook::followed(Aggregate& aggregate) {
-    if (!aggregate.gap || aggregate.failing || aggregate.tried_again > 0) return;
+    if (!aggregate.gap || aggregate.tried_again > 0) return;
     if (aggregate.page_rows < limits_.follow_page) return close_gap(aggregate);
-    if (aggregate.page_last) aggregate.after = aggregate.page_last;
+    aggregate.after = aggregate.page_last;
     want_follow(aggregate);
 }
 
@@ -111,16 +124,16 @@ Held* OrderBook::send_next(Instant now) {
         Aggregate& aggregate = *ready_.front();
         ready_.pop_front();
         aggregate.ready = false;
-        if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing) {
+        if (aggregate.first == nullptr) {  // its rows were dropped
             forget_if_idle(aggregate);
             continue;
         }
         Held& held = *aggregate.first;
         ASSERT(held.state == Held::State::queued && aggregate.queued > 0);
+        ASSERT(!aggregate.at_sink);  // one at a time
         aggregate.first = held.next;
         if (aggregate.first == nullptr) aggregate.last = nullptr;
         --aggregate.queued;
-        held.next = nullptr;
         held.state = Held::State::at_sink;
         held.began = now;
         aggregate.at_sink = true;
@@ -150,15 +163,16 @@ void OrderBook::leave_sink(Held& held, Held::State next) {
 void OrderBook::delivered(Held& held) {
     Aggregate& aggregate = *held.aggregate;
     leave_sink(held, Held::State::settling);
+    // The aggregate need not wait for the record, unless what lies behind this row is asked for only then.
     if (held.row.message.failures == 0) held.aggregate = nullptr;
     bytes_ -= std::exchange(held.bytes, 0);
     held.row.message.body = std::string();
     held.row.message.headers = decltype(held.row.message.headers)();
     make_ready(aggregate);
-    want_follow(aggregate);
     forget_if_idle(aggregate);
 }
 
+/// A failing aggregate has nothing queued and no gap until the failure is recorded: see make_ready() and open_gap().
 void OrderBook::failed(Held& held) {
     Aggregate& aggregate = *held.aggregate;
     leave_sink(held, Held::State::settling);
@@ -193,12 +207,12 @@ void OrderBook::set_aside(Held& held) {
     aggregate.first = aggregate.last = first;
     aggregate.queued = 1;
     aggregate.aside = true;
-    if (std::exchange(aggregate.followed, false))
-        std::erase(following_, &aggregate);  // it asked behind what is dropped
+    aggregate.followed = false;
+    std::erase(following_, &aggregate);  // that look asks behind what is dropped here
     const bool keep = room_aside() && (!first->refused || emptied_.empty());
     (keep ? aside_ : emptied_).push_back(&aggregate);
     if (!keep) drop_queue(aggregate);
-    open_gap(aggregate, keep && first->row.sequence > 0 ? std::optional(first->row.row_id) : std::nullopt);
+    open_gap(aggregate, keep ? behind(first->row) : std::nullopt);
 }
 
 void OrderBook::let_go(std::deque<Aggregate*>& waiting, std::size_t most) {
@@ -207,8 +221,7 @@ void OrderBook::let_go(std::deque<Aggregate*>& waiting, std::size_t most) {
         waiting.pop_front();
         aggregate.aside = false;
         make_ready(aggregate);
-        want_follow(aggregate);
-        forget_if_idle(aggregate);
+        want_follow(aggregate);  // it has a gap, and so is not forgotten
     }
 }
 
@@ -221,6 +234,7 @@ void OrderBook::resume(std::size_t without_row) {
 
 Held* OrderBook::settling(const RowId& row_id, const store::ShardLease& lease) {
     const auto found = held_.find(row_id);
+    // In another tenure of the shard the row may have been read again, and be on its way again.
     if (found == held_.end() || found->second.state != Held::State::settling || found->second.lease != lease) {
         return nullptr;
     }
@@ -236,18 +250,20 @@ void OrderBook::settled(Held& held, Recorded recorded) {
         } else if (held.failed) {
             resolve(*aggregate, recorded);
         } else {
-            if (recorded == Recorded::unknown && aggregate->gap) aggregate->after.reset();
+            if (recorded == Recorded::unknown) aggregate->after.reset();  // it may still be the first one
             want_follow(*aggregate);
             forget_if_idle(*aggregate);
         }
     }
     if (!looking_) return erase(held);
+    // The look may bring it as it was before.
     held.state = Held::State::fading;
     fading_.push_back(&held);
 }
 
 void OrderBook::resolve(Aggregate& aggregate, Recorded recorded) {
     aggregate.failing = false;
+    // Otherwise the database keeps back what follows, and brings it when its time has come.
     if (recorded != Recorded::waits && recorded != Recorded::blocks) open_gap(aggregate, std::nullopt);
     forget_if_idle(aggregate);
 }
@@ -290,7 +306,7 @@ void OrderBook::drop_shard(std::int32_t shard) {
 }
 
 void OrderBook::drop_queued(std::int32_t shard) {
-    std::vector<Aggregate*> touched;
+    std::vector<Aggregate*> touched;  // some are forgotten below
     for (auto& [name, aggregate] : aggregates_) {
         if (aggregate.shard == shard) touched.push_back(&aggregate);
     }
@@ -325,11 +341,9 @@ std::size_t OrderBook::drop_all_queued() {
 // --- within --------------------------------------------------------------------------------------------------------
 
 Aggregate& OrderBook::aggregate_of(const EventRow& row) {
-    const auto [entry, is_new] = aggregates_.try_emplace(row.message.key);
-    if (is_new) {
-        entry->second.name = &entry->first;
-        entry->second.shard = row.shard;
-    }
+    const auto entry = aggregates_.try_emplace(row.message.key).first;
+    entry->second.name = &entry->first;
+    entry->second.shard = row.shard;
     return entry->second;
 }
 
@@ -352,6 +366,7 @@ void OrderBook::insert(Aggregate& aggregate, Held& held) {
 }
 
 void OrderBook::open_gap(Aggregate& aggregate, std::optional<RowId> after) {
+    ASSERT(!aggregate.failing);
     if (!aggregate.gap) ++gaps_;
     aggregate.gap = true;
     aggregate.after = std::move(after);
@@ -362,20 +377,19 @@ void OrderBook::close_gap(Aggregate& aggregate) {
     ASSERT(aggregate.gap && gaps_ > 0);
     --gaps_;
     aggregate.gap = false;
-    aggregate.after.reset();
 }
 
 void OrderBook::want_follow(Aggregate& aggregate) {
-    const bool wanted = aggregate.gap && !aggregate.failing && !aggregate.aside && aggregate.tried_again == 0 &&
-                        aggregate.queued <= limits_.follow_page / 2;
+    const bool wanted =
+        aggregate.gap && !aggregate.aside && aggregate.tried_again == 0 && aggregate.queued <= limits_.follow_page / 2;
     if (!wanted || aggregate.to_follow || aggregate.followed) return;
     aggregate.to_follow = true;
     to_follow_.push_back(&aggregate);
 }
 
 void OrderBook::make_ready(Aggregate& aggregate) {
-    if (aggregate.first == nullptr || aggregate.at_sink || aggregate.failing) return;
-    if (aggregate.ready || aggregate.aside) return;
+    if (aggregate.first == nullptr || aggregate.at_sink || aggregate.ready || aggregate.aside) return;
+    ASSERT(!aggregate.failing);
     aggregate.ready = true;
     ready_.push_back(&aggregate);
 }
@@ -394,7 +408,7 @@ void OrderBook::drop_queue(Aggregate& aggregate) {
 }
 
 void OrderBook::forget_if_idle(Aggregate& aggregate) {
-    const bool listed = aggregate.ready || aggregate.aside || aggregate.to_follow || aggregate.followed;
+    const bool listed = aggregate.ready || aggregate.to_follow || aggregate.followed;  // what is aside has a gap
     if (!aggregate.nothing_in_hand() || aggregate.gap || listed) return;
     ASSERT(aggregate.queued == 0);
     aggregates_.erase(aggregates_.find(*aggregate.name));

@@ -68,7 +68,7 @@ struct Held {
     std::optional<Instant> refused;  // put off: when it was first sent
     std::size_t bytes = 0;           // counted in OrderBook::bytes()
     Aggregate* aggregate = nullptr;  // null once the end of this row no longer matters to it
-    Held* next = nullptr;            // behind it in the aggregate
+    Held* next = nullptr;            // queued: behind it in the aggregate
 };
 
 /// What is known of an aggregate; forgotten as soon as that is nothing. Only the book looks inside.
@@ -86,10 +86,10 @@ struct Aggregate {
     bool aside = false;                 // in aside_ or emptied_
     bool to_follow = false;             // in to_follow_
     bool followed = false;              // by the look under way
-    std::optional<store::RowId> after;  // where the next page begins
+    std::optional<store::RowId> after;  // with a gap: where the next page begins
     // Of the page that the look under way brings.
     std::size_t page_rows = 0;
-    std::optional<store::RowId> page_last;
+    std::optional<store::RowId> page_last;  // if there is any
 
     [[nodiscard]] bool nothing_in_hand() const { return first == nullptr && !at_sink && !failing && tried_again == 0; }
 };

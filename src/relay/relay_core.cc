@@ -25,6 +25,7 @@ constexpr std::size_t kTrialShare = 8;              // what is tried there may h
 constexpr std::int32_t kRefusedInARow = 8;          // settles; then only one row is read now and then
 constexpr std::size_t kRowsAfterAFailure = 8;       // in a look: the database may have failed at their size
 
+/// As many as may be at the sink and as many to follow them, and batches on their way from and to the table.
 std::size_t rows_in_hand(const RelayOptions& options) {
     return 2 * static_cast<std::size_t>(options.parallelism) + 4 * static_cast<std::size_t>(options.batch_size);
 }
@@ -69,8 +70,9 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     drop_shards(change.lost);
     for (const std::int32_t shard : change.leaving) {
         book_.drop_queued(shard);
-        // Even if the shard is wanted again before that look has ended: what was dropped is not in it.
-        distrust_look(shard);
+        // Nothing that the look under way brings of this shard is taken, even if the shard is wanted again before that
+        // look has ended: what was dropped here is not in it.
+        std::erase_if(asked_, [&](const store::ShardLease& lease) { return lease.shard == shard; });
     }
     if (change.gained) planner_.start_over();
     if (!change.lost.empty() || !change.leaving.empty() || keeper_.held() != held_before) {
@@ -83,14 +85,9 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     report();
 }
 
-/// Nothing that the look under way brings of this shard is taken.
-void RelayCore::distrust_look(std::int32_t shard) {
-    std::erase_if(asked_, [&](const store::ShardLease& lease) { return lease.shard == shard; });
-}
-
+/// What a look under way brings of them is not taken either: their tokens are over (take_row).
 void RelayCore::drop_shards(std::span<const std::int32_t> lost) {
     for (const std::int32_t shard : lost) {
-        distrust_look(shard);
         book_.drop_shard(shard);
         reporter_.add(&LaneTotals::conflicts, settles_.drop([&](const store::EventSettlement& settlement) {
             return settlement.lease.shard == shard;
@@ -108,7 +105,6 @@ void RelayCore::end_release(Instant now, std::span<const store::ShardLease> leas
     if (!answer) reporter_.database_failed(now, "release", answer.error(), leases.size());
     for (const store::ShardLease& lease : leases) {
         keeper_.released(lease);
-        distrust_look(lease.shard);
         book_.drop_shard(lease.shard);
     }
 }
@@ -127,7 +123,8 @@ std::size_t RelayCore::most_rows() const {
 std::size_t RelayCore::room() const {
     const std::size_t rows = book_.rows();
     if (rows >= in_hand_limit()) return 0;
-    if (settles_.refused()) return 1;
+    if (settles_.refused()) return 1;  // what else is sent would be sent again
+    // With nothing in hand a row may be as large as it is.
     if (rows > 0 && budget_.spent(book_.bytes())) return 0;
     return std::min(
         {in_hand_limit() - rows, budget_.rows(book_.bytes()), static_cast<std::size_t>(options_.batch_size)});
@@ -138,24 +135,28 @@ std::size_t RelayCore::most_bytes(bool rows_come_again) const {
     return budget_.left(rows_come_again || book_.failed_before() > 0 ? 0 : book_.bytes());
 }
 
+/// When the next look is due; none: something else must happen first.
+std::optional<Instant> RelayCore::look_due_at(Instant now) const {
+    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return std::nullopt;
+    const Instant next = planner_.next_look();
+    return settles_.refused() ? std::max(next, last_look_ + kLookIntervalWhileRefused) : next;
+}
+
 bool RelayCore::can_look(Instant now) const {
-    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return false;
-    if (settles_.refused() && now < last_look_ + kLookIntervalWhileRefused) return false;
-    return now >= planner_.next_look();
+    const std::optional<Instant> due = look_due_at(now);
+    return due && *due <= now;
 }
 
 Instant RelayCore::next_look(Instant now) const {
     const Instant nap = now + pipeline::kLongestNap;
-    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return nap;
-    if (settles_.refused())
-        return std::min(nap, std::max(planner_.next_look(), last_look_ + kLookIntervalWhileRefused));
-    return std::min(nap, planner_.next_look());
+    return std::min(nap, look_due_at(now).value_or(nap));
 }
 
 std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     if (!can_look(now)) return std::nullopt;
     asked_ = keeper_.active();
     if (asked_.empty()) return std::nullopt;
+    // Until something is certain, a look only asks for what is.
     if (looks_left_ && !(horizon_ && horizon_->nothing())) --*looks_left_;
     last_look_ = now;
     store::EventRead request;
@@ -169,6 +170,7 @@ std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
     const std::size_t fitting = budget_.rows(book_.bytes());
     request.byte_limit = static_cast<std::int64_t>(most_bytes(look.sees_rows_again));
     if (horizon_) ask_what_is_certain(request);
+    // Those in hand come again, as far as they are still due.
     asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
     if (look_failed_) {
         asked_rows_ = std::min(asked_rows_, kRowsAfterAFailure);
@@ -242,11 +244,10 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::LookResult& found) {
     std::size_t due_taken = 0;
     std::size_t forward = 0;
     bool trusted = !batch.due_cut;
-    bool passing = true;
     for (EventRow& row : batch.rows) {
         if (row.origin == EventOrigin::forward) {
             ++forward;
-            passing = passing && take_forward(row, trusted, found);
+            take_forward(row, trusted, found);
         } else if (row.origin == EventOrigin::follow) {
             if (may_be_sent(row)) take_row(row, true);
         } else if (++due; due_taken >= static_cast<std::size_t>(options_.batch_size)) {
@@ -260,18 +261,17 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::LookResult& found) {
     found.full = found.full || batch.forward_cut || (asked_rows_ > 0 && forward >= asked_rows_);
 }
 
-/// False: the position stays before this row.
-bool RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::LookResult& found) {
+/// Where there is no room for a row there is none for those behind it: the position stays before it.
+void RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::LookResult& found) {
     // At least one is passed: the planner assumes that a look without room for any row found none.
     const bool enough_bytes = found.last && book_.bytes() >= options_.held_bytes;
     if (book_.rows() >= in_hand_limit() || enough_bytes) {
         found.full = true;
-        return false;
+        return;
     }
     found.youngest_seconds = found.last ? std::min(found.youngest_seconds, row.age_seconds) : row.age_seconds;
     found.last = Position::of(row);
     take_row(row, trusted);
-    return true;
 }
 
 OrderBook::TakeResult RelayCore::take_row(EventRow& row, bool trusted) {
@@ -296,7 +296,8 @@ void RelayCore::send(Instant now, std::vector<const Message*>& batch) {
     batch.clear();
     const auto parallelism = static_cast<std::size_t>(options_.parallelism);
     if (draining_ || limit_.paused(now) || keeper_.stale(now) || book_.at_sink() >= parallelism) return;
-    if (book_.anything_aside() && now >= destinations_.first_end()) resume(now, destinations_.trials());
+    if (now >= destinations_.first_end()) resume(now, destinations_.trials());
+    // Each row goes, or its aggregate is put aside, or it is counted as failed: the loop ends.
     const std::size_t most = limit_.permits(now, parallelism - book_.at_sink());
     while (batch.size() < most) {
         Held* held = book_.send_next(now);
@@ -350,9 +351,12 @@ void RelayCore::finish(Instant now, Held& held, Answer& answer) {
     reporter_.observer().on_outcome(outcome.kind, outcome.code, answer.at - held.began);
     if (!delivered) reporter_.observer().on_failure(message, outcome);
     limit_.on_outcome(now, outcome, held.began);
+    // Neither of these says anything about the event.
     if (outcome.kind == OutcomeKind::retryable && outcome.not_attempted) return put_off(now, held, outcome);
     if (outcome.kind == OutcomeKind::retryable && outcome.code == sink::kStopped) return put_back(held);
+    // Whatever came of it, its topic takes events again.
     if (destinations_.attempted(message.topic, held.began, delivered)) resume(now, book_.aggregates());
+    // We did not wait for the answer: the event is no worse for it, and the next relay sends it again.
     if (outcome.kind == OutcomeKind::ambiguous && cut_off_) {
         reporter_.add(&LaneTotals::abandoned, 1);
         book_.failed(held);

@@ -117,19 +117,19 @@ public:
 
 private:
     [[nodiscard]] std::size_t in_hand_limit() const;
+    [[nodiscard]] std::optional<Instant> look_due_at(Instant now) const;
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] std::size_t most_bytes(bool rows_come_again) const;
     [[nodiscard]] bool nothing_to_wait_for() const {
         return quiet() && book_.at_sink() == 0 && !book_.anything_to_send();
     }
     void drop_shards(std::span<const std::int32_t> lost);
-    void distrust_look(std::int32_t shard);
     void ask_what_is_certain(store::EventRead& request);
     void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
     [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
     bool believed(Instant began, Instant now, store::EventBatch& batch);
     void take(store::EventBatch& batch, LookPlanner::LookResult& found);
-    bool take_forward(store::EventRow& row, bool trusted, LookPlanner::LookResult& found);
+    void take_forward(store::EventRow& row, bool trusted, LookPlanner::LookResult& found);
     OrderBook::TakeResult take_row(store::EventRow& row, bool trusted);
     void finish(Instant now, Held& held, Answer& answer);
     void put_back(Held& held);

@@ -40,6 +40,7 @@ void RelayCore::end_settle(Instant now, const Result<std::vector<EventSettled>>&
 void RelayCore::record(Instant now, const Settles::Item& item, EventSettled answer) {
     const store::EventSettlement& recorded = item.settlement;
     const SettleKind kind = recorded.settlement.kind;
+    // If a try was in doubt, it is the one that took effect, as far as anyone can know.
     const bool took_effect = answer == EventSettled::applied || (answer == EventSettled::conflict && item.in_doubt);
     if (took_effect) {
         reporter_.settled(recorded.settlement);
@@ -47,18 +48,21 @@ void RelayCore::record(Instant now, const Settles::Item& item, EventSettled answ
     } else {
         reporter_.conflict();
     }
+    // The lease is over: what else waits for it would be fenced too. A later tenure of the shard is not concerned.
     if (answer == EventSettled::fenced && keeper_.lost(recorded.lease, now)) {
         const std::int32_t shard = recorded.lease.shard;
         return drop_shards({&shard, 1});
     }
     Held* held = book_.settling(recorded.row_id, recorded.lease);
     if (held == nullptr) return;
+    // A delivered event holds nothing up, whatever became of its record.
     if (kind == SettleKind::sent) return book_.settled(*held, Recorded::ended);
     if (answer != EventSettled::applied) return book_.settled(*held, Recorded::unknown);
     if (kind == SettleKind::retry) return book_.settled(*held, Recorded::waits);
     book_.settled(*held, options_.block_behind_dead ? Recorded::blocks : Recorded::passes);
 }
 
+/// Nobody knows what the table has of them: they are read again, and sent again if they are still open.
 void RelayCore::give_up(std::span<const Settles::Item> items) {
     if (items.empty()) return;
     reporter_.gave_up_settling(items.size(), items.front().settlement.row_id);

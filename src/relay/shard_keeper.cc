@@ -16,6 +16,7 @@ ShardKeeper::Change ShardKeeper::tended(Instant began, const store::ShardShare& 
     Change change;
     std::map<std::int32_t, std::int64_t> told;
     for (const store::ShardLease& lease : share.held) {
+        // The answer may be older than a settle that was fenced.
         const auto over = over_.find(lease.shard);
         if (over == over_.end() || lease.token > over->second) told.emplace(lease.shard, lease.token);
     }
@@ -29,9 +30,9 @@ ShardKeeper::Change ShardKeeper::tended(Instant began, const store::ShardShare& 
         shard = held_.erase(shard);
     }
     for (const auto& [shard, token] : told) {
-        if (held_.emplace(shard, Shard{token, false}).second) change.gained = true;
+        if (held_.emplace(shard, Shard{token}).second) change.gained = true;
     }
-    tended_ = began;
+    tended_ = began;  // not when it was answered: the lease may have been renewed right at the beginning
     relays_ = share.relays;
     const auto fair = static_cast<std::size_t>(std::max(share.share, 0));
     share_out(fair, change);
@@ -43,7 +44,7 @@ ShardKeeper::Change ShardKeeper::tended(Instant began, const store::ShardShare& 
 /// The last ones leave when there are too many, and come back when there are too few.
 void ShardKeeper::share_out(std::size_t share, Change& change) {
     std::size_t active = this->active().size();
-    for (auto shard = held_.rbegin(); shard != held_.rend() && active > share; ++shard) {
+    for (auto shard = held_.rbegin(); active > share; ++shard) {  // while there is an active one
         if (shard->second.leaving) continue;
         shard->second.leaving = true;
         change.leaving.push_back(shard->first);
@@ -63,12 +64,12 @@ void ShardKeeper::tend_failed(Instant now) {
 }
 
 bool ShardKeeper::lost(const store::ShardLease& lease, Instant now) {
-    std::int64_t& over = over_.try_emplace(lease.shard, lease.token).first->second;
+    std::int64_t& over = over_[lease.shard];  // tokens begin at 1
     over = std::max(over, lease.token);
     const auto shard = held_.find(lease.shard);
     if (shard == held_.end() || shard->second.token > lease.token) return false;
     held_.erase(shard);
-    next_tend_ = now;
+    next_tend_ = now;  // to see whose it is
     return true;
 }
 

@@ -39,6 +39,33 @@ protected:
         ASSERT_TRUE(request.has_value());
         core_->end_look(now_, now_, table_.read(*request));
     }
+    /// A look that brings these, whatever the table has; answers what it asked for.
+    store::EventRead look(store::EventBatch batch) {
+        now_ += std::chrono::seconds(1);
+        std::optional<store::EventRead> request = core_->begin_look(now_);
+        EXPECT_TRUE(request.has_value());
+        if (!request) return {};
+        core_->end_look(now_, now_, std::move(batch));
+        return std::move(*request);
+    }
+    /// A row of shard 0 for such a look.
+    static store::EventRow row(std::int64_t id, const std::string& aggregate, store::EventOrigin origin,
+                               std::int32_t failures = 0) {
+        store::EventRow row;
+        row.row_id = std::to_string(id);
+        row.sequence = id;
+        row.origin = origin;
+        row.message.id = id;
+        row.message.key = aggregate;
+        row.message.type = "Happened";
+        row.message.failures = failures;
+        return row;
+    }
+    static store::EventBatch batch_of(std::vector<store::EventRow> rows) {
+        store::EventBatch batch;
+        batch.rows = std::move(rows);
+        return batch;
+    }
     std::vector<std::int64_t> send() {
         core_->send(now_, batch_);
         std::vector<std::int64_t> ids;
@@ -57,9 +84,22 @@ protected:
         const auto settlements = core_->begin_settle(now_);
         core_->end_settle(now_, table_.settle("r", settlements));
     }
+    /// A settle of which the store says this of every row, whatever the table has.
+    void settle_as(store::EventSettled answer, Duration wait = std::chrono::seconds(1)) {
+        now_ += wait;
+        const auto settlements = core_->begin_settle(now_);
+        EXPECT_FALSE(settlements.empty());
+        if (!settlements.empty()) core_->end_settle(now_, std::vector(settlements.size(), answer));
+    }
     [[nodiscard]] std::size_t lines_with(std::string_view text) const {
         return static_cast<std::size_t>(std::ranges::count_if(
             log_.lines, [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+    }
+    static Outcome not_attempted(std::string_view code, std::optional<Duration> retry_after = {}) {
+        return {.kind = OutcomeKind::retryable,
+                .code = std::string(code),
+                .retry_after = retry_after,
+                .not_attempted = true};
     }
     static Outcome delivered() { return {.kind = OutcomeKind::delivered}; }
 

@@ -1,0 +1,349 @@
+// What a relay's core asks its table for, and what it takes of the answers.
+#include "relay/relay_core.h"
+#include "relay/testing/core_fixture.h"
+
+namespace deliverd::relay {
+namespace {
+
+using store::EventOrigin;
+
+constexpr Duration kLong = std::chrono::hours(10);
+
+class RelayCoreLooks : public RelayCoreTest {
+protected:
+    RelayCoreLooks() { restart({}); }
+    /// A core that holds both shards.
+    void restart(RelayOptions options) {
+        options.lease = kLong;
+        make(std::move(options));
+        both_ = table_.tend("r", kLong)->held;
+        tend(both_, 2);
+    }
+    static RelayOptions small() {
+        RelayOptions options;
+        options.batch_size = 10;
+        options.parallelism = 3;
+        return options;
+    }
+    static store::EventBatch forward(std::int64_t first, std::int64_t last, const std::string& body = {}) {
+        store::EventBatch batch;
+        for (std::int64_t id = first; id <= last; ++id) {
+            batch.rows.push_back(row(id, "a" + std::to_string(id), EventOrigin::forward));
+            batch.rows.back().message.body = body;
+        }
+        return batch;
+    }
+    /// The next look begins at the beginning, as if nothing was known of the table; what is in hand of shard 0 stays.
+    void start_over() {
+        tend(both_, 1);
+        tend(both_, 2);
+    }
+    std::optional<store::EventRead> ask() {
+        now_ += std::chrono::seconds(1);
+        return core_->begin_look(now_);
+    }
+    void end(store::EventBatch batch) { core_->end_look(now_, now_, std::move(batch)); }
+
+    std::vector<store::ShardLease> both_;
+};
+
+TEST_F(RelayCoreLooks, LogsThatShardsChangeHandsAndNothingElse) {
+    const std::size_t before = lines_with("changed hands");
+    const auto lines = [&] { return lines_with("changed hands") - before; };
+    tend(both_, 2);
+    EXPECT_EQ(lines(), 0U);
+    tend(both_, 1);
+    EXPECT_EQ(lines(), 1U) << "one leaves";
+    const std::int64_t later = both_[1].token + 1;
+    tend({both_[0], {1, later}}, 2);
+    EXPECT_EQ(lines(), 2U) << "one was lost and regained";
+    tend({both_[0]}, 2);
+    tend({both_[0], {1, later}}, 2);
+    EXPECT_EQ(lines(), 4U);
+}
+
+TEST_F(RelayCoreLooks, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
+    for (const char* aggregate : {"a", "b", "c", "d", "a", "b", "c", "d"}) table_.add(aggregate);
+    RelayCoreTest::look();
+    EXPECT_THAT(send(), ElementsAre(1, 2, 3, 4));
+    tend(both_, 0);
+    EXPECT_THAT(core_->begin_release(), IsEmpty());
+    for (const std::int64_t id : {1, 2}) answer(id, delivered());
+    answer(3, not_attempted(sink::kBrokerUnreachable));
+    answer(4, {.kind = OutcomeKind::retryable, .code = std::string(sink::kStopped)});
+    now_ += RelayCore::kPauseWhenNotAttempted;
+    EXPECT_THAT(send(), IsEmpty()) << "the rest is the next owner's";
+    settle();
+    EXPECT_EQ(core_->unfinished(), 0U);
+    const std::vector<store::ShardLease> leases = core_->begin_release();
+    EXPECT_EQ(leases, both_);
+    core_->end_release(now_, leases, table_.release("r", leases));
+    EXPECT_EQ(lines_with("release"), 0U);
+    EXPECT_EQ(core_->shards().held(), 0U);
+    tend(both_, 0);
+    core_->end_release(now_, core_->begin_release(), retryable("db_unreachable", "no"));
+    EXPECT_EQ(lines_with("release"), 1U);
+}
+
+TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereKeptDuringTheLookAreTaken) {
+    const auto taken = [&](const std::function<void()>& meanwhile) {
+        restart({});
+        EXPECT_TRUE(ask());
+        meanwhile();
+        store::EventBatch batch = batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)});
+        batch.rows[1].shard = 1;
+        end(std::move(batch));
+        return send();
+    };
+    EXPECT_THAT(taken([] {}), ElementsAre(1, 2));
+    EXPECT_THAT(taken([&] { start_over(); }), ElementsAre(1)) << "the other was given up for a moment";
+    EXPECT_THAT(taken([&] { tend({both_[0], {1, both_[1].token + 1}}, 2); }), ElementsAre(1)) << "and lost here";
+    EXPECT_THAT(taken([&] { tend({{0, both_[0].token + 1}, both_[1]}, 2); }), ElementsAre(2));
+}
+
+TEST_F(RelayCoreLooks, OnlyAGainedShardMakesTheReadingStartOver) {
+    RelayOptions options;
+    options.batch_size = 2;
+    restart(options);
+    const auto old = [&](std::int64_t first) {
+        store::EventBatch batch = forward(first, first + 1);
+        for (store::EventRow& row : batch.rows) row.age_seconds = 60;
+        return batch;
+    };
+    look(old(1));
+    look(old(1));  // a page of a sweep
+    tend(both_, 2);
+    EXPECT_EQ(look(old(3)).after, "2");
+    start_over();
+    EXPECT_EQ(look(old(1)).after, std::nullopt);
+}
+
+TEST_F(RelayCoreLooks, TheYoungestRowOfALookSaysWhetherItIsABacklog) {
+    const auto continues = [&](double first, double second) {
+        RelayOptions options;
+        options.batch_size = 2;
+        restart(options);
+        store::EventBatch batch = forward(1, 2);
+        batch.rows[0].age_seconds = first;
+        batch.rows[1].age_seconds = second;
+        look(std::move(batch));
+        look({});  // a page of a sweep, where it is one
+        return look({}).after == "2";
+    };
+    EXPECT_TRUE(continues(60, 60));
+    EXPECT_FALSE(continues(60, 0.01));
+    EXPECT_FALSE(continues(0.01, 60));
+    EXPECT_FALSE(continues(0.01, 0.01));
+}
+
+TEST_F(RelayCoreLooks, WhatOneLookMayAskForFollowsFromTheOptions) {
+    const auto request_of = [&](std::int32_t batch_size, std::int32_t parallelism) {
+        RelayOptions options;
+        options.batch_size = batch_size;
+        options.parallelism = parallelism;
+        restart(options);
+        return look(store::EventBatch{});
+    };
+    EXPECT_EQ(request_of(10, 3).follow_limit, 2);
+    EXPECT_EQ(core_->most_rows(), 46U + 10 + 64 * 2 + 3) << "46 in hand";
+    EXPECT_EQ(request_of(5000, 1000).follow_limit, 32);
+    const store::EventRead usual = request_of(500, 1000);
+    EXPECT_EQ(usual.follow_limit, 31);
+    EXPECT_EQ(usual.limit, 500);
+    EXPECT_EQ(usual.due_limit, 500);
+    EXPECT_THAT(usual.shards, ElementsAre(0, 1));
+    EXPECT_EQ(core_->most_rows(), 4000U + 500 + 64 * 31 + 1000);
+}
+
+TEST_F(RelayCoreLooks, OneAggregateMayHaveAPartOfTheHand) {
+    const auto taken_of_one = [&](const RelayOptions& options) {
+        restart(options);
+        store::EventBatch batch;
+        for (std::int64_t id = 1; id <= 300; ++id) batch.rows.push_back(row(id, "a", EventOrigin::forward));
+        look(std::move(batch));
+        return core_->book().rows();
+    };
+    EXPECT_EQ(taken_of_one({}), 250U);
+    EXPECT_EQ(taken_of_one(small()), 4U) << "two pages at least";
+}
+
+TEST_F(RelayCoreLooks, NoMoreRowsAreTakenThanTheHandHolds) {
+    restart(small());
+    look(forward(1, 40));
+    start_over();
+    const std::optional<store::EventRead> request = ask();
+    EXPECT_EQ(request->limit, 6) << "of 46";
+    end(forward(41, 100));
+    EXPECT_EQ(core_->book().rows(), 46U);
+    EXPECT_FALSE(core_->can_look(now_ + kLong / 100));
+    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+}
+
+TEST_F(RelayCoreLooks, RowsThatComeAgainDoNotTakeTheRoomOfOthers) {
+    RelayOptions options = small();
+    options.held_bytes = 1000;
+    restart(options);
+    look(forward(1, 4, std::string(100, 'x')));
+    const std::optional<store::EventRead> again = ask();
+    EXPECT_EQ(again->after, std::nullopt);
+    EXPECT_EQ(again->limit, 6 + 4) << "six of the usual size fit";
+    EXPECT_EQ(again->byte_limit, 1000);
+    EXPECT_EQ(again->due_limit, 6);
+    end({});
+    start_over();
+    EXPECT_EQ(ask()->byte_limit, 600);
+    end(batch_of({row(9, "due", EventOrigin::due, 1)}));
+    start_over();
+    const std::optional<store::EventRead> with_retry = ask();
+    EXPECT_EQ(with_retry->byte_limit, 1000) << "one that failed may come again too";
+    EXPECT_EQ(with_retry->due_limit, 6 + 1);
+    end({});
+}
+
+TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
+    RelayOptions options = small();
+    options.held_bytes = 1000;
+    restart(options);
+    look(forward(1, 4, std::string(500, 'x')));
+    EXPECT_EQ(core_->book().rows(), 2U);
+    EXPECT_FALSE(ask()) << "no further one fits";
+    restart(options);
+    look(forward(1, 4, std::string(5000, 'x')));
+    EXPECT_EQ(core_->book().rows(), 1U);
+    EXPECT_FALSE(ask());
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, delivered());
+    settle_as(store::EventSettled::applied);
+    EXPECT_TRUE(ask()) << "though it is larger than all that may be held";
+    end(forward(2, 4, std::string(5000, 'x')));
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
+TEST_F(RelayCoreLooks, WithTooManyGapsNothingNewIsRead) {
+    store::EventBatch batch = forward(1, 49'999);
+    batch.due_cut = true;  // so none of them can be trusted
+    look(std::move(batch));
+    EXPECT_GT(ask()->limit, 0);
+    batch = forward(50'000, 50'063 + 1);  // the look follows 64, and closes their gaps
+    batch.due_cut = true;
+    end(std::move(batch));
+    EXPECT_EQ(ask()->limit, 0);
+    store::EventBatch followed;
+    followed.follow_cut = true;
+    end(std::move(followed));
+    EXPECT_GT(core_->next_look(now_), now_) << "it brought nothing";
+}
+
+TEST_F(RelayCoreLooks, ALookFollowsAsManyAggregatesAsFit) {
+    const auto followed_with = [&](std::size_t body) {
+        RelayOptions options;
+        options.held_bytes = 10'000;
+        options.batch_size = 32;  // a page is 2 rows
+        restart(options);
+        look(forward(1, 1, std::string(body, 'x')));
+        store::EventBatch batch = forward(2, 101);
+        batch.due_cut = true;
+        look(std::move(batch));
+        return look(store::EventBatch{}).follow.size();
+    };
+    EXPECT_EQ(followed_with(1), RelayCore::kMostFollowed);
+    EXPECT_EQ(followed_with(1000), 4U) << "nine rows";
+    EXPECT_EQ(followed_with(4000), 1U) << "one row: one page at least";
+}
+
+TEST_F(RelayCoreLooks, IfTheLookLeftSomethingToFollowTheNextComesAtOnce) {
+    store::EventBatch batch = forward(1, 100);
+    batch.due_cut = true;
+    look(std::move(batch));
+    look(batch_of({row(1, "a1", EventOrigin::follow)}));
+    EXPECT_EQ(core_->next_look(now_), now_);
+}
+
+TEST_F(RelayCoreLooks, APageThatWasCutOrFailedIsAskedForAgain) {
+    store::EventBatch batch = forward(1, 1);
+    batch.due_cut = true;
+    look(std::move(batch));
+    EXPECT_EQ(ask()->follow.size(), 1U);
+    core_->end_look(now_, now_, retryable("db_timeout", "too slow"));
+    now_ += std::chrono::seconds(10);
+    EXPECT_EQ(ask()->follow.size(), 1U);
+    batch = {};
+    batch.follow_cut = true;
+    end(std::move(batch));
+    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 1U);
+    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 0U) << "the page was empty";
+}
+
+TEST_F(RelayCoreLooks, IfMoreRowsMayBeDueThanCameOthersAreNotTrusted) {
+    RelayOptions options;
+    options.batch_size = 2;
+    restart(options);
+    look(batch_of({row(1, "a", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
+    EXPECT_EQ(core_->book().rows(), 2U) << "one is fewer than were asked for";
+    restart(options);
+    look(batch_of(
+        {row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
+    EXPECT_EQ(core_->book().rows(), 2U);
+    EXPECT_EQ(core_->next_look(now_), now_);
+    // Two are in hand, so four were asked for; but only two at a time are taken.
+    look(batch_of({row(3, "c", EventOrigin::due, 1), row(4, "d", EventOrigin::due, 1), row(5, "e", EventOrigin::due, 1),
+                   row(10, "unknown too", EventOrigin::forward)}));
+    EXPECT_EQ(core_->book().rows(), 4U);
+}
+
+TEST_F(RelayCoreLooks, NothingIsAskedTwiceAtATimeNorAfterTheEnd) {
+    EXPECT_TRUE(ask());
+    EXPECT_FALSE(core_->begin_look(now_));
+    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    end({});
+    EXPECT_LT(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_FALSE(core_->begin_look(core_->next_look(now_) - Duration(1)));
+    EXPECT_TRUE(core_->begin_look(core_->next_look(now_)));
+    end({});
+    core_->look_once();
+    EXPECT_TRUE(ask());
+    end({});
+    EXPECT_FALSE(ask());
+    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    restart({});
+    core_->drain();
+    EXPECT_FALSE(ask());
+    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    restart({});
+    now_ += kLong;
+    EXPECT_FALSE(ask()) << "the lease";
+    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+}
+
+TEST_F(RelayCoreLooks, ARowThatWasFoundMeansThatTheTableIsNotQuiet) {
+    while (!core_->quiet()) look(store::EventBatch{});
+    look(forward(1, 1));
+    EXPECT_FALSE(core_->quiet());
+}
+
+TEST_F(RelayCoreLooks, IfSettlesAreRefusedOneRowIsReadNowAndThen) {
+    look(forward(1, 5));
+    send();
+    answer(1, delivered());
+    const auto refuse = [&] {
+        now_ += std::chrono::seconds(10);
+        EXPECT_FALSE(core_->begin_settle(now_).empty());
+        core_->end_settle(now_, permanent("db_refused", "no"));
+    };
+    for (int i = 0; i < 7; ++i) refuse();
+    start_over();
+    EXPECT_EQ(ask()->limit, 500);
+    end({});
+    refuse();
+    start_over();
+    EXPECT_EQ(ask()->limit, 1);
+    end({});
+    start_over();  // it would look at once
+    EXPECT_FALSE(core_->begin_look(now_ + RelayCore::kLookIntervalWhileRefused - Duration(1)));
+    EXPECT_EQ(core_->next_look(now_ + RelayCore::kLookIntervalWhileRefused - Duration(1)),
+              now_ + RelayCore::kLookIntervalWhileRefused);
+    EXPECT_TRUE(core_->begin_look(now_ + RelayCore::kLookIntervalWhileRefused));
+}
+
+}  // namespace
+}  // namespace deliverd::relay
