@@ -33,7 +33,7 @@ from mutants import mutants_of, read_source, readable, switchable
 FOLDER = Path(__file__).resolve().parent
 NINJA_OUTPUT = sys.stderr
 MOST_UNEXPLAINED = 0.05
-LEAST_WALL_SECONDS, WALL_FACTOR = 6, 4  # of a run that hangs; the machine may be busy with other things
+LEAST_WALL_SECONDS, WALL_FACTOR = 60, 10  # of a run that hangs; the machine may be busy with other things
 LEAST_CPU_SECONDS, CPU_FACTOR = 2, 3  # of a run that loops for ever
 MEMORY_BYTES = 4 << 30
 MOST_ROUNDS = 8  # of leaving out mutants that keep a source from compiling
@@ -102,11 +102,12 @@ class Build:
         return ["clang++-19", *kept, "-O1", "-D_GLIBCXX_ASSERTIONS", "-w", "-Wno-c++11-narrowing", "-Wno-invalid-constexpr"]
 
     def linker(self, program, objects, output):
-        """`objects` come before the archives, so that they replace members of the same name."""
+        """`objects` come before the archives, so that they replace members of the same name. Not with mold: it sometimes takes
+        such a member all the same."""
         if program not in self.links:
             last = self.run(["ninja", "-t", "commands", program]).stdout.splitlines()[-1]
             self.links[program] = next(part for part in last.split(" && ") if f"-o {program}" in part)
-        words = shlex.split(self.links[program])
+        words = [word for word in shlex.split(self.links[program]) if not word.startswith("-fuse-ld=")]
         at = next(at for at, word in enumerate(words) if word.endswith(".a"))
         words[at:at] = [str(each) for each in objects]
         words[words.index("-o") + 1] = str(output)
@@ -119,14 +120,17 @@ class Build:
 class Tests:
     """The test programs of one source with its mutants in them."""
 
-    def __init__(self, programs, only, own_suites, folder):
-        self.programs, self.only, self.folder = programs, only, folder
+    def __init__(self, programs, only, only_in, slow, own_suites, folder):
+        self.programs, self.only, self.only_in, self.slow, self.folder = programs, only, only_in, slow, folder
         self.limits = {}
         self.own = ":".join(f"{suite}.*" for suite in own_suites)
 
     def attempts(self, programs):
-        """The tests to run for a mutant, in order: the source's own first, which are quick and likely to notice."""
-        whole = [(program, self.only) for program in programs]
+        """The tests to run for a mutant, in order: the source's own first, which are quick and likely to notice, and the slow
+        ones of the first program last."""
+        whole = [(program, self.only_in.get(program.name.partition("@")[0], self.only)) for program in programs]
+        if self.slow:
+            whole = [(programs[0], f"{self.only}-{self.slow}"), *whole[1:], (programs[0], self.slow)]
         return [(programs[0], self.own), *whole] if self.own and self.own != self.only else whole
 
     def measure(self):
@@ -194,6 +198,7 @@ class Source:
     def __init__(self, build, name, target, scratch):
         self.build, self.name, self.programs, self.scratch = build, name, target["tests"], scratch
         self.only = target.get("only_of", {}).get(Path(name).name, target.get("only", ""))
+        self.only_in, self.slow = target.get("only_in", {}), target.get("slow", "")
         self.path = build.root / name
         self.text = read_source(self.path)
         self.unit = build.unit_of(self.path)
@@ -226,11 +231,14 @@ class Source:
             self.must(self.compile(self.text, "all"))
         self.code = self.code_of(self.text, "original")
         apart = [number for number, _ in self.mutants if number not in together]
-        own = self.path.with_name(f"{self.path.stem}_test.cc")
-        suites = SUITE.findall(own.read_text(encoding="utf-8")) if own.exists() else []
-        tests = Tests(self.link("all"), self.only, sorted(set(suites)), self.scratch)
+        suites = {suite for own in self.own_tests() for suite in SUITE.findall(own.read_text(encoding="utf-8"))}
+        tests = Tests(self.link("all"), self.only, self.only_in, self.slow, sorted(suites), self.scratch)
         tests.measure()
         return apart, tests
+
+    def own_tests(self):
+        """x_test.cc and x_*_test.cc, beside x.cc."""
+        return self.path.parent.glob(f"{self.path.stem}*_test.cc")
 
     def span(self, mutant):
         first = self.text.count("\n", 0, mutant.begin) + 1

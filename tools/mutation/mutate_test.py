@@ -209,6 +209,14 @@ class MutateTest(unittest.TestCase):
         self.assertEqual(len(first), 3)
         self.assertEqual(self.run_tool("--sample", "3", "--seed", "7"), first)
 
+    def test_quick_tests_run_first_and_slow_ones_last(self):
+        def order(only, slow, suites):
+            programs = [Path("a"), Path("b")]
+            attempts = mutate.Tests(programs, only, {"b": "B.*"}, slow, suites, self.root).attempts(programs)
+            return [(program.name, tests) for program, tests in attempts]
+        self.assertEqual(order("", "", ["Own"]), [("a", "Own.*"), ("a", ""), ("b", "B.*")])
+        self.assertEqual(order("", "Slow.*", ["Own"]), [("a", "Own.*"), ("a", "-Slow.*"), ("b", "B.*"), ("a", "Slow.*")])
+
     def test_survivors_need_a_reason(self):
         with self.assertRaises(ValueError):
             mutate.read_survivors("a.cc\n- a\n+ b\n")
