@@ -6,7 +6,6 @@
 namespace deliverd::pipeline {
 
 Destinations::May Destinations::ask(std::string_view topic, Instant now) {
-    if (paused_.empty()) return May::go;
     const auto found = paused_.find(topic);
     if (found == paused_.end()) return May::go;
     Pause& pause = found->second;
@@ -54,7 +53,6 @@ Destinations::Refusal Destinations::refused(std::string_view topic, Instant firs
 
 bool Destinations::attempted(std::string_view topic, Instant began, bool delivered) {
     if (delivered) was_delivered(topic, began);
-    if (paused_.empty()) return false;
     const auto found = paused_.find(topic);
     if (found == paused_.end()) return false;
     paused_.erase(found);

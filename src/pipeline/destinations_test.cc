@@ -56,6 +56,40 @@ TEST_F(DestinationsTest, TrialsAreSharedByThePausedTopics) {
     EXPECT_EQ(destinations.ask("b", now_), May::wait) << "the first one's outcome is enough";
 }
 
+TEST_F(DestinationsTest, EachPausedTopicIsTriedHoweverManyThereAre) {
+    EXPECT_EQ(destinations_.first_end(), Instant::max());
+    EXPECT_EQ(refused("a"), Refusal::waits);
+    now_ += kSecond / 2;
+    EXPECT_EQ(refused("b"), Refusal::waits);
+    EXPECT_EQ(destinations_.first_end(), now_ + kSecond / 2);
+    now_ += kSecond;
+    for (const char* topic : {"a", "b"}) {
+        EXPECT_EQ(ask(topic), May::go);
+        EXPECT_EQ(ask(topic), May::wait);
+    }
+}
+
+TEST_F(DestinationsTest, ADeliveryElsewhereCountsIfItWasSentAfterTheRefusal) {
+    for (const Duration later : {Duration::zero(), Duration(1)}) {
+        EXPECT_EQ(refused("a"), Refusal::waits);
+        const Duration since = kSecond - later;
+        now_ += kSecond;
+        EXPECT_FALSE(delivered("b", since));
+        EXPECT_EQ(ask("a"), May::go);
+        EXPECT_EQ(refused("a"), later == Duration::zero() ? Refusal::waits : Refusal::counts_alone);
+        EXPECT_TRUE(destinations_.attempted("a", now_, false));
+    }
+}
+
+TEST_F(DestinationsTest, ADeliveryToTheSameTopicCountsIfItWasSentNoEarlier) {
+    EXPECT_FALSE(delivered("a", kSecond));
+    EXPECT_FALSE(delivered("b", kSecond));
+    EXPECT_EQ(refused("a", kSecond), Refusal::counts);
+    EXPECT_FALSE(delivered("a", 2 * kSecond)) << "the answer of one that was sent before";
+    EXPECT_EQ(refused("a", kSecond), Refusal::counts);
+    EXPECT_EQ(refused("a", kSecond - Duration(1)), Refusal::waits);
+}
+
 TEST_F(DestinationsTest, ATopicIsAloneIfRefusedAgainAfterADeliveryElsewhere) {
     EXPECT_EQ(refused("a"), Refusal::waits);
     EXPECT_FALSE(delivered("b", kSecond)) << "sent before: the receiver may be gone since";

@@ -51,6 +51,23 @@ TEST(Throttle, TheFirstComplaintHalvesWhatWasSentInTheLastSecond) {
     EXPECT_EQ(throttle.rate(), 20.0);
 }
 
+TEST(Throttle, SendsCountForASecondInTenths) {
+    Throttle throttle(1h);
+    throttle.on_sent(kThrottleStart, 100);
+    throttle.on_sent(kThrottleStart + 100ms, 30);
+    throttle.on_sent(kThrottleStart + 199ms, 20);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart + 1s, 1s);
+    EXPECT_EQ(throttle.rate(), 25.0) << "the first hundred were sent a second ago";
+}
+
+TEST(Throttle, WhereNothingWasSentNothingIsWaitedFor) {
+    Throttle throttle(1h);
+    send(throttle, kThrottleStart, 8);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 0s);
+    throttle.on_sent(kThrottleStart, 0);
+    EXPECT_EQ(throttle.next_permit(kThrottleStart), kThrottleStart);
+}
+
 TEST(Throttle, RetryAfterPausesEverything) {
     Throttle throttle(1h);
     send(throttle, kThrottleStart, 8);
@@ -89,6 +106,7 @@ TEST(Throttle, AttemptsThatBeganBeforeADecreaseDoNotChangeTheRate) {
     throttle.on_rate_limited(kThrottleStart, kThrottleStart + 200ms, 2s);  // heard, but for its Retry-After only
     throttle.on_rate_limited(kThrottleStart + 100ms, kThrottleStart + 200ms, std::nullopt);
     throttle.on_success(kThrottleStart);
+    throttle.on_success(kThrottleStart + 100ms);
     EXPECT_EQ(throttle.rate(), 32.0);
     EXPECT_EQ(throttle.next_permit(kThrottleStart + 200ms), kThrottleStart + 2s + 200ms);
     throttle.on_rate_limited(kThrottleStart + 3s, kThrottleStart + 4s, 1s);
