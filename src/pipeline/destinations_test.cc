@@ -143,8 +143,12 @@ TEST_F(DestinationsTest, TheNumberOfTopicsIsLimited) {
         now_ += std::chrono::microseconds(1);
     }
     EXPECT_EQ(ask("0"), May::go);
+    EXPECT_EQ(refused("1000"), Refusal::waits) << "that one has its place";
     EXPECT_EQ(ask("1"), May::wait);
-    for (std::size_t i = 0; i <= Destinations::kMostDelivered; ++i) (void)delivered("topic" + std::to_string(i));
+    for (std::size_t i = 0; i < Destinations::kMostDelivered; ++i) (void)delivered("topic" + std::to_string(i));
+    (void)delivered("topic0");
+    EXPECT_EQ(refused("topic1"), Refusal::counts) << "not forgotten";
+    (void)delivered("topic" + std::to_string(Destinations::kMostDelivered));
     EXPECT_EQ(refused("topic0"), Refusal::waits) << "forgotten";
     EXPECT_EQ(refused("topic" + std::to_string(Destinations::kMostDelivered)), Refusal::counts);
 }

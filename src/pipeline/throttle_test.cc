@@ -142,6 +142,16 @@ TEST(Throttle, ASecondOfSuccessesAddsTheStep) {
     EXPECT_NEAR(static_cast<double>(sends.size()), 10 * (100 + grown) / 2, 10);
 }
 
+TEST(Throttle, TheStepIsThatOfTheRateAtWhichTheLaneWasFirstLimited) {
+    Throttle throttle(1h);
+    send(throttle, kThrottleStart, 200);
+    throttle.on_rate_limited(kThrottleStart, kThrottleStart, 1s);
+    throttle.on_rate_limited(kThrottleStart + 5s, kThrottleStart + 5s, 1s);
+    ASSERT_EQ(throttle.rate(), 50.0);
+    send_all(throttle, kThrottleStart + 6s, kThrottleStart + 7s);
+    EXPECT_NEAR(throttle.rate().value_or(0), 50 + Throttle::kIncreaseShare * 200, 1);
+}
+
 TEST(Throttle, TheStepOfASlowLaneIsNotSmallerThanTheLeast) {
     Throttle throttle(1h);
     send(throttle, kThrottleStart, 10);
@@ -167,6 +177,8 @@ TEST(Throttle, TheLimitIsLiftedAtTwiceTheRateAtWhichItBegan) {
     EXPECT_FALSE(throttle.rate());
     EXPECT_NEAR(highest, Throttle::kLiftFactor * 40, 1);
     EXPECT_EQ(throttle.permits(now, 1000), 1000U);
+    throttle.on_rate_limited(kThrottleStart, now, 1s);
+    EXPECT_TRUE(throttle.rate()) << "whenever that attempt began";
 }
 
 TEST(Throttle, AFewSuccessesDoNotLiftTheLimitOfASlowLane) {

@@ -44,11 +44,13 @@ TEST_F(LookPlannerTest, APageOfASweepIsPaidForBeforeTheNext) {
     EXPECT_TRUE(look(200, true, 60).sweep);
     Instant due = now_ + sweep_cost_ * (LookPlanner::kSweepShare - 1);
     cost_ = Duration::zero();
+    look(1000, true, 60);
     now_ = due - kMillisecond;
     EXPECT_FALSE(look(1000, true, 60).sweep);
     now_ = due;
     EXPECT_EQ(look(500, true, 60).after, "200");
     due = now_ + LookPlanner::kBetweenSweeps;  // that was all
+    look(1500, true, 60);
     now_ = due - kMillisecond;
     EXPECT_FALSE(look(1500, true, 60).sweep);
     now_ = due;
@@ -68,7 +70,8 @@ TEST_F(LookPlannerTest, BetweenTwoPagesOfASweepTheReadingGoesForward) {
 
 TEST_F(LookPlannerTest, ASweepIsOverWhenAPageIsNotFullOrHasNoRoom) {
     look(500, true, 60);
-    EXPECT_TRUE(look(200, false, 60).sweep);
+    EXPECT_TRUE(look(200, false, 60, false).sweep);
+    EXPECT_EQ(planner_.next_look(), now_) << "it took the place of a look that goes forward";
     EXPECT_EQ(next_sweep(1000, true, 60).after, std::nullopt);
     EXPECT_EQ(next_sweep(0, true, 60).after, std::nullopt);
     EXPECT_EQ(next_sweep(1000, true, 60).after, std::nullopt);
@@ -92,6 +95,7 @@ TEST_F(LookPlannerTest, AQuietTableIsSweptWhenThatIsDueAndStaysQuiet) {
     while (planner_.next_look() < due) {
         now_ = planner_.next_look();
         EXPECT_FALSE(look(0).sweep);
+        EXPECT_GT(planner_.next_look(), now_);
     }
     EXPECT_EQ(planner_.next_look(), due);
     now_ = due;

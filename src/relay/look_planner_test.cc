@@ -58,6 +58,17 @@ TEST_F(LookPlannerTest, WhatIsSafeMovesFromMarkToMark) {
     EXPECT_EQ(look_at(120, 40).after, "30");
 }
 
+TEST_F(LookPlannerTest, APassOfSeveralLooksMakesSafeWhatWasSeenBeforeItBegan) {
+    come_to_the_end();
+    now_ += LookPlanner::kMarkInterval;
+    look(20);
+    now_ += LookPlanner::kLateWindow / 2;
+    look(20, true, 0.01, false);
+    now_ += LookPlanner::kLateWindow / 2;
+    EXPECT_EQ(look(30).after, "20") << "the same pass";
+    EXPECT_EQ(look(30).after, "10");
+}
+
 TEST_F(LookPlannerTest, WhatABacklogMadeSafeStaysSo) {
     look(500, true, 60);
     look(0, false, 60);  // the first sweep
@@ -84,6 +95,8 @@ TEST_F(LookPlannerTest, AFullLookThatBringsNothingNewIsContinued) {
     EXPECT_EQ(look(30, true, 0.01, true).after, "20");
     EXPECT_EQ(planner_.next_look(), now_);
     EXPECT_EQ(look(40).after, "10") << "it begins where it is safe";
+    for (int i = 0; i < 20; ++i) look(40 + i, true, 0.01, false);
+    EXPECT_FALSE(planner_.quiet()) << "there is more";
 }
 
 TEST_F(LookPlannerTest, ALookThatEndsEarlierMovesNothingBack) {
@@ -146,6 +159,8 @@ TEST_F(LookPlannerTest, AfterAFailureItWaitsWhateverHappens) {
         return planner_.next_look() - now_;
     };
     const Duration first = fail();
+    planner_.wake(now_);
+    EXPECT_EQ(planner_.next_look() - now_, first);
     EXPECT_GT(first, 30 * kMillisecond);
     EXPECT_LE(first, 50 * kMillisecond);
     EXPECT_GT(fail(), 50 * kMillisecond);
@@ -214,9 +229,24 @@ TEST_F(LookPlannerTest, LooksWhenARetryComesDue) {
     const Instant due = now_ + std::chrono::milliseconds(30);
     planner_.due_at(due);
     EXPECT_EQ(planner_.next_look(), due);
+    look(0);
+    EXPECT_EQ(planner_.next_look(), due);
     now_ = due;
     look(0);
     EXPECT_EQ(planner_.next_look(), now_ + kIdle);
+}
+
+TEST_F(LookPlannerTest, AFailureForgetsNoRetryThatComesDueLater) {
+    cost_ = sweep_cost_ = Duration::zero();
+    for (int i = 0; i < 20; ++i) look(0);
+    const Instant due = now_ + kIdle / 2;
+    planner_.due_at(due);
+    SeededRandom random(1);
+    (void)planner_.plan(now_);
+    planner_.failed(now_, now_, random);
+    EXPECT_LT(planner_.next_look(), due);
+    look(0);
+    EXPECT_EQ(planner_.next_look(), due);
 }
 
 TEST_F(LookPlannerTest, ALookThatBeganBeforeAGainDoesNotMoveThePosition) {
@@ -239,8 +269,9 @@ TEST_F(LookPlannerTest, ALookThatBeganBeforeAGainIsNotBelieved) {
 TEST_F(LookPlannerTest, WithoutAnOrderEachLookBeginsAnew) {
     const auto found = [&](const std::string& last, bool full, bool anything_new) {
         LookPlanner::Look look = planner_.plan(now_);
-        planner_.looked(
-            {.began = now_, .ended = now_, .last = Position{0, last}, .full = full, .anything_new = anything_new});
+        const Position position{0, last};
+        EXPECT_TRUE(planner_.believes(std::nullopt, position, std::nullopt, now_, now_));
+        planner_.looked({.began = now_, .ended = now_, .last = position, .full = full, .anything_new = anything_new});
         return look;
     };
     found("aaa", true, true);
@@ -252,6 +283,8 @@ TEST_F(LookPlannerTest, WithoutAnOrderEachLookBeginsAnew) {
     EXPECT_FALSE(again.sweep);
     found("aba", true, true);
     EXPECT_EQ(found("bbb", false, false).after, std::nullopt);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(found("bbb", true, false).after, std::nullopt);
+    EXPECT_TRUE(planner_.quiet());
 }
 
 }  // namespace

@@ -225,6 +225,21 @@ TEST_F(LookPlannerTest, RowsWrittenDuringATransactionAreBelievedUpToTheEndThatWa
     EXPECT_FALSE(believed_);
 }
 
+TEST_F(LookPlannerTest, ThePagesOfASweepAreBelievedWhoeverHasEnded) {
+    open_ = {7};
+    end_ = 1000;
+    look(500, true, 60);
+    now_ += LookPlanner::kLateWindow;
+    look(600, true, 60);  // the first sweep
+    const Instant due = now_ + (sweep_cost_ - cost_) * (LookPlanner::kSweepShare - 1);
+    look(700, true, 60);
+    open_.emplace();
+    now_ = due;
+    EXPECT_EQ(look(300, true, 60).up_to, "700");
+    EXPECT_TRUE(believed_);
+    EXPECT_EQ(look(800, true, 60).after, "700");
+}
+
 class TwoTransactions : public LookPlannerTest {
 protected:
     void expect_going_back_for_the_earlier(std::uint64_t stays_open);

@@ -75,7 +75,7 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
             return TakeResult::ignored;
         }
     }
-    Aggregate& aggregate = known != nullptr ? *known : aggregate_of(row);
+    Aggregate& aggregate = aggregate_of(row);
     Held& held = held_.try_emplace(row.row_id).first->second;
     held.row = std::move(row);
     held.lease = lease;
@@ -264,7 +264,7 @@ void OrderBook::settled(Held& held, Recorded recorded) {
 void OrderBook::resolve(Aggregate& aggregate, Recorded recorded) {
     aggregate.failing = false;
     // Otherwise the database keeps back what follows, and brings it when its time has come.
-    if (recorded != Recorded::waits && recorded != Recorded::blocks) open_gap(aggregate, std::nullopt);
+    if (recorded != Recorded::kept_back) open_gap(aggregate, std::nullopt);
     forget_if_idle(aggregate);
 }
 
@@ -310,17 +310,17 @@ void OrderBook::drop_queued(std::int32_t shard) {
     for (auto& [name, aggregate] : aggregates_) {
         if (aggregate.shard == shard) touched.push_back(&aggregate);
     }
-    const auto of_shard = [&](Aggregate* aggregate) {
-        if (aggregate->shard == shard) aggregate->aside = false;
-        return aggregate->shard == shard;
-    };
+    const auto of_shard = [&](const Aggregate* aggregate) { return aggregate->shard == shard; };
     std::erase_if(aside_, of_shard);
     std::erase_if(emptied_, of_shard);
     for (Aggregate* aggregate : touched) {
+        aggregate->aside = false;
         drop_queue(*aggregate);
         // Until a row that is tried again is recorded, the database keeps the later ones back, also from a reading that
-        // starts over because the shard is wanted again.
+        // starts over because the shard is wanted again. Then they are followed, from the beginning: what the pages
+        // would have continued behind may be among what is dropped.
         if (aggregate->gap && aggregate->tried_again == 0) close_gap(*aggregate);
+        aggregate->after.reset();
         forget_if_idle(*aggregate);
     }
 }

@@ -96,11 +96,9 @@ struct Aggregate {
 
 /// What became of a settlement.
 enum class Recorded {
-    ended,    // the row is published, or no longer open for another reason
-    waits,    // a retry was recorded: the database keeps the aggregate back
-    blocks,   // dead, and the database keeps the aggregate back for good
-    passes,   // dead, and the aggregate continues
-    unknown,  // it could not be recorded, or something else was
+    ended,      // the row is no longer open, and the aggregate continues
+    kept_back,  // it failed or is dead, and the database keeps the aggregate back
+    unknown,    // it could not be recorded
 };
 
 struct OrderBookLimits {

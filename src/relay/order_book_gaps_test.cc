@@ -54,6 +54,28 @@ TEST_F(OrderBookTest, AnAggregateIsNotFollowedWhileItIsSetAside) {
     EXPECT_THAT(followed(), ElementsAre("a>3"));
 }
 
+TEST_F(OrderBookTest, AnAggregateThatIsSetAsideWithoutARowIsNotForgotten) {
+    look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a"), row(9, "b")});
+    EXPECT_THAT(send(), ElementsAre(1, 9));
+    book_.set_aside(ended(9));
+    deliver(1);
+    EXPECT_THAT(send(), ElementsAre(2));
+    deliver(2);
+    EXPECT_THAT(send(), ElementsAre(3));
+    book_.set_aside(ended(3));
+    EXPECT_EQ(book_.rows(), 3U) << "9, and two to be recorded";
+    look({});
+    EXPECT_THAT(followed(), IsEmpty());
+    book_.resume(1);
+    look({});
+    EXPECT_THAT(followed(), ElementsAre("b>9", "a>"));
+}
+
+TEST_F(OrderBookTest, ARowBeyondTheLimitOfItsAggregateIsNotTaken) {
+    look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a")});
+    EXPECT_EQ(take_in_a_look(row(5, "a")), TakeResult::ignored);
+}
+
 TEST_F(OrderBookTest, AnAggregateIsFollowedOnceEvenIfThereAreSeveralReasons) {
     look({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});
     for (std::int64_t id = 1; id <= 3; ++id) {
@@ -167,7 +189,7 @@ TEST_F(OrderBookTest, ARetryThatFailsAgainClosesItsGap) {
     look({row(1, "a", EventOrigin::due, 1)});
     send();
     fail(1);
-    record(1, Recorded::waits);
+    record(1, Recorded::kept_back);
     EXPECT_EQ(book_.aggregates(), 0U);
     EXPECT_EQ(book_.failed_before(), 0U);
 }
@@ -179,7 +201,7 @@ TEST_F(OrderBookTest, AFailureMayBeRecordedBeforeTheRetryThatWentFirst) {
     deliver(1);
     EXPECT_THAT(send(), ElementsAre(2));
     fail(2);
-    record(2, Recorded::waits);
+    record(2, Recorded::kept_back);
     record(1, Recorded::ended);
     EXPECT_EQ(book_.aggregates(), 0U);
     EXPECT_EQ(book_.rows(), 0U);
@@ -248,7 +270,7 @@ TEST_F(OrderBookTest, AfterADeadRowTheRestIsFollowedFromTheBeginning) {
     look({row(1, "a"), row(2, "a")});
     send();
     fail(1);
-    record(1, Recorded::passes);
+    record(1, Recorded::ended);
     look({row(3, "a")});
     EXPECT_THAT(followed(), ElementsAre("a>"));
     EXPECT_EQ(book_.rows(), 0U);
@@ -258,7 +280,7 @@ TEST_F(OrderBookTest, BehindADeadRowThatBlocksNothingIsAskedFor) {
     look({row(1, "a"), row(2, "a")});
     send();
     fail(1);
-    record(1, Recorded::blocks);
+    record(1, Recorded::kept_back);
     look({});
     EXPECT_THAT(followed(), IsEmpty());
 }

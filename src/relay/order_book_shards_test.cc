@@ -96,7 +96,7 @@ TEST_F(OrderBookTest, NothingOfALostShardIsLeftInAnyList) {
     follows_ = book_.begin_look(1);
     EXPECT_THAT(followed(), ElementsAre("f>"));
     fail(3);
-    record(3, Recorded::waits);
+    record(3, Recorded::kept_back);
     book_.drop_shard(0);
     EXPECT_FALSE(book_.follow_wanted());
     EXPECT_FALSE(book_.anything_to_send());
@@ -155,7 +155,7 @@ TEST_F(OrderBookTest, AShardThatIsWantedAgainContinuesBehindWhatIsUnderWay) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
-TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindItsRetries) {
+TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedAfterItsRetries) {
     look({row(1, "a", EventOrigin::due, 1)});
     EXPECT_THAT(send(), ElementsAre(1));
     book_.drop_queued(0);
@@ -163,7 +163,22 @@ TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedBehindItsRetries) {
     look({row(1, "a", EventOrigin::due, 1)});  // from the beginning: 2 is kept back behind 1
     record(1, Recorded::ended);
     look({row(2, "a", EventOrigin::follow), row(3, "a")});
-    EXPECT_THAT(followed(), ElementsAre("a>1"));
+    EXPECT_THAT(followed(), ElementsAre("a>"));
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
+/// What it was followed behind is no longer in hand.
+TEST_F(OrderBookTest, AShardThatIsWantedAgainIsFollowedFromTheBeginningIfSomethingWasSetAside) {
+    look({row(2, "a")});
+    look({row(1, "a", EventOrigin::due, 1)});
+    EXPECT_THAT(send(), ElementsAre(1));
+    deliver(1);
+    EXPECT_THAT(send(), ElementsAre(2));
+    book_.set_aside(ended(2));
+    book_.drop_queued(0);
+    record(1, Recorded::ended);
+    look({row(2, "a", EventOrigin::follow), row(3, "a")});
+    EXPECT_THAT(followed(), ElementsAre("a>"));
     EXPECT_THAT(send(), ElementsAre(2));
 }
 

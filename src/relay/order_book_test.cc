@@ -82,7 +82,7 @@ TEST_F(OrderBookTest, NothingFollowsAFailureUntilItIsRecordedAndTheLookHasEnded)
     EXPECT_EQ(book_.rows(), 1U) << "the second was dropped";
     (void)book_.begin_look(10);
     EXPECT_EQ(take(row(2, "a")), TakeResult::ignored);
-    record(1, Recorded::waits);
+    record(1, Recorded::kept_back);
     EXPECT_EQ(take(row(2, "a")), TakeResult::ignored) << "this look began before the retry was recorded";
     book_.end_look(true);
     EXPECT_THAT(send(), IsEmpty());

@@ -1,51 +1,11 @@
 // What a relay's core asks its table for, and what it takes of the answers.
 #include "relay/relay_core.h"
-#include "relay/testing/core_fixture.h"
+#include "relay/testing/looks_fixture.h"
 
 namespace deliverd::relay {
 namespace {
 
 using store::EventOrigin;
-
-constexpr Duration kLong = std::chrono::hours(10);
-
-class RelayCoreLooks : public RelayCoreTest {
-protected:
-    RelayCoreLooks() { restart({}); }
-    /// A core that holds both shards.
-    void restart(RelayOptions options) {
-        options.lease = kLong;
-        make(std::move(options));
-        both_ = table_.tend("r", kLong)->held;
-        tend(both_, 2);
-    }
-    static RelayOptions small() {
-        RelayOptions options;
-        options.batch_size = 10;
-        options.parallelism = 3;
-        return options;
-    }
-    static store::EventBatch forward(std::int64_t first, std::int64_t last, const std::string& body = {}) {
-        store::EventBatch batch;
-        for (std::int64_t id = first; id <= last; ++id) {
-            batch.rows.push_back(row(id, "a" + std::to_string(id), EventOrigin::forward));
-            batch.rows.back().message.body = body;
-        }
-        return batch;
-    }
-    /// The next look begins at the beginning, as if nothing was known of the table; what is in hand of shard 0 stays.
-    void start_over() {
-        tend(both_, 1);
-        tend(both_, 2);
-    }
-    std::optional<store::EventRead> ask() {
-        now_ += std::chrono::seconds(1);
-        return core_->begin_look(now_);
-    }
-    void end(store::EventBatch batch) { core_->end_look(now_, now_, std::move(batch)); }
-
-    std::vector<store::ShardLease> both_;
-};
 
 TEST_F(RelayCoreLooks, LogsThatShardsChangeHandsAndNothingElse) {
     const std::size_t before = lines_with("changed hands");
@@ -69,6 +29,7 @@ TEST_F(RelayCoreLooks, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
     tend(both_, 0);
     EXPECT_THAT(core_->begin_release(), IsEmpty());
     for (const std::int64_t id : {1, 2}) answer(id, delivered());
+    EXPECT_THAT(send(), IsEmpty()) << "the rest is the next owner's";
     answer(3, not_attempted(sink::kBrokerUnreachable));
     answer(4, {.kind = OutcomeKind::retryable, .code = std::string(sink::kStopped)});
     now_ += RelayCore::kPauseWhenNotAttempted;
@@ -83,6 +44,36 @@ TEST_F(RelayCoreLooks, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
     tend(both_, 0);
     core_->end_release(now_, core_->begin_release(), retryable("db_unreachable", "no"));
     EXPECT_EQ(lines_with("release"), 1U);
+}
+
+TEST_F(RelayCoreLooks, NothingOfAShardThatWasGivenBackIsFollowed) {
+    look(batch_of({row(1, "a", EventOrigin::due, 1)}));
+    EXPECT_THAT(send(), ElementsAre(1));
+    tend({both_[0]}, 0);
+    answer(1, delivered());
+    settle_as(store::EventSettled::applied);
+    core_->end_release(now_, core_->begin_release(), {});
+    tend({both_[1]}, 1);
+    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 0U);
+    tend({}, 0);
+    EXPECT_FALSE(ask()) << "there is no shard";
+}
+
+TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereAskedForAreTaken) {
+    tend({both_[1]}, 1);
+    EXPECT_TRUE(ask());
+    tend(both_, 2);
+    store::EventBatch batch = batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)});
+    batch.rows[1].shard = 1;
+    end(std::move(batch));
+    EXPECT_THAT(send(), ElementsAre(2));
+    RelayOptions options;
+    options.batch_size = 1;
+    restart(options);
+    batch = batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)});
+    batch.rows[0].shard = 5;
+    look(std::move(batch));
+    EXPECT_THAT(send(), ElementsAre(2)) << "the other does not count as taken";
 }
 
 TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereKeptDuringTheLookAreTaken) {
@@ -111,7 +102,7 @@ TEST_F(RelayCoreLooks, OnlyAGainedShardMakesTheReadingStartOver) {
         return batch;
     };
     look(old(1));
-    look(old(1));  // a page of a sweep
+    EXPECT_EQ(look(old(1)).up_to, "2") << "a page of a sweep";
     tend(both_, 2);
     EXPECT_EQ(look(old(3)).after, "2");
     start_over();
@@ -151,6 +142,7 @@ TEST_F(RelayCoreLooks, WhatOneLookMayAskForFollowsFromTheOptions) {
     EXPECT_EQ(usual.follow_limit, 31);
     EXPECT_EQ(usual.limit, 500);
     EXPECT_EQ(usual.due_limit, 500);
+    EXPECT_TRUE(usual.end_above) << "it may be a backlog";
     EXPECT_THAT(usual.shards, ElementsAre(0, 1));
     EXPECT_EQ(core_->most_rows(), 4000U + 500 + 64 * 31 + 1000);
 }
@@ -175,6 +167,13 @@ TEST_F(RelayCoreLooks, NoMoreRowsAreTakenThanTheHandHolds) {
     EXPECT_EQ(request->limit, 6) << "of 46";
     end(forward(41, 100));
     EXPECT_EQ(core_->book().rows(), 46U);
+    EXPECT_FALSE(core_->can_look(now_ + kLong / 100));
+    restart(small());
+    look(forward(1, 45));
+    start_over();
+    EXPECT_TRUE(ask());
+    end(batch_of({row(101, "b", EventOrigin::due, 1), row(102, "c", EventOrigin::due, 1)}));
+    EXPECT_EQ(core_->book().rows(), 47U) << "one aggregate or the other always fits";
     EXPECT_FALSE(core_->can_look(now_ + kLong / 100));
     EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
 }
@@ -207,6 +206,15 @@ TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
     look(forward(1, 4, std::string(500, 'x')));
     EXPECT_EQ(core_->book().rows(), 2U);
     EXPECT_FALSE(ask()) << "no further one fits";
+    for (const std::int64_t id : send()) answer(id, delivered());
+    settle_as(store::EventSettled::applied);
+    EXPECT_EQ(ask_forward().after, "2");
+    restart(options);
+    store::EventBatch with_retry = forward(1, 1);
+    with_retry.rows.insert(with_retry.rows.begin(), row(9, "b", EventOrigin::due, 1));
+    with_retry.rows.front().message.body = std::string(2000, 'x');
+    look(std::move(with_retry));
+    EXPECT_EQ(core_->book().rows(), 2U);
     restart(options);
     look(forward(1, 4, std::string(5000, 'x')));
     EXPECT_EQ(core_->book().rows(), 1U);
@@ -219,19 +227,41 @@ TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
-TEST_F(RelayCoreLooks, WithTooManyGapsNothingNewIsRead) {
+TEST_F(RelayCoreLooks, WithTooManyGapsNothingNewIsReadAndThePositionStays) {
     store::EventBatch batch = forward(1, 49'999);
     batch.due_cut = true;  // so none of them can be trusted
     look(std::move(batch));
-    EXPECT_GT(ask()->limit, 0);
-    batch = forward(50'000, 50'063 + 1);  // the look follows 64, and closes their gaps
-    batch.due_cut = true;
+    EXPECT_GT(ask_forward().limit, 0);
+    batch = forward(50'000, 50'000);
+    batch.due_cut = batch.follow_cut = batch.forward_cut = true;
     end(std::move(batch));
-    EXPECT_EQ(ask()->limit, 0);
-    store::EventBatch followed;
-    followed.follow_cut = true;
-    end(std::move(followed));
-    EXPECT_GT(core_->next_look(now_), now_) << "it brought nothing";
+    for (int i = 0; i < 2; ++i) {
+        const store::EventRead request = ask_forward();
+        EXPECT_EQ(request.limit, 0);
+        EXPECT_EQ(request.after, "50000");
+        batch = {};
+        batch.follow_cut = true;
+        end(std::move(batch));
+        EXPECT_GT(core_->next_look(now_), now_) << "it brought nothing";
+    }
+}
+
+TEST_F(RelayCoreLooks, ALookThatWasCutShortIsContinued) {
+    RelayOptions options;
+    options.batch_size = 2;
+    restart(options);
+    look(forward(1, 1));
+    EXPECT_GT(core_->next_look(now_), now_);
+    restart(options);
+    store::EventBatch batch = forward(1, 1);
+    batch.forward_cut = true;
+    look(std::move(batch));
+    EXPECT_EQ(core_->next_look(now_), now_);
+    EXPECT_EQ(ask_forward().after, "1");
+    options.batch_size = 1;
+    restart(options);
+    look(forward(1, 1));
+    EXPECT_EQ(ask_forward().after, "1");
 }
 
 TEST_F(RelayCoreLooks, ALookFollowsAsManyAggregatesAsFit) {
@@ -265,7 +295,7 @@ TEST_F(RelayCoreLooks, APageThatWasCutOrFailedIsAskedForAgain) {
     look(std::move(batch));
     EXPECT_EQ(ask()->follow.size(), 1U);
     core_->end_look(now_, now_, retryable("db_timeout", "too slow"));
-    now_ += std::chrono::seconds(10);
+    EXPECT_GT(core_->next_look(now_), now_);
     EXPECT_EQ(ask()->follow.size(), 1U);
     batch = {};
     batch.follow_cut = true;
@@ -285,6 +315,15 @@ TEST_F(RelayCoreLooks, IfMoreRowsMayBeDueThanCameOthersAreNotTrusted) {
         {row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
     EXPECT_EQ(core_->book().rows(), 2U);
     EXPECT_EQ(core_->next_look(now_), now_);
+    look(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(3, "c", EventOrigin::due, 1),
+                   row(4, "d", EventOrigin::due, 1)}));
+    EXPECT_EQ(core_->book().rows(), 4U) << "those that came again do not count";
+    restart(options);
+    look(batch_of({row(1, "a", EventOrigin::due, 1)}));
+    EXPECT_GT(core_->next_look(now_), now_);
+    restart(options);
+    look(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)}));
+    EXPECT_EQ(core_->next_look(now_), now_) << "there may be more";
     // Two are in hand, so four were asked for; but only two at a time are taken.
     look(batch_of({row(3, "c", EventOrigin::due, 1), row(4, "d", EventOrigin::due, 1), row(5, "e", EventOrigin::due, 1),
                    row(10, "unknown too", EventOrigin::forward)}));

@@ -40,6 +40,7 @@ protected:
 TEST_F(RelayCoreSends, AsManyAsTheSinkMayHaveAtOnce) {
     EXPECT_EQ(next_send(), nap()) << "there is nothing";
     read(1, {"a1", "a2", "a3", "a4", "a5", "a6"});
+    EXPECT_EQ(next_send(), nap()) << "whoever brought them says so";
     EXPECT_THAT(send(), ElementsAre(1, 2, 3, 4));
     EXPECT_EQ(next_send(), nap()) << "an outcome comes first";
     EXPECT_THAT(send(), IsEmpty());
@@ -77,6 +78,57 @@ TEST_F(RelayCoreSends, TheSinkCannotAskForALongerPauseThanAllowed) {
     EXPECT_TRUE(core_->paused(now_ + 5 * kTenth - Duration(1)));
     EXPECT_TRUE(core_->only_waiting(now_));
     EXPECT_FALSE(core_->paused(now_ + 5 * kTenth));
+    core_->drain();
+    EXPECT_EQ(next_send(), nap());
+}
+
+TEST_F(RelayCoreSends, WhenTheBrokerIsBackEverythingGoes) {
+    read(1, {"a1", "a2"});
+    for (const std::int64_t id : send()) answer(id, not_attempted(sink::kBrokerUnreachable));
+    now_ += RelayCore::kPauseWhenNotAttempted;
+    EXPECT_THAT(send(), ElementsAre(1, 2)) << "no topic is to blame";
+}
+
+TEST_F(RelayCoreSends, WhenATopicTakesEventsAgainAllOfItGoes) {
+    read(1, {"a1", "a2"});
+    for (const std::int64_t id : send()) answer(id, not_attempted("NO_LEADER"));
+    EXPECT_THAT(send(), IsEmpty());
+    while (!core_->quiet()) look(store::EventBatch{});
+    EXPECT_THAT(send(), ElementsAre(1));
+    EXPECT_LE(core_->next_look(now_), now_) << "what was behind it is followed";
+    EXPECT_THAT(send(), IsEmpty());
+    answer(1, delivered());
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
+TEST_F(RelayCoreSends, ThePauseOfATopicOfWhichNothingIsInHandWakesNobody) {
+    read(1, {"a"});
+    send();
+    answer(1, not_attempted("NO_LEADER"));
+    tend({}, 0);
+    now_ += RelayCore::kPauseWhenNotAttempted;
+    EXPECT_EQ(next_send(), nap());
+}
+
+TEST_F(RelayCoreSends, TheEndOfATopicsPauseIsNoReasonToRead) {
+    read(1, {"a"});
+    send();
+    answer(1, not_attempted("NO_LEADER"));
+    while (!core_->quiet()) look(store::EventBatch{});
+    const Instant next = core_->next_look(now_);
+    EXPECT_THAT(send(), ElementsAre(1));
+    EXPECT_EQ(core_->next_look(now_), next);
+}
+
+TEST_F(RelayCoreSends, ATopicIsNotTriedWhileTheReceiverAskedForLess) {
+    options_.throttle = true;
+    restart();
+    read(1, {"a", "b"});
+    send();
+    answer(1, not_attempted("NO_LEADER", kTenth));
+    EXPECT_THAT(send(), IsEmpty());
+    answer(2, {.kind = OutcomeKind::retryable, .code = std::string(kRateLimited), .retry_after = 3 * kTenth});
+    EXPECT_EQ(next_send(), now_ + 3 * kTenth);
 }
 
 TEST_F(RelayCoreSends, WhatTheSinkDidNotStartBecauseItIsBeingStoppedCostsNothing) {

@@ -1,4 +1,5 @@
 // The settling part of RelayCore, and its end.
+#include <array>
 #include <utility>
 
 #include "base/assert.h"
@@ -50,16 +51,14 @@ void RelayCore::record(Instant now, const Settles::Item& item, EventSettled answ
     }
     // The lease is over: what else waits for it would be fenced too. A later tenure of the shard is not concerned.
     if (answer == EventSettled::fenced && keeper_.lost(recorded.lease, now)) {
-        const std::int32_t shard = recorded.lease.shard;
-        return drop_shards({&shard, 1});
+        const std::array lost = {recorded.lease.shard};
+        return drop_shards(lost);
     }
     Held* held = book_.settling(recorded.row_id, recorded.lease);
     if (held == nullptr) return;
-    // A delivered event holds nothing up, whatever became of its record.
-    if (kind == SettleKind::sent) return book_.settled(*held, Recorded::ended);
-    if (answer != EventSettled::applied) return book_.settled(*held, Recorded::unknown);
-    if (kind == SettleKind::retry) return book_.settled(*held, Recorded::waits);
-    book_.settled(*held, options_.block_behind_dead ? Recorded::blocks : Recorded::passes);
+    // Of a delivered event only a record that failed would matter.
+    const bool waits = kind == SettleKind::retry || options_.block_behind_dead;
+    book_.settled(*held, waits && answer == EventSettled::applied ? Recorded::kept_back : Recorded::ended);
 }
 
 /// Nobody knows what the table has of them: they are read again, and sent again if they are still open.

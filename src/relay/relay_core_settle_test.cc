@@ -84,10 +84,68 @@ TEST_F(RelayCoreSettles, ARetryIsLookedForWhenItIsDue) {
     answer(1, fails());
     while (!core_->quiet()) look(store::EventBatch{});
     for (int i = 0; i < 10; ++i) look(store::EventBatch{});
+    const Instant next = core_->next_look(now_);
     settle_as(EventSettled::applied, Duration::zero());
+    EXPECT_LT(core_->next_look(now_), next);
     EXPECT_EQ(core_->totals().retried, 1U);
     EXPECT_EQ(core_->next_look(now_), now_ + std::chrono::milliseconds(500) + RelayCore::kDueSlack);
     EXPECT_THAT(followed(), IsEmpty()) << "the database keeps it back";
+}
+
+TEST_F(RelayCoreSettles, ADeliveryBringsNoLookForward) {
+    sent({event(1, "a")});
+    answer(1, delivered());
+    while (!core_->quiet()) look(store::EventBatch{});
+    const Instant next = core_->next_look(now_);
+    settle_as(EventSettled::applied, Duration::zero());
+    EXPECT_EQ(core_->next_look(now_), next);
+}
+
+TEST_F(RelayCoreSettles, AfterATryInDoubtAConflictIsASuccessAndALostShardIsNot) {
+    for (const EventSettled then : {EventSettled::conflict, EventSettled::fenced}) {
+        restart();
+        sent({event(1, "a")});
+        answer(1, delivered());
+        now_ += options_.settle_linger;
+        EXPECT_EQ(core_->begin_settle(now_).size(), 1U);
+        core_->end_settle(now_, ambiguous("db_error", "the answer was lost"));
+        settle_as(then);
+        EXPECT_EQ(core_->totals().sent, then == EventSettled::conflict ? 1U : 0U);
+        EXPECT_EQ(core_->totals().conflicts, then == EventSettled::conflict ? 0U : 1U);
+    }
+}
+
+TEST_F(RelayCoreSettles, AnAnswerForARowOfAShardThatWasLostMeanwhileChangesNothing) {
+    for (const bool recorded : {false, true}) {
+        restart();
+        sent({event(1, "a")});
+        answer(1, delivered());
+        now_ += options_.settle_linger;
+        EXPECT_EQ(core_->begin_settle(now_).size(), 1U);
+        tend({}, 0);
+        if (recorded) {
+            core_->end_settle(now_, std::vector{EventSettled::applied});
+        } else {
+            core_->end_settle(now_, retryable("db_unreachable", "gone"));
+            now_ += options_.settle_patience;
+            EXPECT_EQ(core_->begin_settle(now_).size(), 1U);
+            core_->end_settle(now_, retryable("db_unreachable", "gone"));
+            EXPECT_EQ(core_->totals().abandoned, 1U);
+        }
+        EXPECT_TRUE(core_->settled_all());
+        EXPECT_EQ(core_->unfinished(), 0U);
+    }
+}
+
+TEST_F(RelayCoreSettles, BehindARetryThatCouldNotBeRecordedEverythingIsReadAgain) {
+    sent({row(1, "a", EventOrigin::due, 1)});
+    answer(1, delivered());
+    settle_as(EventSettled::locked);
+    now_ += options_.settle_patience;
+    settle_as(EventSettled::locked);
+    const std::vector<store::EventFollow> follow = look(store::EventBatch{}).follow;
+    ASSERT_EQ(follow.size(), 1U);
+    EXPECT_EQ(follow.front().after, std::nullopt);
 }
 
 TEST_F(RelayCoreSettles, BehindADeadEventTheRestIsReadUnlessThatBlocks) {
@@ -98,6 +156,7 @@ TEST_F(RelayCoreSettles, BehindADeadEventTheRestIsReadUnlessThatBlocks) {
         answer(1, refused());
         settle_as(EventSettled::applied);
         EXPECT_EQ(core_->totals().dead, 1U);
+        EXPECT_EQ(lines_with("gave up on a message"), blocks ? 2U : 1U);
         EXPECT_EQ(followed().size(), blocks ? 0U : 1U);
     }
 }
@@ -114,20 +173,19 @@ TEST_F(RelayCoreSettles, IfNobodyKnowsWhatWasRecordedTheAggregateIsReadAgain) {
 
 TEST_F(RelayCoreSettles, WithTheShardItsOtherOutcomesAreConflicts) {
     tend({{0, 1}, {1, 1}}, 2);
-    std::vector<store::EventRow> rows = {event(1, "a"), event(2, "b"), event(3, "c")};
+    std::vector<store::EventRow> rows = {event(1, "a"), event(2, "b"), event(3, "c"), event(4, "d")};
     rows[1].shard = 1;
     sent(std::move(rows));
     answer(1, delivered());
     now_ += options_.settle_linger;
     EXPECT_EQ(core_->begin_settle(now_).size(), 1U);
-    answer(2, delivered());
-    answer(3, delivered());
+    for (const std::int64_t id : {2, 3, 4}) answer(id, delivered());
     core_->end_settle(now_, std::vector{EventSettled::fenced});
-    EXPECT_EQ(core_->totals().conflicts, 2U) << "1 and 3";
+    EXPECT_EQ(core_->totals().conflicts, 3U) << "1, 3 and 4";
     EXPECT_EQ(core_->unfinished(), 1U);
     settle_as(EventSettled::applied);
     EXPECT_EQ(core_->totals().sent, 1U);
-    sent({event(4, "d")});
+    sent({event(5, "d")});
     EXPECT_EQ(core_->at_sink(), 0U) << "that shard is lost";
 }
 
@@ -144,16 +202,20 @@ TEST_F(RelayCoreSettles, ASettleMakesRoomForTheRestOfAnAggregate) {
     answer(1, delivered());
     while (!core_->quiet()) look(store::EventBatch{});
     EXPECT_GT(core_->next_look(now_), now_);
-    settle_as(EventSettled::applied);
+    settle_as(EventSettled::applied, Duration::zero());
     EXPECT_LE(core_->next_look(now_), now_);
-    EXPECT_THAT(followed(), ElementsAre("a"));
+    const std::vector<store::EventFollow> follow = look(store::EventBatch{}).follow;
+    ASSERT_EQ(follow.size(), 1U);
+    EXPECT_EQ(follow.front().after, "1");
 }
 
 TEST_F(RelayCoreSettles, AtTheEndWhatIsLeftIsCounted) {
     sent({event(1, "a"), event(2, "a"), event(3, "b"), event(4, "c"), event(5, "c")});
     answer(1, delivered());
+    EXPECT_TRUE(core_->begin_settle(now_).empty()) << "others are likely to follow";
     core_->drain();
     EXPECT_TRUE(core_->settle_due(now_)) << "nothing else will come";
+    EXPECT_EQ(core_->next_settle(now_), now_);
     EXPECT_FALSE(core_->can_send());
     EXPECT_THAT(send(), IsEmpty());
     core_->abandon();
@@ -185,7 +247,7 @@ class RecordingObserver final : public pipeline::Observer {
 public:
     void on_in_flight(std::size_t messages) override { in_flight = messages; }
     void on_queue_depth(std::string_view queue, std::size_t items) override { depth[std::string(queue)] = items; }
-    void on_lag(double seconds) override { lag = seconds; }
+    void on_lag(double seconds) override { lag += seconds; }
     void on_outcome(OutcomeKind, std::string_view code, Duration took) override {
         ended = std::string(code);
         send_took = took;
@@ -213,7 +275,8 @@ TEST_F(RelayCoreSettles, EachStepReportsWhereTheRowsAre) {
     old.age_seconds = 7;
     look(batch_of({old, event(2, "b"), event(3, "c")}));
     EXPECT_THAT(where(), ElementsAre(3, 0, 0));
-    EXPECT_EQ(observer.lag, 0);
+    EXPECT_EQ(observer.lag, 7);
+    EXPECT_EQ(core_->totals().claimed, 3U);
     send();
     EXPECT_THAT(where(), ElementsAre(3, 3, 0));
     now_ += std::chrono::milliseconds(5);

@@ -343,8 +343,8 @@ TEST_F(RelayCoreTest, AfterAFailedLookTheNextAsksForFewRows) {
     now_ += std::chrono::seconds(10);
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     const auto request = core_->begin_look(now_);
-    EXPECT_LT(request->limit, usual);
-    EXPECT_LT(request->due_limit, usual);
+    EXPECT_EQ(request->limit, 8);
+    EXPECT_EQ(request->due_limit, 8);
     core_->end_look(now_, now_, table_.read(*request));
     now_ += std::chrono::seconds(10);
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the decisive code of a room in hundreds of small ways and runs the room's tests on each: `./dev mutate ROOM`.
 
-    tools/mutation/mutate.py ROOM… --build DIR [--file NAME]… [--sample N [--seed N]] [--again] [--jobs N] [--root DIR]
+    tools/mutation/mutate.py ROOM… --build DIR [--file NAME]… [--sample N [--seed N]] [--again] [--quick] [--jobs N] [--root DIR]
 
 A mutant is killed by a failing test, a crash or a timeout. Those that survive are shown, unless tools/mutation/survivors.txt
 says why they may. Exit status: 0; 1 when more than 5 % of a room's mutants survive unexplained; 2 wrong usage.
@@ -34,7 +34,7 @@ FOLDER = Path(__file__).resolve().parent
 NINJA_OUTPUT = sys.stderr
 MOST_UNEXPLAINED = 0.05
 LEAST_WALL_SECONDS, WALL_FACTOR = 60, 10  # of a run that hangs; the machine may be busy with other things
-LEAST_CPU_SECONDS, CPU_FACTOR = 2, 3  # of a run that loops for ever
+LEAST_CPU_SECONDS, CPU_FACTOR = 1, 3  # of a run that loops for ever
 MEMORY_BYTES = 4 << 30
 MOST_ROUNDS = 8  # of leaving out mutants that keep a source from compiling
 SIM_SCHEDULES = "20"
@@ -124,6 +124,7 @@ class Tests:
         self.programs, self.only, self.only_in, self.slow, self.folder = programs, only, only_in, slow, folder
         self.limits = {}
         self.own = ":".join(f"{suite}.*" for suite in own_suites)
+        self.quick = False
 
     def attempts(self, programs):
         """The tests to run for a mutant, in order: the source's own first, which are quick and likely to notice, and the slow
@@ -131,6 +132,8 @@ class Tests:
         whole = [(program, self.only_in.get(program.name.partition("@")[0], self.only)) for program in programs]
         if self.slow:
             whole = [(programs[0], f"{self.only}-{self.slow}"), *whole[1:], (programs[0], self.slow)]
+        if self.own and self.quick:
+            return [(programs[0], self.own)]
         return [(programs[0], self.own), *whole] if self.own and self.own != self.only else whole
 
     def measure(self):
@@ -195,8 +198,8 @@ class Tests:
 class Source:
     """One source of a room: compiles and links it with its mutants."""
 
-    def __init__(self, build, name, target, scratch):
-        self.build, self.name, self.programs, self.scratch = build, name, target["tests"], scratch
+    def __init__(self, build, name, target, scratch, quick=False):
+        self.build, self.name, self.programs, self.scratch, self.quick = build, name, target["tests"], scratch, quick
         self.only = target.get("only_of", {}).get(Path(name).name, target.get("only", ""))
         self.only_in, self.slow = target.get("only_in", {}), target.get("slow", "")
         self.path = build.root / name
@@ -229,10 +232,11 @@ class Source:
         else:
             together = {}
             self.must(self.compile(self.text, "all"))
-        self.code = self.code_of(self.text, "original")
+        self.code = None if self.quick else self.code_of(self.text, "original")
         apart = [number for number, _ in self.mutants if number not in together]
         suites = {suite for own in self.own_tests() for suite in SUITE.findall(own.read_text(encoding="utf-8"))}
         tests = Tests(self.link("all"), self.only, self.only_in, self.slow, sorted(suites), self.scratch)
+        tests.quick = self.quick
         tests.measure()
         return apart, tests
 
@@ -258,7 +262,7 @@ class Source:
 
     def link(self, stem):
         programs = []
-        for program in self.programs:
+        for program in self.programs[:1] if self.quick else self.programs:
             output = self.scratch / (program if stem == "all" else f"{program}@{stem}")
             objects = [self.scratch / f"{each}.o" for each in (stem, "others", "switch")]
             self.must(self.build.run(self.build.linker(program, objects, output)))
@@ -279,7 +283,7 @@ class Source:
                 return "not compiled", ""
             programs = self.link(f"alone-{number}")
         verdict, killer = tests.verdict(number, programs, killer)
-        if verdict == "survived" and self.code_of(mutant.of(self.text), f"mutant-{number}") == self.code:
+        if verdict == "survived" and not self.quick and self.code_of(mutant.of(self.text), f"mutant-{number}") == self.code:
             verdict = "equivalent"
         for left in [*self.scratch.glob(f"*-{number}"), *self.scratch.glob(f"*-{number}.*")]:
             left.unlink()
@@ -298,10 +302,10 @@ class Room:
         self.lock = threading.Lock()
         self.results = []
 
-    def run(self, files, sample, seed, again):
+    def run(self, files, sample, seed, again, quick):
         self.build.make(self.target["tests"])
         contents = [hashlib.blake2b((self.build.folder / program).read_bytes()).hexdigest() for program in self.target["tests"]]
-        sources = [Source(self.build, f"src/{self.name}/{file}", self.target, self.folder / Path(file).stem)
+        sources = [Source(self.build, f"src/{self.name}/{file}", self.target, self.folder / Path(file).stem, quick)
                    for file in files or self.target["files"]]
         every = [(source, number) for source in sources for number, _ in source.mutants]
         chosen = set(random.Random(seed).sample(range(len(every)), min(sample, len(every)))) if sample else range(len(every))
@@ -337,7 +341,8 @@ class Room:
     def judge(self, source, number, apart, tests, key, state):
         verdict, killer = source.judge(number, apart, tests, self.kept.get(key, {}).get("killer", ""))
         with self.lock:
-            self.kept[key] = {"state": state, "verdict": verdict, "killer": killer}
+            finished = not source.quick or verdict != "survived"  # the other tests may still notice it
+            self.kept[key] = {"state": state if finished else "", "verdict": verdict, "killer": killer}
 
     def save(self):
         with self.lock:
@@ -383,6 +388,7 @@ def parse(arguments):
     parser.add_argument("--sample", metavar="N", type=int, default=0, help="only N mutants of the room, drawn with --seed")
     parser.add_argument("--seed", metavar="N", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="only what survived before; other verdicts are taken as they were")
+    parser.add_argument("--quick", action="store_true", help="only the tests beside the source, which are to notice nearly all")
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="tests run at a time")
     parser.add_argument("--build", metavar="DIR", type=Path, default=root / "build", help="default: %(default)s")
     parser.add_argument("--root", metavar="DIR", type=Path, default=root)
@@ -404,7 +410,7 @@ def main(arguments):
     reports = []
     for name in rooms:
         room = Room(name, targets[name], build, reasons)
-        room.run(options.file, options.sample, options.seed, options.again)
+        room.run(options.file, options.sample, options.seed, options.again, options.quick)
         reports.append((name, room.report()))
     print(table(reports))
     return 1 if any(unexplained_share(counts) > MOST_UNEXPLAINED for _, counts in reports) else 0
