@@ -12,7 +12,7 @@
 
 namespace deliverd::deadletter {
 
-/// The letters of some batches by where they go.
+/// The letters of some batches, sorted by where they go.
 struct BatchSender::Sorted {
     std::vector<std::string> lane_ids;
     std::vector<store::LetterDetail> spooled;
@@ -60,6 +60,7 @@ BatchSender::Sorted BatchSender::sort(std::vector<RetryBatch> batches, std::stri
             ++sorted.letters;
             if (claim.taken_over) sorted.taken_over.insert(claim.id);
             store::LetterDetail letter = std::move(*claim.letter);
+            // A lane's row is checked by the store, in the transaction that returns it.
             if (letter.letter.lane_row) {
                 sorted.lane_ids.push_back(claim.id);
             } else if (std::string why = rules_.refusal(letter); !why.empty()) {
@@ -69,7 +70,7 @@ BatchSender::Sorted BatchSender::sort(std::vector<RetryBatch> batches, std::stri
             } else if (services_.options.stand_alone()) {
                 sent.ends.push_back(sorted.end(claim.id, RetryResult::unpublished, std::string(kStandAlone)));
             } else if (!not_now.empty()) {
-                sent.too_late = sent.too_late || too_late;
+                sent.too_late = too_late;
                 sent.ends.push_back(sorted.end(claim.id, RetryResult::not_tried, std::string(not_now)));
             } else {
                 sorted.record_ids.push_back(claim.id);
@@ -102,8 +103,8 @@ void BatchSender::return_to_lanes(const Sorted& sorted, SentBatch& sent) {
         kept.push_back(sorted.end(id, RetryResult::not_tried, "the store failed: " + problems.error().message));
     }
     if (problems.error().error_class == ErrorClass::ambiguous) {
-        // Rows and letters change in one transaction, so that the letters show whether it was done; ending their
-        // retries waits for that transaction if it still runs.
+        // Rows and letters change in one transaction, so that any of the letters shows whether it was done. If that
+        // transaction still runs, ending the retries waits for it.
         const auto ended = record(kept);
         const auto one = services_.letters.find(kept.front().id);
         if (ended && *ended == 0 && one && *one && (*one)->letter.status == store::LetterStatus::resolved) {
@@ -123,7 +124,7 @@ void BatchSender::put_into_spools(const Sorted& sorted, SentBatch& sent) {
     if (nothing_arrived(outcomes)) sent.spool_problem = end_of({}, outcomes.front()).detail;
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
         const bool forbidden = outcomes[i].kind == OutcomeKind::permanent;
-        // The entry's state may change, so that no retry is counted.
+        // No retry is counted: the entry's state may change, and the letter can go back then.
         if (forbidden || outcomes[i].kind == OutcomeKind::retryable) {
             outcomes[i].kind = OutcomeKind::retryable;
             outcomes[i].not_attempted = true;
@@ -164,7 +165,8 @@ Result<std::int64_t> BatchSender::record(std::span<const store::RetryEnd> ends) 
     return recorded;
 }
 
-/// They are in one transaction, so that one letter shows it for all; best one that is RESOLVED by it.
+/// They are in one transaction, so that one letter shows it for all. One that the end resolves shows it best: other
+/// ends may leave a letter as it was.
 bool BatchSender::are_recorded(std::span<const store::RetryEnd> ends) {
     const auto resolved = std::ranges::find_if(ends, [](const store::RetryEnd& end) { return resolves(end.result); });
     const store::RetryEnd& end = resolved != ends.end() ? *resolved : ends.front();

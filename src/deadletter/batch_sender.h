@@ -10,8 +10,8 @@
 // This way a crash leaves a letter that is RETRYING and owned; after its lease it can be retried, and is then in doubt:
 // the only duplicate there is, and it is reported.
 //
-// "Not tried" is no failure: with no broker in reach the count goes back, so that an outage does not make letters DEAD.
-// Only what a broker refuses for the record's sake counts. What was sent and not confirmed is in doubt, also when a
+// "Not tried" is not a failure: without a broker the count is restored, so that an outage does not make letters DEAD.
+// Only what a broker refuses because of the record counts. What was sent and not confirmed is in doubt, also if the
 // retry that takes it over sends nothing.
 #pragma once
 
@@ -54,15 +54,15 @@ struct SentBatch {
     std::vector<store::RetryEnd> ends;      // still to be recorded
     std::vector<store::RetryEnd> recorded;  // the store has them already; of lanes
     bool too_late = false;                  // some were not published because their lease could have ended meanwhile
-    bool spool_forbids = false;             // the entry of some does not allow it
-    std::string lane_problem{};             // why lanes took nothing; empty: they did, or nothing was for them
+    bool spool_forbids = false;             // an entry does not allow it
+    std::string lane_problem{};             // why lanes took nothing; empty: they did, or there was nothing for them
     std::string spool_problem{};            // why spools took nothing
 };
 
 struct SendRules {
     /// Why a letter is not sent; empty: it is.
     std::function<std::string(const store::LetterDetail&)> refusal;
-    /// Sees what the broker answered before it is taken for the letters' ends, and may change it. May be empty.
+    /// Gets the broker's answers before they become the letters' ends, and may change them. May be empty.
     std::function<void(std::span<const Record>, std::span<Outcome>)> review{};
 };
 
@@ -77,9 +77,9 @@ public:
     /// end while they are published) they do not go out and are not tried. Blocks for as long as the ports do.
     [[nodiscard]] SentBatch send(std::vector<RetryBatch> batches, std::string_view why_not = {});
 
-    /// Records the ends in one transaction and answers for how many that took effect: fewer when letters were deleted
-    /// or taken over after their lease. Repeats what is retryable; when an answer was lost, the letters show whether
-    /// it was done.
+    /// Records the ends in one transaction. Returns how many took effect: fewer if letters were deleted or taken over
+    /// after their lease. Repeats the call while its error is retryable; after a lost answer, the letters show whether
+    /// the ends were recorded.
     [[nodiscard]] Result<std::int64_t> record(std::span<const store::RetryEnd> ends);
 
 private:

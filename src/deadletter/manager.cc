@@ -26,7 +26,7 @@ RetryReport unavailable(std::string_view what, const Error& error) {
     return {.answer = RetryAnswer::unavailable, .message = std::move(message), .store_error = error};
 }
 
-/// Why the end of a retry found nothing to change; `after` is the letter now.
+/// Why no end was recorded; `after` is the letter now.
 std::string why_not_ours(const Result<std::optional<store::LetterDetail>>& after) {
     if (!after) return "another process may have taken it over";
     if (!*after) return "it was deleted meanwhile, after this retry's lease had ended";
@@ -97,6 +97,7 @@ RetryReport Manager::begin_and_send(std::string_view id, std::string_view actor,
     if (!found) return unavailable("the message could not be read", found.error());
     if (!*found) return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(id)};
     const store::LetterDetail& detail = **found;
+    // All refusals come before begin_retry(), so that a letter that is refused does not change.
     std::string reason = not_retryable_reason(detail, options_.dead_letter_pattern);
     if (reason.empty()) reason = refusal(detail, rule);
     if (!reason.empty()) {
@@ -112,7 +113,7 @@ RetryReport Manager::begin_and_send(std::string_view id, std::string_view actor,
     const std::array<std::string, 1> ids = {detail.letter.id};
     const Instant begun_at = options_.clock->now();  // the lease does not begin earlier
     auto claims = letters_.begin_retry(ids, {owner, std::string(actor), options_.retry_lease});
-    // When it is not certain that it was not begun, the lease ends by itself.
+    // It may have been begun, if the answer was lost: its lease ends by itself.
     if (!claims) return unavailable("the retry could not be recorded", claims.error());
     ASSERT(claims->size() == 1);
     const store::RetryClaim& claim = claims->front();
@@ -130,9 +131,11 @@ RetryReport Manager::send(RetryBatch batch, std::string owner, std::string_view 
     const SentBatch sent = sender.send(std::move(batches));
     failpoint(is_of_spool(letter) ? "retry.after_put_back" : "retry.after_publish");
 
+    // A letter of a lane is recorded by the call that returns its row.
     const bool is_recorded = !sent.recorded.empty();
     const store::RetryEnd& end = is_recorded ? sent.recorded.front() : sent.ends.front();
     const Result<std::int64_t> recorded = is_recorded ? 1 : sender.record(sent.ends);
+    // The answer shows the letter as it is now; if it cannot be read, as this retry leaves it.
     const auto after = letters_.find(letter.id);
     const bool seen = after && *after;
     if (seen) {
@@ -180,14 +183,14 @@ Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic, const S
     TRY_ASSIGN(auto found, letters_.destinations(topic, kMaxPlanned));
     std::vector<PlannedReplay> planned;
     for (store::Destination& destination : found) {
-        std::string refused;
+        std::string refused;  // lanes and spools are named by this configuration, not by a header
         if (destination.source == "kafka" && !options_.stand_alone()) {
             refused = is_dead_letter_topic(destination.topic, options_.dead_letter_pattern)
                           ? "the topic is itself for dead letters"
                           : destination_refusal(destination.topic, options_.replay_topics);
         }
         if (refused.empty() && rule) {
-            store::Letter any;
+            store::Letter any;  // the rule gets what all letters for this destination have in common
             any.source = destination.source;
             any.provenance.original_topic = destination.topic;
             refused = rule(any);
@@ -227,6 +230,7 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
     const store::Redrive& before = run->opened();
     RedriveReport report = run->run();
     if (observer_ != nullptr) {
+        // The redrive's own counts include what processes before this one did.
         const store::Redrive& after = report.redrive;
         observer_->on_redrive(after.published - before.published, after.failed - before.failed,
                               after.in_doubt - before.in_doubt);
@@ -236,7 +240,7 @@ Result<RedriveReport> Manager::redrive(std::string_view topic, std::string_view 
 
 bool Manager::can_resume(const std::string& topic) const {
     const auto topics = letters_.topics();
-    bool of_kafka = true;  // where nothing is counted, it only has to be closed
+    bool of_kafka = true;  // a topic without letters too: its redrive only has to be closed
     for (const store::TopicCounts& counts : topics ? *topics : std::vector<store::TopicCounts>{}) {
         if (counts.topic != topic) continue;
         store::LetterDetail any;
@@ -263,7 +267,7 @@ Result<std::int64_t> Manager::resume_abandoned() {
     std::optional<Error> failure;  // of one; the others are resumed all the same
     for (const store::Redrive& left : abandoned) {
         if (gate_.closed()) break;
-        // This process could only end it: it is left to one that has Kafka, or the spool.
+        // Without Kafka, or the spool, this process could only end it: another one may have them.
         if (!can_resume(left.topic)) continue;
         log_.info("dead letters: resuming a redrive", {{"topic", left.topic}, {"published", left.published}});
         auto report = redrive(left.topic, left.actor, {}, true);
@@ -284,7 +288,7 @@ ChangeReport Manager::mark_dead(std::string_view id, std::string_view actor) {
     if (!before) return failed(before.error());
     if (!*before) return {.answer = ChangeAnswer::not_found};
     if (std::string why = not_killable_reason(**before); !why.empty()) return refused(std::move(why));
-    // One that is being retried is left as it is, which only a second look shows.
+    // A letter that is being retried does not change, which only a second look shows.
     const auto after = letters_.find(id);
     if (!after) return failed(after.error());
     if (!*after) return {.answer = ChangeAnswer::not_found};
@@ -309,7 +313,7 @@ ChangeReport Manager::remove(std::string_view id, std::string_view actor) {
 PurgeReport Manager::purge(store::LetterStatus status, Duration age, std::optional<std::int64_t> limit,
                            std::string_view actor) {
     PurgeReport report{.more = true};
-    int empty = 0;  // the first may only say that the end was reached, not that nothing was left before it
+    int empty = 0;  // in a row: the first may only mean that the store reached the end and starts over
     while (report.more && (!limit || report.purged < *limit)) {
         const std::int64_t room = limit ? *limit - report.purged : kPurgePiece;
         const auto piece = static_cast<std::int32_t>(std::min<std::int64_t>(kPurgePiece, room));

@@ -69,8 +69,8 @@ public:
 
     /// Where retry_all() would send the topic's letters, most first, kMaxPlanned at most. A letter may be refused for
     /// other reasons than its destination. A header of the record names the destination: whoever can write to a
-    /// dead-letter topic chooses it, so a person should see it first. Of `rule` only what it says of the destination
-    /// counts. Changes nothing; one cheap call of the store.
+    /// dead-letter topic chooses it, so a person should see it first. `rule` gets a letter that has only source and
+    /// destination. Changes nothing; one cheap call of the store.
     Result<std::vector<PlannedReplay>> plan(std::string_view topic, const SendRule& rule = {});
 
     /// Blocks until everything that was in the topic at the beginning was tried, or stop(). Records go out in the order
@@ -80,8 +80,8 @@ public:
     /// resume it does not know the rule. Failure: the redrive could not be begun.
     Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor, const SendRule& rule = {});
 
-    /// Resumes the redrives of processes that died; answers how many. One that cannot continue now, because the broker
-    /// is away, say, stays unfinished for the next call. For a chore.
+    /// Resumes the redrives of processes that died. Returns how many. One that cannot continue now, for example because
+    /// no broker answers, stays unfinished for the next call. For a chore.
     Result<std::int64_t> resume_abandoned();
 
     /// A redrive whose steps the caller makes; for simulators. Null: it is under way elsewhere.

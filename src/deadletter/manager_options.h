@@ -18,7 +18,7 @@ struct ManagerOptions {
     std::vector<std::string> replay_topics{};
     Duration retry_lease = std::chrono::seconds(30);             // longer than publish_at_most
     Duration publish_at_most = std::chrono::seconds(15);         // Replayer::publish() takes no longer
-    std::int32_t page = 100;                                     // letters
+    std::int32_t page = 100;                                     // letters; this and the next two: 1 or more
     std::int32_t pages_at_once = 8;                              // that a redrive begins in one transaction
     std::int32_t pages_in_flight = 24;                           // begun and not recorded
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time

@@ -16,19 +16,21 @@
 namespace deliverd::deadletter {
 namespace {
 
+/// The large parts of a letter in memory.
 std::size_t bytes_of(const store::RetryClaim& claim) {
     if (!claim.letter) return 0;
     const auto& payload = claim.letter->letter.payload;
     return content_bytes(claim.letter->record) + (payload ? payload->size() : 0);
 }
 
+/// Says "confirmed none" if some were sent: these may have arrived, so that a person must not read "got none".
 std::string why_away(std::span<const Outcome> outcomes) {
     const bool some_sent = std::ranges::any_of(outcomes, [](const Outcome& outcome) { return !outcome.not_attempted; });
     return (some_sent ? "the broker confirmed none of " : "the broker got none of ") + std::to_string(outcomes.size()) +
            " messages: " + end_of({}, outcomes.front()).detail;
 }
 
-/// Because of its topic, whatever the record is.
+/// Whether the topic is the reason, not the record.
 bool is_turned_away(const Outcome& outcome) {
     return outcome.kind == OutcomeKind::retryable &&
            (outcome.not_attempted || std::ranges::find(kTopicCodes, outcome.code) != kTopicCodes.end());
@@ -65,6 +67,7 @@ RedriveReport RedriveRun::run() {
         publisher = std::thread([this] { repeat(&RedriveRun::publish_step); });
         recorder = std::thread([this] { repeat(&RedriveRun::record_step); });
     } catch (const std::system_error& failure) {
+        // What is begun needs both threads to come to its end: without them nothing is begun.
         end_early(std::string("no thread could be started: ") + failure.what(), true);
     }
     repeat(&RedriveRun::read_step);
@@ -80,9 +83,8 @@ void RedriveRun::repeat(Step (RedriveRun::*step)()) {
             const MutexLock lock(mutex_);
             seen = changes_;
         }
-        const Step did = (this->*step)();
-        if (did == Step::ended) return;
-        if (did == Step::done) continue;
+        if ((this->*step)() == Step::ended) return;
+        // A step that did something has called notify() itself, so that this waits only if there was nothing to do.
         const MutexLock lock(mutex_);
         changed_.wait(mutex_, [&]() REQUIRES(mutex_) { return changes_ != seen; });
     }
@@ -97,36 +99,28 @@ void RedriveRun::notify() {
 
 RedriveRun::Step RedriveRun::read_step() {
     const bool stopping = services_.gate.closed();
-    Room next;
+    std::optional<Room> next;
     {
         const MutexLock lock(mutex_);
-        if (stopping || ends_early_ || all_read_) {
-            all_read_ = true;
-            notify();
-            return Step::ended;
-        }
-        if (!has_room()) return Step::waiting;
-        next = room();
+        const bool ends = stopping || ends_early_;
+        if (!ends) next = room();
+        if (!ends && !next) return Step::waiting;
     }
-    if (read_page(next)) return Step::done;
+    if (next && read_page(*next)) return Step::done;
     const MutexLock lock(mutex_);
     all_read_ = true;
     notify();
     return Step::ended;
 }
 
-bool RedriveRun::has_room() const {
-    const auto most = static_cast<std::size_t>(std::max(1, services_.options.pages_in_flight));
-    return in_flight_.pages == 0 || (in_flight_.pages < most && in_flight_.bytes < kMaxRedriveBytes);
-}
-
-RedriveRun::Room RedriveRun::room() const {
-    const auto most = static_cast<std::size_t>(std::max(1, services_.options.pages_in_flight));
-    const auto at_once = static_cast<std::size_t>(std::max(1, services_.options.pages_at_once));
-    const std::size_t pages = std::min(most - std::min(most, in_flight_.pages), at_once);
-    const std::size_t bytes = kMaxRedriveBytes - std::min(kMaxRedriveBytes, in_flight_.bytes);
-    return Room{.letters = services_.options.page * static_cast<std::int32_t>(pages),
-                .bytes = static_cast<std::int64_t>(bytes),
+/// Bytes are limited as well as letters, because a letter may be as long as Kafka's longest record.
+std::optional<RedriveRun::Room> RedriveRun::room() const {
+    const ManagerOptions& options = services_.options;
+    const auto begun = static_cast<std::int32_t>(in_flight_.pages);
+    const std::int32_t pages = std::min(options.pages_in_flight - begun, options.pages_at_once);
+    if (pages < 1 || in_flight_.bytes >= kMaxRedriveBytes) return std::nullopt;
+    return Room{.letters = options.page * pages,
+                .bytes = static_cast<std::int64_t>(kMaxRedriveBytes - in_flight_.bytes),
                 .skipped_topics = skipped_topics_};
 }
 
@@ -159,7 +153,7 @@ bool RedriveRun::read_page(const Room& room) {
     }
     complete_ = page->claims.empty();
     if (complete_) return false;
-    const auto each = static_cast<std::size_t>(std::max(1, services_.options.page));
+    const auto each = static_cast<std::size_t>(services_.options.page);
     Load load{.pages = (page->claims.size() + each - 1) / each};
     for (const store::RetryClaim& claim : page->claims) {
         load.bytes += bytes_of(claim);
@@ -192,6 +186,7 @@ RedriveRun::Step RedriveRun::publish_step() {
     }
     SentBatch sent = sender_.send(std::move(pages), why_not);
     failpoint("redrive.after_publish");
+    // These end the reading only: what was begun meanwhile may have another destination, or be in time.
     if (sent.too_late) {
         end_early("publishing was too slow for dead_letters.retry_lease_seconds: the rest was not tried", false);
     }
@@ -214,7 +209,7 @@ void RedriveRun::review(std::span<const Record> records, std::span<Outcome> outc
     skip_topics(records, outcomes);
 }
 
-/// Topics of which every record in the batch was turned away get no more. What was not sent for that did not count.
+/// A topic that turned away all its records in the batch is skipped from now on. Their retries do not count.
 void RedriveRun::skip_topics(std::span<const Record> records, std::span<Outcome> outcomes) {
     std::set<std::string_view> taking;
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -262,6 +257,7 @@ RedriveRun::Step RedriveRun::record_step() {
 void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
     const auto recorded = sender_.record(ends);
     count(ends);
+    // Nothing more is published then: each further message would be another one that may go out twice.
     if (!recorded) {
         const auto out = std::ranges::count_if(ends, [](const store::RetryEnd& end) {
             return end.result == store::RetryResult::published || end.result == store::RetryResult::in_doubt;
@@ -276,7 +272,8 @@ void RedriveRun::record(const std::vector<store::RetryEnd>& ends) {
                              ". They stay RETRYING; another retry would publish them a second time",
                          true);
     }
-    // The others were deleted meanwhile, or taken over after the lease.
+    // The others were deleted meanwhile, or taken over after the lease. Which ones is not known, so that as many of the
+    // published ones count as in doubt.
     const auto missing = static_cast<std::int64_t>(ends.size()) - *recorded;
     if (missing <= 0) return;
     services_.log.error("dead letters: this redrive no longer owned some messages of a page when they had been sent",
@@ -330,6 +327,7 @@ RedriveReport RedriveRun::finish() {
     std::string skipped;
     {
         const MutexLock lock(mutex_);
+        // A letter that was begun and has no end would stay RETRYING without anybody knowing.
         ASSERT(in_flight_.pages == 0 && in_flight_.bytes == 0);
         ASSERT(counts_.begun == counts_.published + counts_.failed + counts_.in_doubt + counts_.not_tried);
         ASSERT(counts_.published >= 0);
@@ -357,7 +355,8 @@ RedriveReport RedriveRun::finish() {
     }
     if (stopped) report.problem = "the program is stopping; the rest follows when it runs again";
     if (later) report.problem += "; it resumes by itself";
-    if (stopped || later) {  // released, so that the next process need not wait for the lease
+    if (stopped || later) {
+        // So that the next process need not wait for the lease. If this fails, it waits.
         static_cast<void>(services_.letters.release_redrive(request_.topic, request_.owner));
     } else if (!lost) {
         close(report);

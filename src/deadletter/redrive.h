@@ -49,8 +49,8 @@ public:
     /// was tried or nothing could be; a resumed one only when all was tried. Starts two threads and joins them. Once.
     RedriveReport run();
 
-    // What run() does on its threads, one step at a time, for a simulator. No step waits for another. When all three
-    // have ended, finish() ends the redrive.
+    // What run() does on its threads, one step at a time, for a simulator. No step waits for another. One that has
+    // ended is not made again; when all three have, finish() ends the redrive.
     enum class Step { done, waiting, ended };
     Step read_step();
     Step publish_step();
@@ -83,8 +83,8 @@ private:
     };
 
     void repeat(Step (RedriveRun::*step)()) EXCLUDES(mutex_);
-    [[nodiscard]] bool has_room() const REQUIRES(mutex_);
-    [[nodiscard]] Room room() const REQUIRES(mutex_);
+    /// None while as much is in flight as may be.
+    [[nodiscard]] std::optional<Room> room() const REQUIRES(mutex_);
     [[nodiscard]] Result<RetryBatch> begin_page(const Room& room);
     bool read_page(const Room& room) EXCLUDES(mutex_);
     void review(std::span<const Record> records, std::span<Outcome> outcomes) EXCLUDES(mutex_);

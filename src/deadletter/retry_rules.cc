@@ -11,6 +11,7 @@
 namespace deliverd::deadletter {
 namespace {
 
+/// Code first: it is what people search for.
 std::string words_of(const Outcome& outcome) {
     std::string words = outcome.code;
     if (!words.empty() && !outcome.detail.empty()) words += ": ";
@@ -22,12 +23,13 @@ store::RetryResult result_of(const Outcome& outcome) {
     switch (outcome.kind) {
         case OutcomeKind::delivered:
             return store::RetryResult::published;
-        case OutcomeKind::ambiguous:
-            return store::RetryResult::in_doubt;
         case OutcomeKind::retryable:
+            // Only what a broker did with the record counts as a retry, not that there was no broker.
             return outcome.not_attempted ? store::RetryResult::not_tried : store::RetryResult::failed;
         case OutcomeKind::permanent:
             return store::RetryResult::failed;
+        case OutcomeKind::ambiguous:
+            break;
     }
     return store::RetryResult::in_doubt;
 }
@@ -37,7 +39,7 @@ std::string state_of(const store::Letter& letter) {
            "/" + std::to_string(letter.max_retries);
 }
 
-/// For one at its limit and in doubt: what a person can do.
+/// A letter at its limit and in doubt needs a person, who has to know where to look.
 std::string why_finished(const store::Letter& letter) {
     std::string reason = state_of(letter);
     if (letter.status == store::LetterStatus::retrying && letter.in_doubt) {
@@ -75,8 +77,9 @@ std::string not_retryable_reason(const store::LetterDetail& letter, std::string_
     const store::Letter& row = letter.letter;
     const bool order = row.lane_row && row.lane_row->outbox == "orders";
     const bool finished = row.status == store::LetterStatus::resolved || row.status == store::LetterStatus::dead;
-    // An order is DEAD from the beginning, which would not say why.
+    // An unfinished retry is resumed, which does not count again.
     const bool exhausted = row.retry_count >= row.max_retries && !row.unfinished;
+    // An order is DEAD from the beginning: that would not say why it is not sent.
     if (!order && (finished || exhausted)) return why_finished(row);
     return replay_refusal(letter, pattern);
 }
@@ -101,8 +104,7 @@ RetryReport answer_to(const store::RetryClaim& claim) {
     RetryReport report{.answer = RetryAnswer::conflict, .message = {}};
     if (claim.letter) report.letter = claim.letter->letter;
     switch (claim.verdict) {
-        case store::RetryVerdict::begun:
-            break;  // not asked about
+        case store::RetryVerdict::begun:  // and there is no letter to send
         case store::RetryVerdict::unknown:
             return {.answer = RetryAnswer::not_found, .message = "message not found: " + one_line(claim.id)};
         case store::RetryVerdict::finished:
@@ -179,6 +181,7 @@ RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, 
     return report;
 }
 
+// A refusal, too, shows that somebody answers.
 bool nothing_arrived(std::span<const Outcome> outcomes) {
     return !outcomes.empty() && std::ranges::all_of(outcomes, [](const Outcome& outcome) {
         return outcome.not_attempted || outcome.kind == OutcomeKind::ambiguous;

@@ -46,7 +46,7 @@ inline constexpr std::string_view kTooLate = "it waited so long that its lease c
 /// Why the letter cannot be revived; empty when it can.
 [[nodiscard]] std::string not_revivable_reason(const store::Letter& before);
 
-/// What is answered to changes by hand that were done.
+/// The answers to changes by hand.
 inline constexpr std::string_view kMarkedDead = "message marked as dead";
 inline constexpr std::string_view kRevived = "message can be retried again";
 
@@ -59,7 +59,7 @@ inline constexpr std::string_view kRevived = "message can be retried again";
 /// The answer when the retry ended and that could not be recorded.
 [[nodiscard]] RetryReport answer_unrecorded(const store::RetryEnd& end, store::Letter letter, std::string_view reason);
 
-/// Nothing arrived for certain, and nothing was refused: trying more would be in vain.
+/// Nothing is known to have arrived and nothing was refused: nobody answers, and more attempts would fail too.
 [[nodiscard]] bool nothing_arrived(std::span<const Outcome> outcomes);
 
 /// How a redrive with a `problem` ended, for people: why, what failed or may have been published, and what is left.

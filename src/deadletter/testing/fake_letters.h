@@ -38,6 +38,8 @@ public:
     /// Asked before every call, with its number (from 1) and name, without the lock.
     std::function<Fault(int, std::string_view)> fault = [](int, std::string_view) { return Fault::none; };
     std::function<bool(const store::NewLetter&)> refuses = [](const store::NewLetter&) { return false; };
+    /// What purge() deletes, given its limit.
+    std::function<std::int64_t(std::int32_t)> purges = [](std::int32_t) { return 0; };
 
     /// Moves the database's clock.
     void advance(Duration span) {
@@ -108,6 +110,11 @@ public:
     [[nodiscard]] std::int32_t largest_page() const {
         const std::lock_guard lock(mutex_);
         return largest_page_;
+    }
+    /// The letters and bytes of each page of a redrive that was asked for.
+    [[nodiscard]] std::vector<std::pair<std::int32_t, std::int64_t>> asked() {
+        const std::lock_guard lock(mutex_);
+        return asked_;
     }
     [[nodiscard]] std::vector<store::NewLetter> stored() {
         const std::lock_guard lock(mutex_);
@@ -227,6 +234,7 @@ public:
             if (!is_of(open, request.owner)) return permanent("not_owner", "somebody else has it");
             open.expires = now_ + request.lease;
             largest_page_ = std::max(largest_page_, page.letters);
+            asked_.emplace_back(page.letters, page.bytes);
             Claims claims;
             std::int64_t bytes = 0;
             const auto full = [&] {
@@ -284,11 +292,30 @@ public:
         });
     }
 
-    Result<std::optional<store::Letter>> mark_dead(std::string_view, std::string_view) override {
-        return std::optional<store::Letter>{};
+    Result<std::optional<store::Letter>> mark_dead(std::string_view id, std::string_view) override {
+        using Before = std::optional<store::Letter>;
+        return call<Before>("mark_dead", [&]() -> Result<Before> {
+            Row* found = row(id);
+            if (found == nullptr) return std::nullopt;
+            store::Letter before = found->detail.letter;
+            const bool open =
+                before.status == store::LetterStatus::pending || before.status == store::LetterStatus::retrying;
+            const bool under_way = found->owner && found->expires > now_;
+            if (open && !under_way) found->detail.letter.status = store::LetterStatus::dead;
+            return before;
+        });
     }
-    Result<std::optional<store::Letter>> revive(std::string_view, std::string_view) override {
-        return std::optional<store::Letter>{};
+    Result<std::optional<store::Letter>> revive(std::string_view id, std::string_view) override {
+        using Before = std::optional<store::Letter>;
+        return call<Before>("revive", [&]() -> Result<Before> {
+            Row* found = row(id);
+            if (found == nullptr) return std::nullopt;
+            store::Letter before = found->detail.letter;
+            if (before.status != store::LetterStatus::dead || store::is_order(before)) return before;
+            found->detail.letter.status = store::LetterStatus::pending;
+            found->detail.letter.retry_count = 0;
+            return before;
+        });
     }
     Result<store::Removal> remove(std::string_view id, std::string_view) override {
         return call<store::Removal>("remove", [&]() -> Result<store::Removal> {
@@ -299,7 +326,9 @@ public:
             return store::Removal::removed;
         });
     }
-    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t, std::string_view) override { return 0; }
+    Result<std::int64_t> purge(store::LetterStatus, Duration, std::int32_t limit, std::string_view) override {
+        return call<std::int64_t>("purge", [&]() -> Result<std::int64_t> { return purges(limit); });
+    }
     Result<std::int64_t> purge_history(Duration, std::int32_t) override { return 0; }
 
 private:
@@ -454,6 +483,7 @@ private:
     std::size_t most_begun_ = 0;
     std::size_t most_bytes_ = 0;
     std::int32_t largest_page_ = 0;
+    std::vector<std::pair<std::int32_t, std::int64_t>> asked_;
 };
 
 }  // namespace deliverd::deadletter
