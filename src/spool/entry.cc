@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMostMs = 9e15;  // whole numbers up to here are exact in JavaScript, and years enough
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
     std::string out;
     append_json_string(out, text);
     return out;
@@ -35,7 +35,8 @@ std::optional<std::string> text_in(const Members& members, std::string_view name
     return member == nullptr ? std::nullopt : string_of(member->value);
 }
 
-/// Other writers of the format have times with a fraction (from their jitter): rounded up.
+/// Other writers of the format have times with a fraction, from their jitter. Rounded up, so that nothing is sent too
+/// early. A number that an int64 cannot hold is cut, because the conversion would be undefined.
 std::optional<std::int64_t> whole(const JsonMember* member) {
     if (member == nullptr) return std::nullopt;
     const auto number = number_of(member->value);
@@ -43,6 +44,7 @@ std::optional<std::int64_t> whole(const JsonMember* member) {
     return static_cast<std::int64_t>(std::ceil(std::clamp(*number, -kMostMs, kMostMs)));
 }
 
+/// Other writers have a text in place of the object, or a number as its code.
 SpoolFault fault_of(const JsonMember* member) {
     SpoolFault fault;
     if (member == nullptr) return fault;
@@ -58,10 +60,11 @@ SpoolFault fault_of(const JsonMember* member) {
     return fault;
 }
 
+/// Keeps the other members of the error before, such as a stack.
 std::string fault_json(const SpoolFault& fault, const Members& before) {
     const std::string message = shorten(one_line(fault.message), kMaxFaultBytes);
-    const std::string code = fault.code ? quoted(shorten(one_line(*fault.code), kMaxFaultBytes)) : "null";
-    return with_values(before, {{"message", quoted(message)}, {"code", code}});
+    const std::string code = fault.code ? json_quoted(shorten(one_line(*fault.code), kMaxFaultBytes)) : "null";
+    return with_values(before, {{"message", json_quoted(message)}, {"code", code}});
 }
 
 Result<void> read_data(const Members& members, SpoolEntry& entry) {
@@ -75,10 +78,14 @@ Result<void> read_data(const Members& members, SpoolEntry& entry) {
     return {};
 }
 
+/// The members of an object that was read before; none if it is not an object.
+Members members_of(std::string_view json) {
+    return split_object(json).value_or(Members());
+}
+
 /// The line with only these members changed.
 std::string changed(const SpoolEntry& entry, const NewValues& values) {
-    const auto members = split_object(entry.json);
-    return members ? with_values(*members, values) : entry.json;
+    return with_values(members_of(entry.json), values);
 }
 
 }  // namespace
@@ -96,6 +103,7 @@ std::string make_job_id(std::string_view name, std::int64_t now_ms, Random& rand
 }
 
 std::int64_t draw_delay_ms(std::int64_t attempt, Random& random) {
+    // The longest wait is reached long before: this only makes the number fit the type.
     const auto bounded = static_cast<std::int32_t>(std::clamp<std::int64_t>(attempt, 1, 1000));
     return std::llround(spool_delay_ms(bounded, random.between(-1, 1)));
 }
@@ -103,6 +111,7 @@ std::int64_t draw_delay_ms(std::int64_t attempt, Random& random) {
 Result<SpoolEntry> parse_entry(std::string_view line) {
     TRY_ASSIGN(const auto members, split_object(line));
     SpoolEntry entry;
+    // The reasons name the first member that is wrong, in the order of the file format.
     entry.job_id = text_in(members, "jobId").value_or("");
     if (entry.job_id.empty()) return unreadable("has no jobId");
     TRY(read_data(members, entry));
@@ -126,16 +135,17 @@ Result<SpoolEntry> parse_entry(std::string_view line) {
     return entry;
 }
 
+// By hand, because the payload goes out byte for byte as it was given.
 void write_entry(SpoolEntry& entry) {
     std::string& out = entry.json;
-    out = R"({"jobId":)" + quoted(entry.job_id);
-    out += R"(,"data":{"hook":)" + entry.payload + R"(,"endpoint":)" + quoted(entry.endpoint);
+    out = R"({"jobId":)" + json_quoted(entry.job_id);
+    out += R"(,"data":{"hook":)" + entry.payload + R"(,"endpoint":)" + json_quoted(entry.endpoint);
     out += R"(},"attemptsMade":)" + std::to_string(entry.attempts_made);
     out += R"(,"maxAttempts":)" + std::to_string(entry.max_attempts);
     out += R"(,"timestamp":)" + std::to_string(entry.timestamp_ms);
     out += R"(,"nextRetry":)" + std::to_string(entry.next_retry_ms);
     out += R"(,"error":)" + fault_json(entry.error, {});
-    out += R"(,"state":)" + quoted(to_string(entry.state)) + "}";
+    out += R"(,"state":)" + json_quoted(to_string(entry.state)) + "}";
 }
 
 bool is_due(const SpoolEntry& entry, std::int64_t now_ms) {
@@ -157,12 +167,11 @@ bool is_over(const SpoolEntry& entry, std::int64_t now_ms) {
 }
 
 std::string request_body(const SpoolEntry& entry) {
-    const std::string key = quoted(entry.job_id);
+    const std::string key = json_quoted(entry.job_id);
     if (!entry.payload.starts_with('{')) {
         return R"({"idempotencyKey":)" + key + R"(,"payload":)" + entry.payload + "}";
     }
-    const auto members = split_object(entry.payload);
-    return with_values(members ? *members : Members(), {{"idempotencyKey", key}});
+    return with_values(members_of(entry.payload), {{"idempotencyKey", key}});
 }
 
 std::string resolved_line(const SpoolEntry& entry, std::int64_t now_ms) {
@@ -174,14 +183,13 @@ bool is_last_attempt(const SpoolEntry& entry) {
 }
 
 std::string failed_line(const SpoolEntry& entry, const SpoolFault& fault, std::int64_t next_retry_ms) {
-    const auto members = split_object(entry.json);
-    if (!members) return entry.json;
-    const JsonMember* error = find_member(*members, "error");
-    const auto before = error == nullptr ? Result<Members>(Members()) : split_object(error->value);
-    return with_values(*members, {{"attemptsMade", std::to_string(entry.attempts_made + 1)},
-                                  {"nextRetry", std::to_string(next_retry_ms)},
-                                  {"error", fault_json(fault, before ? *before : Members())},
-                                  {"state", is_last_attempt(entry) ? R"("exhausted")" : R"("pending")"}});
+    const Members members = members_of(entry.json);
+    const JsonMember* error = find_member(members, "error");
+    const Members before = error == nullptr ? Members() : members_of(error->value);
+    return with_values(members, {{"attemptsMade", std::to_string(entry.attempts_made + 1)},
+                                 {"nextRetry", std::to_string(next_retry_ms)},
+                                 {"error", fault_json(fault, before)},
+                                 {"state", is_last_attempt(entry) ? R"("exhausted")" : R"("pending")"}});
 }
 
 std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms, const std::optional<std::string>& receipt) {
@@ -191,12 +199,12 @@ std::string revived_line(const SpoolEntry& entry, std::int64_t now_ms, const std
                         {"state", R"("pending")"},
                         {"resolvedAt", ""},
                         {"deadLetter", ""}};
-    if (from) values.emplace_back("revivedFrom", quoted(*from));
+    if (from) values.emplace_back("revivedFrom", json_quoted(*from));
     return changed(entry, values);
 }
 
 std::string marked_line(const SpoolEntry& entry, std::string_view receipt) {
-    return changed(entry, {{"deadLetter", quoted(receipt)}});
+    return changed(entry, {{"deadLetter", json_quoted(receipt)}});
 }
 
 }  // namespace deliverd::spool

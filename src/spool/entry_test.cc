@@ -120,6 +120,124 @@ TEST(SpoolEntry, AgesCountFromWhereTheyShould) {
     EXPECT_FALSE(over(SpoolState::retrying, 1000 * kKeepExhaustedMs, std::nullopt));
 }
 
+/// An entry with these members in place of the usual ones.
+Result<SpoolEntry> parse_with(const std::string& next_retry, const std::string& error) {
+    return parse_entry(R"({"jobId":"a","data":{"endpoint":"e"},"attemptsMade":1,"maxAttempts":5,"timestamp":1,)"
+                       R"("nextRetry":)" +
+                       next_retry + R"(,"error":)" + error + R"(,"state":"pending"})");
+}
+
+TEST(SpoolEntry, TimesAreRoundedUpAndBounded) {
+    const auto next_retry = [](const std::string& number) { return parse_with(number, "null").value().next_retry_ms; };
+    EXPECT_EQ(next_retry("2.1"), 3);
+    EXPECT_EQ(next_retry("-2.9"), -2);
+    EXPECT_EQ(next_retry("1e300"), 9'000'000'000'000'000);
+    EXPECT_EQ(next_retry("-1e300"), -9'000'000'000'000'000);
+    EXPECT_FALSE(parse_with("\"1\"", "null"));
+}
+
+TEST(SpoolEntry, AnErrorIsReadHoweverItIsWritten) {
+    const auto error = [](const std::string& json) { return parse_with("1", json).value().error; };
+    EXPECT_EQ(error("null").message, "");
+    EXPECT_EQ(error(R"("only text")").message, "only text");
+    EXPECT_EQ(error(R"({"message":"m"})").message, "m");
+    EXPECT_EQ(error(R"({"message":"m"})").code, std::nullopt);
+    EXPECT_EQ(error(R"({"code":"E"})").code, "E");
+    EXPECT_EQ(error(R"({"code":503})").code, "503");
+    EXPECT_EQ(error(R"({"code":null})").code, std::nullopt);
+}
+
+TEST(SpoolEntry, AFailureReplacesAnErrorOfAnyForm) {
+    for (const char* before : {"null", "\"text\"", R"({"message":"m","code":1})"}) {
+        const SpoolEntry entry = parse_with("1", before).value();
+        EXPECT_THAT(failed_line(entry, {"new", std::nullopt}, 5), HasSubstr(R"("error":{"message":"new","code":null})"))
+            << before;
+    }
+    const std::string longer(kMaxFaultBytes + 1, 'x');
+    const SpoolEntry entry = parse_with("1", "null").value();
+    const auto cut = parse_entry(failed_line(entry, {longer, longer}, 5)).value().error;
+    EXPECT_EQ(cut.message.size(), kMaxFaultBytes);
+    EXPECT_EQ(cut.code.value_or("").size(), kMaxFaultBytes);
+}
+
+TEST(SpoolEntry, ALineWithoutAnErrorGetsOne) {
+    const auto entry = parse_entry(
+        R"({"jobId":"a","data":{"endpoint":"e"},"attemptsMade":1,"maxAttempts":5,"timestamp":1,"nextRetry":1,"state":"pending"})");
+    ASSERT_TRUE(entry);
+    EXPECT_EQ(entry->error.message, "");
+    EXPECT_EQ(entry->payload, "null");
+    EXPECT_THAT(failed_line(*entry, {"new", "E"}, 5), HasSubstr(R"("error":{"message":"new","code":"E"})"));
+}
+
+TEST(SpoolEntry, ReceiptsAreReadAndWritten) {
+    const SpoolEntry entry = parse_with("1", "null").value();
+    EXPECT_EQ(entry.dead_letter, std::nullopt);
+    EXPECT_EQ(entry.revived_from, std::nullopt);
+    const SpoolEntry marked = parse_entry(marked_line(entry, "letter \"1\"")).value();
+    EXPECT_EQ(marked.dead_letter, "letter \"1\"");
+    const SpoolEntry own = parse_entry(revived_line(marked, 7)).value();
+    EXPECT_EQ(own.dead_letter, std::nullopt);
+    EXPECT_EQ(own.revived_from, "letter \"1\"");
+    EXPECT_EQ(parse_entry(revived_line(marked, 7, "other")).value().revived_from, "other");
+    EXPECT_EQ(parse_entry(revived_line(entry, 7)).value().revived_from, std::nullopt);
+}
+
+TEST(SpoolEntry, OnlyAnExhaustedEntryWithoutAReceiptIsUnmarked) {
+    SpoolEntry entry;
+    for (const SpoolState state : {SpoolState::pending, SpoolState::retrying, SpoolState::resolved}) {
+        entry.state = state;
+        EXPECT_FALSE(is_unmarked(entry));
+    }
+    entry.state = SpoolState::exhausted;
+    EXPECT_TRUE(is_unmarked(entry));
+    entry.dead_letter = "letter";
+    EXPECT_FALSE(is_unmarked(entry));
+}
+
+TEST(SpoolEntry, AnEntryIsDueAtItsTimeWithAttemptsLeft) {
+    SpoolEntry entry;
+    entry.attempts_made = 4;
+    entry.next_retry_ms = 10;
+    EXPECT_FALSE(is_due(entry, 9));
+    EXPECT_TRUE(is_due(entry, 10));
+    EXPECT_TRUE(is_last_attempt(entry));
+    entry.attempts_made = 3;
+    EXPECT_FALSE(is_last_attempt(entry));
+    entry.attempts_made = 5;
+    EXPECT_FALSE(is_due(entry, 10));
+    EXPECT_TRUE(is_last_attempt(entry));
+    entry.attempts_made = 0;
+    entry.state = SpoolState::retrying;
+    EXPECT_FALSE(is_due(entry, 10));
+}
+
+TEST(SpoolEntry, AJitterBeyondItsRangeIsCut) {
+    EXPECT_EQ(spool_delay_ms(1, 5), 90'000);
+    EXPECT_EQ(spool_delay_ms(1, -5), 30'000);
+    EXPECT_EQ(spool_delay_ms(1, std::nan("")), 60'000);
+}
+
+/// The lowest and the highest number.
+TEST(SpoolEntry, TheDrawnJitterHasItsWholeRange) {
+    class Always final : public Random {
+    public:
+        explicit Always(std::uint64_t number) : number_(number) {}
+        std::uint64_t next() override { return number_; }
+
+    private:
+        const std::uint64_t number_;
+    };
+    Always lowest(0);
+    Always middle(std::uint64_t{1} << 63U);
+    Always highest(~std::uint64_t{0});
+    EXPECT_EQ(draw_delay_ms(2, lowest), 90'000);
+    EXPECT_EQ(draw_delay_ms(2, middle), 120'000);
+    EXPECT_EQ(draw_delay_ms(2, highest), 150'000);
+    EXPECT_EQ(draw_delay_ms(0, middle), 60'000);
+    EXPECT_EQ(draw_delay_ms(std::int64_t{1} << 40U, middle), 3'600'000);
+    EXPECT_EQ(make_job_id("n", 5, lowest), "n-5-000000");
+}
+
 RC_GTEST_PROP(SpoolEntryProperty, DelaysStayWithinTheirLimits, ()) {
     const int attempt = *rc::gen::inRange(-5, 2000);
     const double jitter = *rc::gen::inRange(-1000, 1001) / 1000.0;

@@ -98,6 +98,105 @@ TEST_F(HandOver, WhatWasTakenBeforeAFailureOrAStopIsNotGivenAgain) {
     EXPECT_EQ(std::ranges::max(batches_), kSpoolBatch);
 }
 
+TEST_F(HandOver, ABatchEndsWithTheEntryThatMakesItLarge) {
+    const std::string half = "\"" + std::string(kSpoolBatchBytes / 2, 'x') + "\"";
+    std::string text;
+    for (const char* id : {"a", "b", "c"}) {
+        std::string one = exhausted(id);
+        const std::string payload = R"({"n":1})";
+        text += one.replace(one.find(payload), payload.size(), half);
+    }
+    put(text);
+    EXPECT_EQ(must(spool_->hand_over(order(true))).taken, 3);
+    EXPECT_THAT(batches_, ElementsAre(2, 1));
+}
+
+TEST_F(HandOver, AStopIsAskedForBetweenBatches) {
+    std::string text;
+    for (std::size_t n = 0; n < kSpoolBatch; ++n) text += exhausted("e" + std::to_string(n));
+    put(text + exhausted("last"));
+    int asked = 0;
+    SpoolHandOver both = order(true);
+    both.should_stop = [&] {
+        ++asked;
+        return false;
+    };
+    EXPECT_EQ(must(spool_->hand_over(both)).taken, static_cast<std::int64_t>(kSpoolBatch) + 1);
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(at("last").dead_letter, "letter-last");
+}
+
+TEST_F(HandOver, SeveralThatAreRefusedStay) {
+    put(exhausted("odd-1") + exhausted("a") + exhausted("odd-2") + exhausted("odd-3"));
+    SpoolHandOver reversed = order(false);
+    reversed.take = [](std::span<const SpoolEntry>) { return std::vector<std::size_t>{3, 2, 0}; };
+    const auto done = must(spool_->hand_over(reversed));
+    EXPECT_EQ(done.taken, 1);
+    EXPECT_EQ(done.refused, 3);
+    EXPECT_THAT(ids(), ElementsAre("odd-1", "odd-2", "odd-3"));
+}
+
+TEST_F(HandOver, WhereNothingIsTakenTheFileIsNotReplaced) {
+    put("garbage\n" + exhausted("odd"));
+    refuses_ = [](const SpoolEntry&) { return true; };
+    const std::string before = text_of(path_);
+    const auto done = must(spool_->hand_over(order(true)));
+    EXPECT_EQ(done.refused, 1);
+    EXPECT_EQ(done.rejected, 0);
+    EXPECT_EQ(text_of(path_), before);
+}
+
+TEST_F(HandOver, WhatARunThatDiedLeftIsCountedToo) {
+    put("garbage\n" + line("a", "pending", 1, 1) + exhausted("b"));
+    FaultyFiles watched(Fault::before, 0);
+    watched.before_open = [&](const std::string& opened) {
+        if (opened.ends_with(".new")) std::filesystem::create_directory(path_ + ".new");
+    };
+    ASSERT_FALSE(SpoolFile(options(), watched, clock_, random_).retry(yes, {}));
+    std::filesystem::remove(path_ + ".new");
+    const auto done = must(spool_->hand_over(order(true)));
+    EXPECT_EQ(done.taken, 1);
+    EXPECT_EQ(done.rejected, 1);
+}
+
+TEST_F(HandOver, OfSeveralLinesWithOneIdTheBestAnswerCounts) {
+    const std::string resolved = line("a", "resolved", 1, 1);
+    for (const bool reversed : {false, true}) {
+        put(exhausted("a"));
+        must(spool_->hand_over(order(true)));
+        const std::string marked = text_of(path_);
+        put(reversed ? resolved + marked : marked + resolved);
+        EXPECT_EQ(back("a", "letter-a"), SpoolReturned::revived);
+        EXPECT_EQ(back("a", "letter-a"), SpoolReturned::before);
+        EXPECT_EQ(back("a", "other"), SpoolReturned::resolved);
+    }
+}
+
+TEST_F(HandOver, EachIsAnsweredAndOnlyWhatMayBeRevivedChanges) {
+    put(exhausted("a") + exhausted("b") + line("c", "retrying", 1, 1));
+    must(spool_->hand_over(order(true)));
+    const std::vector<SpoolReturn> wanted = {{.job_id = "c", .receipt = "letter-c"},
+                                             {.job_id = "b", .receipt = "letter-b"},
+                                             {.job_id = "nobody", .receipt = "letter-x"},
+                                             {.job_id = "a", .receipt = "wrong"}};
+    EXPECT_THAT(must(spool_->put_back(wanted)),
+                ElementsAre(SpoolReturned::pending, SpoolReturned::revived, SpoolReturned::gone, SpoolReturned::again));
+    EXPECT_EQ(at("b").state, SpoolState::pending);
+    EXPECT_EQ(at("a").state, SpoolState::exhausted);
+    EXPECT_EQ(at("c").state, SpoolState::retrying);
+}
+
+TEST_F(HandOver, ABusyFileIsNotAMissingOne) {
+    put(exhausted("a"));
+    const File lock = must(take_lock(*files_, must(find_place(*files_, path_)), ".work.lock", 0, "nobody"));
+    SpoolOptions hasty = options();
+    hasty.work_wait_seconds = 0;
+    const SpoolReturn wanted{.job_id = "a", .receipt = "letter-a", .line = "{}", .add_if_gone = true};
+    const auto back = SpoolFile(hasty, *files_, clock_, random_).put_back(std::span(&wanted, 1));
+    ASSERT_FALSE(back);
+    EXPECT_EQ(back.error().code, "spool_busy");
+}
+
 TEST_F(HandOver, WhatIsAddedMeanwhileStays) {
     put(exhausted("a"));
     SpoolHandOver adding = order(false);

@@ -15,8 +15,8 @@ namespace deliverd::spool {
 
 namespace {
 
-/// A spool line has up to kMaxSpoolLineBytes and can grow when it changes; its offset precedes it.
-constexpr std::size_t kMaxNoteBytes = kMaxSpoolLineBytes + kSpoolLineRoom + 64;
+/// A spool line has up to kMaxSpoolLineBytes. The room is for what it grows by, and for the offset before it.
+constexpr std::size_t kMaxNoteBytes = kMaxSpoolLineBytes + kSpoolLineRoom;
 
 Result<std::string> heading(Files& files, int spool, const std::string& spool_path) {
     TRY_ASSIGN(const auto identity, identity_of(files, spool, spool_path));
@@ -31,17 +31,11 @@ Result<JournalWriter> JournalWriter::begin(Files& files, int spool, const Place&
     TRY_ASSIGN(auto file, open_beside(files, place, kJournalEnding, O_WRONLY | O_CREAT | O_APPEND, spool));
     if (const int done = files.truncate(file.get(), 0); done < 0) return file_failure("empty", path, done);
     TRY(write_all(files, file.get(), head + "\n", path));
-    return JournalWriter(files, std::move(file), std::move(path), static_cast<std::int64_t>(head.size()) + 1);
+    return JournalWriter(files, std::move(file), std::move(path));
 }
 
 Result<void> JournalWriter::note(std::int64_t offset, std::string_view line) {
-    const std::string note = fmt::format("{} {}\n", offset, line);
-    if (auto written = write_all(*files_, file_.get(), note, path_); !written) {
-        files_->truncate(file_.get(), static_cast<off_t>(size_));  // best effort: a torn last note is ignored
-        return written;
-    }
-    size_ += static_cast<std::int64_t>(note.size());
-    return {};
+    return write_all(*files_, file_.get(), fmt::format("{} {}\n", offset, line), path_);
 }
 
 Result<Journal> Journal::read(Files& files, int spool, const Place& place) {
@@ -58,7 +52,7 @@ Result<Journal> Journal::read(Files& files, int spool, const Place& place) {
         if (!line || !line->ended) break;
         const std::string_view text = line->text;
         if (line->at.number == 1) {
-            if (text != head) break;
+            if (text != head) break;  // a journal of another file, which has its results already
             continue;
         }
         Note note;
@@ -69,6 +63,7 @@ Result<Journal> Journal::read(Files& files, int spool, const Place& place) {
         note.bytes = static_cast<std::uint32_t>(text.size() - digits - 1);
         journal.notes_.push_back(note);
     }
+    // Sent in order of their times; asked for in the order of the file.
     std::ranges::sort(journal.notes_, {}, &Note::offset);
     return journal;
 }

@@ -22,17 +22,17 @@ public:
     static Result<JournalWriter> begin(Files& files, int spool, const Place& place);
 
     /// Writes without fsync: if the process dies nothing is lost; if the machine dies some entries are sent again, with
-    /// the same idempotency key. Failure: the note is not in the journal.
+    /// the same idempotency key. Failure: the journal may end with a part of the note, which read() ignores; no other
+    /// note may follow.
     Result<void> note(std::int64_t offset, std::string_view line);
 
 private:
-    JournalWriter(Files& files, File file, std::string path, std::int64_t size)
-        : files_(&files), file_(std::move(file)), path_(std::move(path)), size_(size) {}
+    JournalWriter(Files& files, File file, std::string path)
+        : files_(&files), file_(std::move(file)), path_(std::move(path)) {}
 
     Files* files_;
     File file_;
     std::string path_;
-    std::int64_t size_;
 };
 
 class Journal {

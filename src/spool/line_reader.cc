@@ -25,11 +25,13 @@ LineReader::LineReader(Files& files, int file, std::string path, const Reading& 
 
 Result<bool> LineReader::fill() {
     ASSERT(begin_ <= end_ && end_ <= buffer_.size());
+    // Keeps the part of a line that is there, and makes room behind it.
     if (begin_ > 0) {
         std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
         end_ -= begin_;
         begin_ = 0;
     }
+    // A longer line than max_line_ is skipped, so that the buffer never has to be much larger.
     if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, max_line_ + kReadChunk));
     const std::int64_t offset = next_.offset + static_cast<std::int64_t>(end_);
     if (offset >= file_end_) return false;
@@ -44,7 +46,7 @@ Result<bool> LineReader::fill() {
 Result<std::optional<Line>> LineReader::next() {
     Line line;
     line.at = next_;
-    std::size_t searched = 0;
+    std::size_t searched = 0;  // so that a long line is not searched again after each read
     while (true) {
         const char* const from = buffer_.data() + begin_;
         const void* const found = std::memchr(from + searched, '\n', end_ - begin_ - searched);
@@ -62,6 +64,7 @@ Result<std::optional<Line>> LineReader::next() {
         if (!more) break;
     }
     if (begin_ == end_) return std::nullopt;
+    // The number stays: what is appended later continues this line.
     line.ended = false;
     line.bytes = static_cast<std::int64_t>(end_ - begin_);
     line.text = {buffer_.data() + begin_, end_ - begin_};
@@ -70,6 +73,7 @@ Result<std::optional<Line>> LineReader::next() {
     return line;
 }
 
+/// Counts the line's bytes and keeps none of them.
 Result<std::optional<Line>> LineReader::skip_long(Line line) {
     line.too_long = true;
     while (true) {
@@ -93,7 +97,7 @@ Result<std::optional<Line>> LineReader::skip_long(Line line) {
 Result<std::string> read_piece(Files& files, int file, std::int64_t offset, std::size_t bytes,
                                const std::string& path) {
     std::string out(bytes, '\0');
-    std::size_t done = 0;
+    std::size_t done = 0;  // pread(2) may read less
     while (done < bytes) {
         const ssize_t read = files.read_at(file, out.data() + done, bytes - done,
                                            static_cast<off_t>(offset + static_cast<std::int64_t>(done)));

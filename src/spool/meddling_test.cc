@@ -173,6 +173,46 @@ TEST_F(SpoolMeddling, AFileThatVanishesDuringARunStaysGone) {
     EXPECT_FALSE(exists(".new"));
 }
 
+/// The file was there when the run began: the code is another one than for a file that never was.
+TEST_F(SpoolMeddling, AFolderThatVanishesDuringARunIsSaidToBeReplaced) {
+    put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0));
+    FaultyFiles watched(Fault::before, 0);
+    int locks = 0;
+    watched.before_lock = [&] {
+        if (++locks == 2) std::filesystem::remove_all(std::filesystem::path(path_).parent_path());
+    };
+    const auto run = SpoolFile(options(), watched, clock_, random_).cleanup();
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, "spool_replaced");
+}
+
+TEST_F(SpoolMeddling, AFileThatIsMadeShorterWhileItIsSentIsReported) {
+    const std::string first = line("a", "pending", clock_.now_ms, 0);
+    put(first + line("b", "pending", clock_.now_ms, 1));
+    const auto run = spool_->retry(
+        [&](const SpoolPost&) {
+            std::filesystem::resize_file(path_, first.size());
+            return SpoolAnswer{.delivered = true};
+        },
+        {});
+    ASSERT_FALSE(run);
+    EXPECT_THAT(run.error().message, HasSubstr("became shorter"));
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::resolved) << "what was sent is recorded";
+}
+
+TEST_F(SpoolMeddling, AJournalThatLosesItsNotesIsReported) {
+    put(line("a", "pending", clock_.now_ms, 0));
+    const auto run = spool_->retry(
+        [&](const SpoolPost&) {
+            std::ofstream(path_ + ".journal") << "something else\n";
+            return SpoolAnswer{.delivered = true};
+        },
+        {});
+    ASSERT_FALSE(run);
+    EXPECT_THAT(run.error().message, HasSubstr("0 readable notes of 1 attempts"));
+    EXPECT_EQ(must(spool_->find("a"))->state, SpoolState::pending);
+}
+
 TEST_F(SpoolMeddling, ALinkStaysALinkAndPermissionsStay) {
     put(line("a", "pending", clock_.now_ms, 0));
     std::filesystem::permissions(path_, std::filesystem::perms(0640));

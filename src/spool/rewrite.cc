@@ -24,7 +24,7 @@ public:
         auto done = write_new();
         if (done) done = replace();
         if (!done) {
-            if (!renamed_ && new_file_) context_.files.remove(folder(), context_.place.name_of(kNew));
+            if (new_file_) context_.files.remove(folder(), context_.place.name_of(kNew));  // unless it was renamed
             return Failure(named(done.error()));
         }
         report_.rejected = rejects_.count();
@@ -65,7 +65,7 @@ private:
 
     /// Steps 3 to 5.
     Result<void> replace() {
-        ASSERT(new_file_ && out_ && !renamed_);
+        ASSERT(new_file_ && out_);
         TRY_ASSIGN(const auto lock, lock_appends());
         TRY(check_file());
         TRY(copy(kWholeFile));
@@ -76,7 +76,6 @@ private:
             done < 0) {
             return file_failure("replace", context_.place.path, done);
         }
-        renamed_ = true;
         if (auto synced = sync_folder(context_.files, context_.place); !synced) {
             return ambiguous(synced.error().code,
                              synced.error().message + "; the file was replaced, but that may not survive a power cut");
@@ -143,7 +142,6 @@ private:
     Rejects rejects_;
     LinePosition position_;
     RewriteReport report_;
-    bool renamed_ = false;
 };
 
 }  // namespace

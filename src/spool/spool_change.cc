@@ -10,6 +10,7 @@ namespace deliverd::spool {
 Result<SpoolCleanup> SpoolFile::cleanup() {
     TRY_ASSIGN(auto work, begin_work());
     const std::int64_t now = now_ms();
+    // Looks first: a replacement copies the whole file, and most cleanups find nothing.
     bool any = false;
     const auto look = [&](const SpoolEntry& entry) {
         any = any || is_over(entry, now);
@@ -29,7 +30,7 @@ Result<SpoolChange> SpoolFile::change(std::span<const std::string> job_ids,
                                       const std::function<std::string(const SpoolEntry&)>& new_line) {
     TRY_ASSIGN(auto work, begin_work());
     std::vector<std::string> wanted(job_ids.begin(), job_ids.end());
-    std::ranges::sort(wanted);
+    std::ranges::sort(wanted);  // both may be many: the ids, and the lines that are compared with them
     const auto changes = [&](const SpoolEntry& entry) {
         return concerns(entry) && std::ranges::binary_search(wanted, entry.job_id);
     };

@@ -93,13 +93,14 @@ Result<std::optional<SpoolEntry>> SpoolFile::find(std::string_view job_id) {
     return found;
 }
 
+/// Whoever takes the lock first records what a run that died has left.
 Result<SpoolFile::Work> SpoolFile::begin_work() {
     TRY(find_file());
     Work work;
     TRY(open_to_read());  // so that no lock is left beside a file that is not there
     TRY_ASSIGN(work.lock, take_lock(files_, place_, ".work.lock", options_.work_wait_seconds,
                                     "another retry or cleanup of this file is under way"));
-    TRY_ASSIGN(work.file, open_to_read());
+    TRY_ASSIGN(work.file, open_to_read());  // again: another run may have replaced the file before the lock was free
     TRY(check_links(work.file.get()));
     TRY_ASSIGN(auto journal, Journal::read(files_, work.file.get(), place_));
     if (journal.empty()) {
@@ -143,6 +144,7 @@ Result<RewriteReport> SpoolFile::record(Work& work, Journal journal) {
         TRY_ASSIGN(auto line, journal.at(at.offset));
         if (!line) return Decision{};
         const auto after = parse_entry(*line);
+        // Somebody may have edited the file meanwhile, which keeps its inode: a note must not change another entry.
         const bool is_its = after && after->job_id == entry.job_id && entry.state == SpoolState::pending;
         return is_its ? Decision{Fate::replace, std::move(*line)} : Decision{};
     });

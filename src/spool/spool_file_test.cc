@@ -255,6 +255,85 @@ TEST_F(SpoolFileTest, WhatCannotBeAnEntryIsRefused) {
     EXPECT_FALSE(open_spool({.path = "x", .name = "a b"}));
 }
 
+TEST_F(SpoolFileTest, ANameHasOneTo64PlainCharacters) {
+    EXPECT_TRUE(is_spool_name("a"));
+    EXPECT_TRUE(is_spool_name(std::string(64, 'x')));
+    EXPECT_TRUE(is_spool_name("A-z_0.9"));
+    EXPECT_FALSE(is_spool_name(""));
+    EXPECT_FALSE(is_spool_name(std::string(65, 'x')));
+    for (const char* wrong : {"a b", "a/b", "\xc3\xa4", "a\n"}) EXPECT_FALSE(is_spool_name(wrong)) << wrong;
+    EXPECT_TRUE(check_options({.path = "x"}));
+    EXPECT_FALSE(check_options({.path = std::string("x\0y", 3)}));
+    EXPECT_TRUE(open_spool({.path = path_}));
+}
+
+TEST_F(SpoolFileTest, AScanCountsWhatItReadAndEndsWhereItIsTold) {
+    put(line("a", "pending", 1, 1) + "garbage\n\n" + line("b", "pending", 1, 2) + "torn");
+    std::vector<SpoolReject> rejects;
+    int left = 9;
+    const auto scan = [&] {
+        return must(spool_->each([&](const SpoolEntry&) { return --left > 0; },
+                                 [&](const SpoolReject& reject) { rejects.push_back(reject); }));
+    };
+    const SpoolScan whole = scan();
+    EXPECT_EQ(whole.entries, 2);
+    EXPECT_EQ(whole.rejects, 2);
+    ASSERT_THAT(rejects, SizeIs(2));
+    EXPECT_FALSE(rejects[0].torn);
+    EXPECT_TRUE(rejects[1].torn);
+    EXPECT_THAT(rejects[1].reason, HasSubstr("torn by a crash"));
+    EXPECT_EQ(rejects[0].reason, "is not a JSON object");
+    left = 1;
+    const SpoolScan first = scan();
+    EXPECT_EQ(first.entries, 1);
+    EXPECT_EQ(first.rejects, 0);
+    EXPECT_EQ(must(spool_->find("nobody")), std::nullopt);
+}
+
+TEST_F(SpoolFileTest, OfSeveralWithOneIdTheFirstIsFound) {
+    put(line("a", "pending", 1, 1) + line("a", "pending", 1, 2));
+    EXPECT_EQ(must(spool_->find("a"))->next_retry_ms, 1);
+}
+
+/// Notes that are not about these entries, as by somebody who edited the file.
+TEST_F(SpoolFileTest, ANoteChangesOnlyItsOwnPendingEntry) {
+    const std::string pending = line("a", "pending", 1, clock_.now_ms + 1);
+    const std::string exhausted = line("b", "exhausted", clock_.now_ms, clock_.now_ms, 5);
+    put(pending + exhausted + pending + pending);
+    const auto run = [&](const std::string& notes) {
+        const Place place = must(find_place(*files_, path_));
+        const File file(files_->open(place.folder.get(), place.name, O_RDONLY, 0));
+        static_cast<void>(must(JournalWriter::begin(*files_, file.get(), place)));
+        std::ofstream(path_ + ".journal", std::ios::app | std::ios::binary) << notes;
+        return must(spool_->retry(yes, {})).recovered;
+    };
+    const auto note = [](std::size_t offset, const std::string& line) { return std::to_string(offset) + " " + line; };
+    const std::size_t second = pending.size();
+    const std::size_t third = second + exhausted.size();
+    EXPECT_EQ(run(note(0, line("other", "resolved", 1, 1)) + note(second, line("b", "resolved", 1, 1)) +
+                  note(third, "no entry\n") + note(third + pending.size(), line("a", "resolved", 1, 1))),
+              1);
+    std::vector<SpoolState> states;
+    for (const SpoolEntry& entry : entries()) states.push_back(entry.state);
+    EXPECT_THAT(states,
+                ElementsAre(SpoolState::pending, SpoolState::exhausted, SpoolState::pending, SpoolState::resolved));
+    EXPECT_FALSE(exists(".journal"));
+}
+
+TEST_F(SpoolFileTest, AnOldJournalThatCannotBeRemovedEndsTheRun) {
+    const std::string text = line("a", "pending", clock_.now_ms, 0);
+    bool said = false;
+    for (int nth = 1; nth < 30 && !said; ++nth) {
+        put(text);
+        std::ofstream(path_ + ".journal") << "of another file\n";
+        FaultyFiles faulty(Fault::before, nth);
+        const auto run = SpoolFile(options(), faulty, clock_, random_).retry(yes, {});
+        said = !run && run.error().message.find("cannot remove " + path_ + ".journal") != std::string::npos;
+        EXPECT_TRUE(!said || text_of(path_) == text) << "nothing was sent";
+    }
+    EXPECT_TRUE(said);
+}
+
 /// A file of arbitrary lines: each is an entry that is still there after a cleanup, or in FILE.rejected; nothing else
 /// is.
 RC_GTEST_FIXTURE_PROP(SpoolFileTest, FuzzedFilesLoseNothing, ()) {

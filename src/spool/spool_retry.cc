@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMsASecond = 1000;
 
+/// An exception of the caller's code must not end a run whose earlier answers are still to be recorded.
 SpoolAnswer ask(const SpoolSender& sender, const SpoolPost& post) {
     try {
         return sender(post);
@@ -67,6 +68,7 @@ Result<SpoolFile::DueEntries> SpoolFile::find_due(int file, std::int64_t limit, 
     return found;
 }
 
+/// Only offsets are kept of what is due, and each entry is read when its turn comes: memory does not grow with them.
 Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
     LineReader reader(files_, file, place_.path, {.from = {offset, 1}, .chunk = kOneLineChunk});
     TRY_ASSIGN(const auto line, reader.next());
@@ -85,6 +87,7 @@ Result<bool> SpoolFile::attempt(int file, const Due& due, const SpoolSender& sen
     if (answer.delivered) {
         after = resolved_line(entry, now);
     } else {
+        // A receiver can lengthen the wait, up to a limit, but not shorten it.
         const double asked = std::clamp(answer.wait_seconds, 0.0, to_seconds(kLongestRetryAfter));
         const auto wait =
             std::max(draw_delay_ms(entry.attempts_made + 1, random_), static_cast<std::int64_t>(asked * kMsASecond));
@@ -119,6 +122,7 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
             if (options.progress) options.progress(summary, of);
         }
     }
+    // What was sent is recorded even if the run ends with a problem.
     if (summary.total > 0 || found.rejects > 0) {
         TRY_ASSIGN(auto journal, Journal::read(files_, work.file.get(), place_));
         if (journal.size() != summary.total) {
