@@ -38,6 +38,7 @@ LEAST_CPU_SECONDS, CPU_FACTOR = 1, 3  # of a run that loops for ever
 MEMORY_BYTES = 4 << 30
 MOST_ROUNDS = 8  # of leaving out mutants that keep a source from compiling
 SIM_SCHEDULES = "20"
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # the tests' files: an fsync of a disk takes most of their time
 SAVE_EVERY = 20
 VERDICTS = ("killed", "timed out", "survived", "equivalent", "not compiled")
 FAILED_TEST = re.compile(r"^\[  FAILED  \] ([\w/.]+\.[\w/]+)", re.MULTILINE)
@@ -164,7 +165,7 @@ class Tests:
         return "survived", ""
 
     def run(self, program, number, only, wall_seconds, cpu_seconds):
-        scratch = self.folder / f"tmp-{threading.get_ident()}"
+        scratch = (MEMORY or self.folder) / f"deliverd-mutate-{os.getpid()}-{threading.get_ident()}"
         scratch.mkdir(exist_ok=True)
         environment = {**os.environ, "DELIVERD_MUTANT": str(number), "DELIVERD_SIM_SCHEDULES": SIM_SCHEDULES,
                        "RC_PARAMS": "seed=1", "TMPDIR": str(scratch), "TEST_TMPDIR": str(scratch)}
