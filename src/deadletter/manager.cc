@@ -137,17 +137,16 @@ RetryReport Manager::send(RetryBatch batch, std::string owner, std::string_view 
     const Result<std::int64_t> recorded = is_recorded ? 1 : sender.record(sent.ends);
     // The answer shows the letter as it is now; if it cannot be read, as this retry leaves it.
     const auto after = letters_.find(letter.id);
-    const bool seen = after && *after;
-    if (seen) {
+    if (after && *after) {
         letter = (*after)->letter;
     } else if (resolves(end.result)) {
         letter.status = store::LetterStatus::resolved;
     }
-    if (letter.lane_row && recorded && seen && letter.status == store::LetterStatus::resolved) {
+    if (letter.lane_row && letter.status == store::LetterStatus::resolved) {
         return answer_to({end.id, store::RetryResult::published}, std::move(letter));  // also after a lost answer
     }
     if (recorded && *recorded > 0) {
-        const bool deleted = is_recorded && end.result == store::RetryResult::failed && after && !*after;
+        const bool deleted = is_recorded && after && !*after;
         RetryReport report =
             answer_to(deleted ? store::RetryEnd{end.id, end.result, why_not_ours(after)} : end, std::move(letter));
         if (sent.spool_forbids) {

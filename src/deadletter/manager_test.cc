@@ -8,45 +8,14 @@
 #include <future>
 #include <thread>
 
-#include "deadletter/testing/fake_letters.h"
 #include "deadletter/testing/fake_source.h"
-#include "deadletter/testing/fakes.h"
+#include "deadletter/testing/manager_fixture.h"
 
 namespace deliverd::deadletter {
 namespace {
 
 using Fault = FakeLetters::Fault;
 using store::LetterStatus;
-
-class ManagerTest : public testing::Test {
-protected:
-    static ManagerOptions options() {
-        ManagerOptions options;
-        options.store_retry_wait = std::chrono::microseconds(1);
-        return options;
-    }
-    RetryReport retry(const std::string& id) { return manager.retry(id, "ops"); }
-    LetterStatus status(const std::string& id) { return letters.at(id).detail.letter.status; }
-    std::int32_t retries(const std::string& id) { return letters.at(id).detail.letter.retry_count; }
-    /// A letter whose last retry allowed was begun by a process that died.
-    std::string add_unfinished() {
-        const std::string id = letters.add("orders");
-        letters.change(id, [](FakeLetters::Row& row) {
-            row.detail.letter.status = LetterStatus::retrying;
-            row.detail.letter.retry_count = 3;
-            row.owner = "one that died";
-        });
-        return id;
-    }
-    void answer_all(Outcome outcome) {
-        replayer.answer = [outcome = std::move(outcome)](const Record&) { return outcome; };
-    }
-
-    FakeLetters letters;
-    FakeReplayer replayer;
-    RecordingLog log;
-    Manager manager{options(), letters, &replayer, log};
-};
 
 TEST_F(ManagerTest, PublishesAndResolves) {
     const std::string id = letters.add("orders");
@@ -68,6 +37,7 @@ TEST_F(ManagerTest, PublishesAndResolves) {
 TEST_F(ManagerTest, UnknownIsNotFound) {
     EXPECT_EQ(retry("00000000-0000-4000-8000-000000000009").answer, RetryAnswer::not_found);
     EXPECT_EQ(retry("nonsense").answer, RetryAnswer::not_found);
+    EXPECT_EQ(retry("non\nsense").message, "message not found: non sense");
     EXPECT_EQ(letters.calls_of("begin_retry"), 0);
 }
 
@@ -81,6 +51,7 @@ TEST_F(ManagerTest, FinishedIsNotRetried) {
         EXPECT_EQ(report.message, std::string("message is not retryable: ") + text);
     }
     EXPECT_TRUE(replayer.arrived().empty());
+    EXPECT_EQ(letters.calls_of("begin_retry"), 0);
 }
 
 TEST_F(ManagerTest, AtTheLimitItIsNotRetried) {
@@ -276,6 +247,7 @@ TEST_F(ManagerTest, PublishedButNotRecordedIsInDoubtAndCanBePublishedTwice) {
     const RetryReport report = retry(id);
     EXPECT_EQ(report.answer, RetryAnswer::in_doubt);
     EXPECT_NE(report.message.find("a second time"), std::string::npos);
+    EXPECT_NE(report.message.find("could not be recorded: switched off"), std::string::npos) << report.message;
     EXPECT_EQ(status(id), LetterStatus::retrying);
     EXPECT_EQ(letters.calls_of("end_retry"), kStoreAttempts);
     EXPECT_EQ(log.count(LogLevel::error), 1);

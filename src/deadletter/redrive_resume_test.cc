@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "deadletter/testing/redrive_fixture.h"
@@ -50,6 +51,88 @@ TEST_F(ResumedRedriveTest, WithoutABrokerItIsLeftForTheNextTime) {
     EXPECT_EQ(abandoned(), 0U);
     EXPECT_EQ(replayer.arrived().size(), 1'000U);
     EXPECT_EQ(count(LetterStatus::resolved, ids), 1'000U);
+    EXPECT_EQ(log.count(LogLevel::warn), 3);
+}
+
+TEST_F(ResumedRedriveTest, OnlyAProcessWithKafkaResumesATopicOfKafka) {
+    const auto ids = add(3);
+    abandon();
+    ManagerOptions alone = quick();
+    alone.dead_letter_pattern.clear();
+    Manager stand_alone(alone, letters, &replayer, log);
+    EXPECT_EQ(stand_alone.resume_abandoned().value(), 0);
+    Manager unconnected(quick(), letters, nullptr, log);
+    EXPECT_EQ(unconnected.resume_abandoned().value(), 0);
+    EXPECT_EQ(abandoned(), 1U);
+    // Also where lanes have letters of the same name.
+    letters.topic_counts = {{.topic = kTopic, .source = "kafka", .pending = 3},
+                            {.topic = kTopic, .source = "lane:x", .pending = 1}};
+    EXPECT_EQ(unconnected.resume_abandoned().value(), 0);
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(count(LetterStatus::resolved, ids), 3U);
+}
+
+TEST_F(ResumedRedriveTest, OneThatFailsDoesNotKeepTheOthers) {
+    for (const char* topic : {"a", "b", "c"}) abandon(topic);
+    letters.fault = [this](int, std::string_view call) {
+        return call == "open_redrive" && letters.calls_of(call) == 4 ? Fault::permanent : Fault::none;
+    };
+    const auto resumed = manager.resume_abandoned();
+    ASSERT_FALSE(resumed);
+    EXPECT_EQ(resumed.error().code, "db_error");
+    EXPECT_EQ(letters.calls_of("open_redrive"), 6);
+    EXPECT_EQ(abandoned(), 1U) << "the first";
+}
+
+TEST_F(ResumedRedriveTest, OneThatAnotherProcessTookIsNotCounted) {
+    abandon("a");
+    bool taken = false;
+    letters.fault = [&](int, std::string_view call) {
+        if (call == "open_redrive" && !std::exchange(taken, true)) {
+            EXPECT_TRUE(letters.open_redrive("a", "another", "ops", std::chrono::seconds(30)).value());
+        }
+        return Fault::none;
+    };
+    EXPECT_EQ(manager.resume_abandoned().value(), 0);
+}
+
+TEST_F(ResumedRedriveTest, AfterAStopNoOtherIsResumed) {
+    abandon("a");
+    abandon("b");
+    letters.fault = [this](int, std::string_view call) {
+        if (call == "next_of_redrive") manager.close();
+        return Fault::none;
+    };
+    const auto before = letters.calls_of("open_redrive");
+    EXPECT_TRUE(manager.resume_abandoned());
+    EXPECT_EQ(letters.calls_of("open_redrive") - before, 1);
+}
+
+TEST_F(ResumedRedriveTest, OnlyWhatThisRunDidIsTold) {
+    class Told final : public RetryObserver {
+    public:
+        void on_redrive(std::int64_t published, std::int64_t failed, std::int64_t in_doubt) override {
+            counts = {published, failed, in_doubt};
+        }
+        std::vector<std::int64_t> counts;
+    } told;
+    const auto ids = add(9);
+    ASSERT_TRUE(letters.open_redrive(kTopic, "gone", "ops", std::chrono::seconds(1)).value());
+    ASSERT_TRUE(
+        letters.next_of_redrive(kTopic, {"gone", "ops", std::chrono::seconds(1)}, {.letters = 6, .bytes = 1'000'000}));
+    const std::vector<store::RetryEnd> ends = {
+        {ids[0], store::RetryResult::published}, {ids[1], store::RetryResult::failed},
+        {ids[2], store::RetryResult::failed},    {ids[3], store::RetryResult::in_doubt},
+        {ids[4], store::RetryResult::in_doubt},  {ids[5], store::RetryResult::in_doubt}};
+    EXPECT_EQ(letters.end_of_redrive_page(kTopic, "gone", "ops", ends).value(), 6);
+    letters.advance(std::chrono::seconds(2));
+    replayer.answer = [](const Record& record) {
+        if (record.key == "key-7") return Outcome{.kind = OutcomeKind::permanent};
+        return Outcome{.kind = record.key == "key-8" ? OutcomeKind::ambiguous : OutcomeKind::delivered};
+    };
+    manager.observe(told);
+    EXPECT_EQ(manager.resume_abandoned().value(), 1);
+    EXPECT_EQ(told.counts, (std::vector<std::int64_t>{1, 1, 1}));
 }
 
 TEST_F(ResumedRedriveTest, ABrokerThatGoesAwayInTheMiddleIsWaitedFor) {
@@ -114,6 +197,7 @@ TEST_F(ResumedRedriveTest, AStoreThatFailsEndsItForNowOnly) {
 TEST_F(ResumedRedriveTest, OfASpoolThatOthersHaveItIsLeftToThem) {
     abandon("hooks");
     letters.topic_counts = {{.topic = "hooks", .source = "spool:hooks", .pending = 3}};
+    letters.topic_counts.push_back({.topic = "others", .source = "lane:others", .pending = 3});
     EXPECT_EQ(manager.resume_abandoned().value(), 0);
     EXPECT_EQ(abandoned(), 1U);
     letters.topic_counts[0].source = "lane:hooks";
