@@ -72,7 +72,7 @@ TEST_F(HandOver, RemovesWhatWasTakenButNotWhatWasRefused) {
     const auto done = must(spool_->hand_over(order(false)));
     EXPECT_EQ(done.taken, 2);
     EXPECT_EQ(done.refused, 1);
-    EXPECT_THAT(ids(), ElementsAre("odd"));
+    EXPECT_EQ(text_of(path_), exhausted("odd"));
 }
 
 TEST_F(HandOver, WhatWasTakenBeforeAFailureOrAStopIsNotGivenAgain) {

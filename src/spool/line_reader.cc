@@ -26,16 +26,13 @@ LineReader::LineReader(Files& files, int file, std::string path, const Reading& 
 Result<bool> LineReader::fill() {
     ASSERT(begin_ <= end_ && end_ <= buffer_.size());
     // Keeps the part of a line that is there, and makes room behind it.
-    if (begin_ > 0) {
-        std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-        end_ -= begin_;
-        begin_ = 0;
-    }
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
     // A longer line than max_line_ is skipped, so that the buffer never has to be much larger.
     if (end_ == buffer_.size()) buffer_.resize(std::min(buffer_.size() * 2, max_line_ + kReadChunk));
     const std::int64_t offset = next_.offset + static_cast<std::int64_t>(end_);
-    if (offset >= file_end_) return false;
-    const auto left = static_cast<std::size_t>(file_end_ - offset);
+    const auto left = static_cast<std::size_t>(std::max<std::int64_t>(file_end_ - offset, 0));
     const ssize_t read =
         files_.read_at(file_, buffer_.data() + end_, std::min(buffer_.size() - end_, left), static_cast<off_t>(offset));
     if (read < 0) return file_failure("read", path_, read);
@@ -63,11 +60,12 @@ Result<std::optional<Line>> LineReader::next() {
         TRY_ASSIGN(const auto more, fill());
         if (!more) break;
     }
-    if (begin_ == end_) return std::nullopt;
+    // What is left is at the buffer's beginning: fill() has moved it.
+    if (end_ == 0) return std::nullopt;
     // The number stays: what is appended later continues this line.
     line.ended = false;
-    line.bytes = static_cast<std::int64_t>(end_ - begin_);
-    line.text = {buffer_.data() + begin_, end_ - begin_};
+    line.bytes = static_cast<std::int64_t>(end_);
+    line.text = {buffer_.data(), end_};
     next_.offset += line.bytes;
     begin_ = end_;
     return line;
@@ -79,7 +77,7 @@ Result<std::optional<Line>> LineReader::skip_long(Line line) {
     while (true) {
         line.bytes += static_cast<std::int64_t>(end_ - begin_);
         next_.offset += static_cast<std::int64_t>(end_ - begin_);
-        begin_ = end_ = 0;
+        begin_ = end_;
         TRY_ASSIGN(const auto more, fill());
         if (!more) break;
         const void* const found = std::memchr(buffer_.data(), '\n', end_);

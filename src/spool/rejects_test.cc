@@ -40,6 +40,17 @@ TEST_F(RejectsTest, ARecordHasNumberReasonTimeAndText) {
     EXPECT_EQ(record.at("text").as_string(), "gar\"bage");
 }
 
+/// Only the second copy finds it.
+TEST_F(RejectsTest, ALineThatIsAppendedDuringTheRunHasItsNumber) {
+    put(line("old", "resolved", clock_.now_ms - 3 * kDay, 0) + line("a", "pending", 1, 1));
+    FaultyFiles watched(Fault::before, 0);
+    watched.after_sync = [this](int number) {
+        if (number == 1) std::ofstream(path_, std::ios::app) << "garbage\n";
+    };
+    EXPECT_EQ(must(SpoolFile(options(), watched, clock_, random_).cleanup()).rejected, 1);
+    EXPECT_EQ(boost::json::parse(records().at(0)).at("line").as_int64(), 3);
+}
+
 TEST_F(RejectsTest, ALongerLineIsWrittenAsBase64) {
     for (const std::size_t bytes : {kLongestText, kLongestText + 1}) {
         std::filesystem::remove(path_ + ".rejected");

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "spool/testing/faulty_files.h"
+#include "spool/testing/power_cut_files.h"
 #include "spool/testing/spool_fixture.h"
 
 namespace deliverd::spool {
@@ -40,6 +42,51 @@ TEST_F(SpoolAddTest, TextsMustBeUtf8AndAnEndpointAnUrl) {
     EXPECT_THAT(outcome({.endpoint = "http://e/", .job_id = "\xff"}), HasSubstr("must be UTF-8"));
 }
 
+/// It would be a member of the line: here the endpoint.
+TEST_F(SpoolAddTest, APayloadIsOneJsonValue) {
+    EXPECT_THAT(outcome({.endpoint = "http://e/", .payload = R"(1,"endpoint":"http://other/")"}),
+                HasSubstr("payload is not JSON"));
+    EXPECT_FALSE(exists(""));
+}
+
+TEST_F(SpoolAddTest, EachEntryIsALine) {
+    std::string expected;
+    for (int n = 0; n < 3; ++n) expected += add().json + "\n";
+    EXPECT_EQ(text_of(path_), expected);
+    put("x");
+    const std::string json = add().json;
+    EXPECT_EQ(text_of(path_), "x\n" + json + "\n");
+}
+
+TEST_F(SpoolAddTest, WhatIsNoFileIsNotOpened) {
+    std::filesystem::create_directory(path_);
+    EXPECT_THAT(outcome({.endpoint = "http://e/"}), HasSubstr("cannot open " + path_));
+}
+
+/// A full disk, and a machine that goes off: at that call, and at all behind it.
+TEST_F(SpoolAddTest, OnlyAnEntryThatMayBeThereIsInDoubt) {
+    const std::string before = line("a", "pending", 1, 1);
+    const auto folder = std::filesystem::path(path_).parent_path().string();
+    int in_doubt = 0;
+    for (int nth = 1; nth < 20; ++nth) {
+        put(before);
+        FaultyFiles full(Fault::full, nth);
+        const auto refused = SpoolFile(options(), full, clock_, random_).add({.endpoint = "http://e/"});
+        if (!refused) {
+            EXPECT_EQ(refused.error().error_class, ErrorClass::retryable);
+            EXPECT_EQ(text_of(path_), before);
+        }
+        PowerCutFiles off(folder, nth);
+        const auto lost = SpoolFile(options(), off, clock_, random_).add({.endpoint = "http://e/"});
+        if (lost) continue;
+        const bool may_be_there = text_of(path_) != before;
+        const bool is_in_doubt = lost.error().error_class == ErrorClass::ambiguous;
+        EXPECT_TRUE(is_in_doubt || !may_be_there);
+        in_doubt += is_in_doubt ? 1 : 0;
+    }
+    EXPECT_EQ(in_doubt, 2) << "where the write fails, or the fsync, and then the undoing";
+}
+
 TEST_F(SpoolAddTest, AttemptsAreCountedFromZeroUpToAtLeastOne) {
     EXPECT_THAT(outcome({.endpoint = "http://e/", .attempts_made = -1}), HasSubstr("attempts must be"));
     EXPECT_THAT(outcome({.endpoint = "http://e/", .max_attempts = 0}), HasSubstr("attempts must be"));
@@ -72,6 +119,8 @@ TEST_F(SpoolAddTest, ALineHasRoomToGrow) {
     const auto refused = add_payload(most + 1);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, "payload_too_large");
+    EXPECT_THAT(refused.error().message,
+                HasSubstr("at most " + std::to_string(kMaxSpoolLineBytes - kSpoolLineRoom) + " are taken"));
 }
 
 TEST_F(SpoolAddTest, ANewFileIsForItsOwnerAlone) {

@@ -264,7 +264,7 @@ TEST_F(SpoolFileTest, ANameHasOneTo64PlainCharacters) {
     for (const char* wrong : {"a b", "a/b", "\xc3\xa4", "a\n"}) EXPECT_FALSE(is_spool_name(wrong)) << wrong;
     EXPECT_TRUE(check_options({.path = "x"}));
     EXPECT_FALSE(check_options({.path = std::string("x\0y", 3)}));
-    EXPECT_TRUE(open_spool({.path = path_}));
+    EXPECT_TRUE(must(open_spool({.path = path_}))->add({.endpoint = "http://e/"}));
 }
 
 TEST_F(SpoolFileTest, AScanCountsWhatItReadAndEndsWhereItIsTold) {

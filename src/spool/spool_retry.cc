@@ -70,7 +70,7 @@ Result<SpoolFile::DueEntries> SpoolFile::find_due(int file, std::int64_t limit, 
 
 /// Only offsets are kept of what is due, and each entry is read when its turn comes: memory does not grow with them.
 Result<SpoolEntry> SpoolFile::entry_at(int file, std::int64_t offset) {
-    LineReader reader(files_, file, place_.path, {.from = {offset, 1}, .chunk = kOneLineChunk});
+    LineReader reader(files_, file, place_.path, {.from = {.offset = offset}, .chunk = kOneLineChunk});
     TRY_ASSIGN(const auto line, reader.next());
     if (!line) return permanent("io_error", place_.path + " became shorter while it was read");
     return read_line(*line);
@@ -132,8 +132,8 @@ Result<SpoolSummary> SpoolFile::retry(const SpoolSender& sender, const SpoolRetr
         }
         TRY_ASSIGN(const auto recorded, record(work, std::move(journal)));
         summary.rejected += recorded.rejected;
-    } else if (!found.due.empty()) {
-        remove_journal();
+    } else {
+        remove_journal();  // that of a run that was stopped before its first attempt
     }
     if (problem) return Failure(*problem);
     summary.unmarked = found.unmarked + summary.exhausted;

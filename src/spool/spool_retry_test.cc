@@ -1,7 +1,9 @@
 // Which entries a run sends, in which order, and what becomes of each answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "message/retry_after.h"
@@ -44,6 +46,28 @@ TEST_F(SpoolRetryTest, TheEarliestAreChosenWhateverTheirOrder) {
     EXPECT_THAT(due(9), SizeIs(5));
     EXPECT_THAT(due(0), IsEmpty());
     EXPECT_THAT(due(-3), IsEmpty());
+}
+
+TEST_F(SpoolRetryTest, TheEarliestAreFoundInEveryOrder) {
+    std::vector<std::int64_t> times = {1, 2, 3, 4, 5, 6};
+    do {
+        std::string text;
+        for (const std::int64_t time : times) text += pending(std::to_string(time), time);
+        put(text);
+        ASSERT_THAT(due(4), ElementsAre("1", "2", "3", "4"));
+    } while (std::ranges::next_permutation(times).found);
+}
+
+TEST_F(SpoolRetryTest, WhereNothingIsDueTheFileStays) {
+    put(" \n\n" + pending("future", clock_.now_ms + kDay) + line("b", "resolved", 1, 1));
+    const std::string before = text_of(path_);
+    struct stat first = {};
+    ASSERT_EQ(::stat(path_.c_str(), &first), 0);
+    EXPECT_EQ(must(spool_->retry(yes, {})).total, 0);
+    struct stat second = {};
+    ASSERT_EQ(::stat(path_.c_str(), &second), 0);
+    EXPECT_EQ(second.st_ino, first.st_ino);
+    EXPECT_EQ(text_of(path_), before);
 }
 
 TEST_F(SpoolRetryTest, OfEqualTimesTheFirstInTheFileGoesFirst) {
