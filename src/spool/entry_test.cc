@@ -66,6 +66,8 @@ TEST(SpoolEntry, LinesThatAreNoEntriesSayWhy) {
     EXPECT_THAT(why(R"({"jobId":""})"), HasSubstr("no jobId"));
     EXPECT_THAT(why(R"({"jobId":"a"} x)"), HasSubstr("more follows"));
     EXPECT_THAT(why("{\"jobId\":\"\xff\"}"), HasSubstr("not UTF-8 at byte 10"));
+    EXPECT_THAT(why(R"({"jobId":"a"})"), HasSubstr("no data object"));
+    EXPECT_THAT(why(R"({"jobId":"a","data":[1]})"), HasSubstr("no data object"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{}})"), HasSubstr("no data.endpoint"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{"endpoint":"e"}})"), HasSubstr("no number attemptsMade"));
     EXPECT_THAT(why(R"({"jobId":"a","data":{"endpoint":"e"},"attemptsMade":1,"maxAttempts":5,"timestamp":1,)"
