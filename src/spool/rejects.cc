@@ -46,7 +46,7 @@ Result<void> Rejects::open() {
     TRY_ASSIGN(const auto own, look_at(files_, out_file_.get(), path_));
     is_new_ = own.st_size == 0;
     out_.emplace(files_, out_file_.get(), path_);
-    return is_new_ ? Result<void>() : read_known(own.st_size);
+    return read_known(own.st_size);
 }
 
 Result<void> Rejects::read_known(std::int64_t size) {
@@ -91,7 +91,7 @@ Result<void> Rejects::add(const Line& line, const std::string& reason) {
     std::string record = fmt::format(R"({{"line":{},"reason":)", line.at.number);
     append_json_string(record, reason);
     record += fmt::format(R"(,"movedAt":{},"from":"{}")", now_ms_, from);
-    const bool as_text = !line.too_long && line.bytes <= kMaxTextBytes && !find_invalid_utf8(line.text);
+    const bool as_text = line.bytes <= kMaxTextBytes && !find_invalid_utf8(line.text);
     if (as_text) {
         record += R"(,"text":)";
         append_json_string(record, line.text);
