@@ -131,10 +131,8 @@ public:
         }
         const auto trouble = producer->trouble();
         return retryable(std::string(kBrokerUnreachable),
-                         fmt::format("cannot reach Kafka at {}: {}", options_.brokers,
-                                     trouble.empty() ? "nobody answered in time; are brokers and security.protocol "
-                                                       "right?"
-                                                     : trouble));
+                         fmt::format("cannot reach Kafka at {}: {}; are brokers and security.protocol right?",
+                                     options_.brokers, trouble.empty() ? "nobody answered in time" : trouble));
     }
 
 private:
