@@ -36,8 +36,8 @@ TEST(ShardKeeper, DoesNotTendAllTheTimeHoweverShortTheLease) {
     ShardKeeper keeper(std::chrono::milliseconds(30));
     keeper.tended(kKeeperStart, {{{0, 1}}, 1, 1});
     EXPECT_EQ(keeper.next_tend(), kKeeperStart + std::chrono::milliseconds(20));
-    keeper.tend_failed(kKeeperStart);
-    EXPECT_EQ(keeper.next_tend(), kKeeperStart + std::chrono::milliseconds(20));
+    keeper.tend_failed(kKeeperStart + kLease);
+    EXPECT_EQ(keeper.next_tend(), kKeeperStart + kLease + std::chrono::milliseconds(20));
 }
 
 TEST(ShardKeeper, AnotherTokenIsAnotherTenure) {
