@@ -101,6 +101,19 @@ TEST_F(RelayCoreSends, WhenATopicTakesEventsAgainAllOfItGoes) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
+TEST_F(RelayCoreSends, AnEventThatIsRefusedAgainThoughItsTopicTakesOthersIsCounted) {
+    read(1, {"a1", "a2"});
+    send();
+    answer(1, not_attempted("NO_LEADER"));
+    answer(2, delivered());  // sent no earlier than 1 was first
+    settle_as(store::EventSettled::applied);
+    EXPECT_THAT(send(), ElementsAre(1));
+    answer(1, not_attempted("NO_LEADER"));
+    EXPECT_EQ(core_->totals().put_off, 1U);
+    settle_as(store::EventSettled::applied);
+    EXPECT_EQ(core_->totals().retried, 1U);
+}
+
 TEST_F(RelayCoreSends, ThePauseOfATopicOfWhichNothingIsInHandWakesNobody) {
     read(1, {"a"});
     send();
