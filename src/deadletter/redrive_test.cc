@@ -119,6 +119,19 @@ TEST_F(RedriveStepsTest, APageIsAskedForAgainOnlyAfterACertainFailure) {
     }
 }
 
+TEST_F(RedriveStepsTest, AStopEndsTheAttempts) {
+    add(2);
+    begin();
+    letters.fault = [this](int, std::string_view call) {
+        if (call != "next_of_redrive") return Fault::none;
+        manager().close();
+        return Fault::retryable;
+    };
+    EXPECT_EQ(read(), Step::ended);
+    EXPECT_EQ(letters.calls_of("next_of_redrive"), 1);
+    finish();
+}
+
 TEST_F(RedriveStepsTest, AStoreThatComesBackInTimeIsNoProblem) {
     add(2);
     begin();
@@ -263,6 +276,25 @@ TEST_F(RedriveStepsTest, ATopicIsSkippedWhenAllItsRecordsAreTurnedAway) {
     EXPECT_EQ(report.redrive.failed, 0);
     EXPECT_EQ(report.not_tried, 3) << "the second page has none of theirs";
     EXPECT_TRUE(report.redrive.finished);
+}
+
+TEST_F(RedriveStepsTest, ATopicToWhichNothingWasSentIsSkippedToo) {
+    for (const char* topic : {"gone", "orders", "orders", "gone"}) add(topic);
+    options.page = 3;
+    replayer.answer = [](const Record& record) {
+        return record.topic == "gone" ? away() : Outcome{.kind = OutcomeKind::delivered};
+    };
+    const RedriveReport report = redrive();
+    EXPECT_EQ(report.problem, "messages for topic gone were skipped: AWAY");
+    EXPECT_EQ(report.not_tried, 1);
+}
+
+TEST_F(RedriveStepsTest, ARecordThatIsRefusedForGoodIsNotItsTopics) {
+    add(2);
+    answer_all({.kind = OutcomeKind::permanent, .code = "UNKNOWN_TOPIC"});
+    const RedriveReport report = redrive();
+    EXPECT_EQ(report.problem, "");
+    EXPECT_EQ(report.redrive.failed, 2);
 }
 
 TEST_F(RedriveStepsTest, ATopicThatTookOneRecordIsNotSkipped) {
