@@ -147,7 +147,7 @@ bool RedriveRun::read_page(const Room& room) {
         if (page.error().error_class == ErrorClass::ambiguous) {
             problem += " (some may stay RETRYING until their lease ends)";
         }
-        lost_ = lost_ || page.error().code == codes::kNotOwner;
+        lost_ = page.error().code == codes::kNotOwner;
         if (problem_.empty()) problem_ = std::move(problem);
         return false;
     }
@@ -215,25 +215,25 @@ void RedriveRun::skip_topics(std::span<const Record> records, std::span<Outcome>
     for (std::size_t i = 0; i < records.size(); ++i) {
         if (!is_turned_away(outcomes[i])) taking.insert(records[i].topic);
     }
-    const MutexLock lock(mutex_);
-    for (std::size_t i = 0; i < records.size(); ++i) {
-        const std::string& topic = records[i].topic;
-        if (taking.contains(topic)) {
-            cut_off_ = cut_off_ || outcomes[i].not_attempted;
-            continue;
+    {
+        const MutexLock lock(mutex_);
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            const std::string& topic = records[i].topic;
+            if (taking.contains(topic)) {
+                cut_off_ = cut_off_ || outcomes[i].not_attempted;
+                continue;
+            }
+            outcomes[i].not_attempted = true;
+            if (std::ranges::find(skipped_topics_, topic) != skipped_topics_.end()) continue;
+            if (skipped_topics_.empty()) {
+                why_skipped_ = "messages for topic " + topic + " were skipped: " + end_of({}, outcomes[i]).detail;
+            }
+            skipped_topics_.push_back(topic);
         }
-        outcomes[i].not_attempted = true;
-        if (std::ranges::find(skipped_topics_, topic) != skipped_topics_.end()) continue;
-        if (skipped_topics_.empty()) {
-            why_skipped_ = "messages for topic " + topic + " were skipped: " + end_of({}, outcomes[i]).detail;
-        }
-        skipped_topics_.push_back(topic);
+        if (skipped_topics_.size() <= kMaxSkippedTopics) return;
+        gives_up_ = true;
     }
-    if (skipped_topics_.size() <= kMaxSkippedTopics) return;
-    ends_early_ = true;
-    gives_up_ = true;
-    if (problem_.empty()) problem_ = "more than " + std::to_string(kMaxSkippedTopics) + " topics take nothing";
-    notify();
+    end_early("more than " + std::to_string(kMaxSkippedTopics) + " topics take nothing", false);
 }
 
 // --- recording -----------------------------------------------------------------------------------------------------
@@ -294,7 +294,6 @@ void RedriveRun::end_early(std::string problem, bool publish_none) {
     ends_early_ = true;
     publish_none_ = publish_none_ || publish_none;
     if (problem_.empty()) problem_ = std::move(problem);
-    notify();
 }
 
 void RedriveRun::count(const std::vector<store::RetryEnd>& ends) {

@@ -90,7 +90,7 @@ private:
     void review(std::span<const Record> records, std::span<Outcome> outcomes) EXCLUDES(mutex_);
     void skip_topics(std::span<const Record> records, std::span<Outcome> outcomes) EXCLUDES(mutex_);
     void record(const std::vector<store::RetryEnd>& ends) EXCLUDES(mutex_);
-    /// No further page is begun. `publish_none`: what was begun is not published any more.
+    /// No further page is begun. `publish_none`: what was begun is not published any more. The step notifies.
     void end_early(std::string problem, bool publish_none) EXCLUDES(mutex_);
     void count(const std::vector<store::RetryEnd>& ends) EXCLUDES(mutex_);
     void close(RedriveReport& report);

@@ -22,12 +22,13 @@ using testing::StartsWith;
 // --- recording -----------------------------------------------------------------------------------------------------
 
 TEST_F(RedriveStepsTest, WhatCannotBeRecordedEndsItAndNothingMoreIsPublished) {
-    const auto ids = add(6);
+    const auto ids = add(12);
     replayer.answer = [](const Record& record) {
         if (record.key == "key-2") return Outcome{.kind = OutcomeKind::ambiguous};
-        return Outcome{.kind = record.key == "key-1" ? OutcomeKind::delivered : OutcomeKind::permanent};
+        const bool sent = record.key == "key-1" || record.key == "key-3";
+        return Outcome{.kind = sent ? OutcomeKind::delivered : OutcomeKind::permanent};
     };
-    options.page = 3;
+    options.page = 6;
     begin();
     EXPECT_EQ(read(), Step::done);
     EXPECT_EQ(publish(), Step::done);
@@ -38,11 +39,11 @@ TEST_F(RedriveStepsTest, WhatCannotBeRecordedEndsItAndNothingMoreIsPublished) {
     EXPECT_EQ(read(), Step::ended);
     EXPECT_EQ(log.count(LogLevel::error), 1);
     const RedriveReport report = finish();
-    EXPECT_THAT(report.problem, StartsWith("2 messages were published, but that could not be recorded: switched off"));
+    EXPECT_THAT(report.problem, StartsWith("3 messages were published, but that could not be recorded: switched off"));
     EXPECT_THAT(replayer.batches(), SizeIs(1));
-    EXPECT_EQ(report.not_tried, 3);
+    EXPECT_EQ(report.not_tried, 6);
     EXPECT_EQ(report.not_tried_reason, "the redrive ended before it");
-    EXPECT_EQ(status(ids[4]), LetterStatus::pending);
+    EXPECT_EQ(status(ids[7]), LetterStatus::pending);
 }
 
 TEST_F(RedriveStepsTest, WhatSomebodyElseHasByNowIsInDoubt) {
@@ -68,7 +69,7 @@ TEST_F(RedriveStepsTest, WhatSomebodyElseHasByNowIsInDoubt) {
 
 TEST_F(RedriveStepsTest, WhereAllWasTakenOverItEnds) {
     const auto ids = add(8);
-    options.page = 2;
+    options.page = 3;
     replayer.answer = [](const Record& record) {
         return Outcome{.kind = record.key == "key-1" ? OutcomeKind::permanent : OutcomeKind::delivered};
     };
@@ -76,16 +77,16 @@ TEST_F(RedriveStepsTest, WhereAllWasTakenOverItEnds) {
     EXPECT_EQ(read(), Step::done);
     EXPECT_EQ(publish(), Step::done);
     EXPECT_EQ(read(), Step::done);
-    for (const std::size_t i : {0U, 1U}) letters.change(ids[i], [](auto& row) { row.owner = "another"; });
+    for (const std::size_t i : {0U, 1U, 2U}) letters.change(ids[i], [](auto& row) { row.owner = "another"; });
     EXPECT_EQ(record(), Step::done);
     EXPECT_EQ(read(), Step::ended);
     fail("close_redrive", Fault::permanent);  // then the report has this run's own counts
     const RedriveReport report = finish();
     EXPECT_THAT(report.problem, StartsWith("its lease had ended, and another process may retry the same messages"));
     EXPECT_EQ(report.redrive.published, 0);
-    EXPECT_EQ(report.redrive.in_doubt, 1) << "the one that may be out twice";
+    EXPECT_EQ(report.redrive.in_doubt, 2) << "those that may be out twice";
     EXPECT_EQ(report.redrive.failed, 1);
-    EXPECT_EQ(report.not_tried, 2) << "what was begun is not published any more";
+    EXPECT_EQ(report.not_tried, 3) << "what was begun is not published any more";
 }
 
 // --- the end -------------------------------------------------------------------------------------------------------
@@ -130,6 +131,21 @@ TEST_F(RedriveStepsTest, AStoppedOneIsReleasedForTheNextProcess) {
     EXPECT_EQ(letters.calls_of("close_redrive"), 0);
     EXPECT_EQ(log.count(LogLevel::warn), 0);
     EXPECT_EQ(log.count(LogLevel::info), 1);
+}
+
+TEST_F(RedriveStepsTest, AResumedOneThatIsStoppedSaysOnlyThat) {
+    add(8);
+    begin(true);
+    EXPECT_EQ(read(), Step::done);
+    manager().close();
+    EXPECT_EQ(finish().problem, "the program is stopping; the rest follows when it runs again");
+    EXPECT_EQ(log.count(LogLevel::warn), 0);
+}
+
+TEST_F(RedriveStepsTest, WithARuleItEndsLikeAnyOther) {
+    add(2);
+    begin(false, [](const store::Letter&) { return std::string(); });
+    EXPECT_EQ(finish().problem, "");
 }
 
 TEST_F(RedriveStepsTest, AStopAfterTheLastPageChangesNothing) {
@@ -180,14 +196,15 @@ TEST_F(RedriveStepsTest, AResumedOneThatCannotContinueIsLeftForLater) {
 }
 
 TEST_F(RedriveStepsTest, APartThatTheBrokerDidNotGetIsLeftForLater) {
-    add(2);
+    add(3);
+    options.page = 3;
     replayer.answer = [](const Record& record) {
-        return record.key == "key-1" ? Outcome{.kind = OutcomeKind::delivered} : away();
+        return record.key == "key-2" ? away() : Outcome{.kind = OutcomeKind::delivered};
     };
     const RedriveReport report = redrive(true);
     EXPECT_EQ(report.problem, "the broker got only a part: AWAY; it resumes by itself");
     EXPECT_FALSE(report.redrive.finished);
-    EXPECT_EQ(report.redrive.published, 1);
+    EXPECT_EQ(report.redrive.published, 2);
 }
 
 TEST_F(RedriveStepsTest, ForAPersonAPartIsTheEnd) {

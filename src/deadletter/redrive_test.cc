@@ -119,6 +119,20 @@ TEST_F(RedriveStepsTest, APageIsAskedForAgainOnlyAfterACertainFailure) {
     }
 }
 
+TEST_F(RedriveStepsTest, AFailedReadDoesNotReplaceAnEarlierProblem) {
+    add(4);
+    begin();
+    EXPECT_EQ(read(), Step::done);
+    answer_all(away());
+    letters.fault = [this](int, std::string_view call) {
+        if (call != "next_of_redrive") return Fault::none;
+        EXPECT_EQ(publish(), Step::done);
+        return Fault::permanent;
+    };
+    EXPECT_EQ(read(), Step::ended);
+    EXPECT_EQ(finish().problem, "the broker got none of 2 messages: AWAY");
+}
+
 TEST_F(RedriveStepsTest, AStopEndsTheAttempts) {
     add(2);
     begin();
@@ -317,9 +331,13 @@ TEST_F(RedriveStepsTest, AsManyTopicsAsAllowedAreSkippedAndOneMoreEndsIt) {
     EXPECT_THAT(report.problem, StartsWith("messages for topic gone-0 were skipped"));
     EXPECT_THAT(report.problem, EndsWith("(and other topics: 99)"));
     add("gone-more");
+    options.page = static_cast<std::int32_t>(kMaxSkippedTopics) + 1;
+    reset();
+    add("more");
     for (const bool resumed : {false, true}) {
         const RedriveReport ended_early = redrive(resumed);
         EXPECT_THAT(ended_early.problem, StartsWith("more than 100 topics take nothing; messages for topic gone-0"));
+        EXPECT_EQ(ended_early.not_tried, options.page) << "no other page is begun";
         EXPECT_TRUE(ended_early.redrive.finished) << "whoever resumed it could do no more";
     }
 }

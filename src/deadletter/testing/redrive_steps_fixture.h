@@ -63,6 +63,11 @@ protected:
         }
         return *manager_;
     }
+    /// With the options as they are now.
+    void reset() {
+        run.reset();
+        manager_.reset();
+    }
     /// As another process began it, if `resumed`.
     void begin(bool resumed = false, const SendRule& rule = {}) {
         run = manager().begin_redrive(kAll, "ops", rule, resumed).value();
