@@ -107,8 +107,9 @@ using RowId = std::string;
 /// The number, if the id is one.
 [[nodiscard]] inline std::optional<std::int64_t> sequence_of(std::string_view row_id) {
     std::int64_t number = 0;
-    const char* end = row_id.data() + row_id.size();
-    const auto [stop, fault] = std::from_chars(row_id.data(), end, number);
+    const char* begin = row_id.data();
+    const char* end = begin + row_id.size();
+    const auto [stop, fault] = std::from_chars(begin, end, number);
     if (fault != std::errc() || stop != end) return std::nullopt;
     return number;
 }
