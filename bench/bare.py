@@ -1,7 +1,7 @@
-"""The ceiling: claim and ack as bare SQL on one connection, straight through libpq.
+"""The ceiling: claim and acknowledge as bare SQL on one connection, directly through libpq.
 
-Two prepared statements a batch, each its own transaction; the claimed rows really come to the client (in
-binary, untouched), which takes nothing from them but the ids it acknowledges.
+Two prepared statements per batch, each in its own transaction. The client receives the claimed rows (in binary) and
+uses only their ids, which it acknowledges.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The other destinations of events, each a context that yields the lane's `sink`."""
+"""The other destinations of events. Each is a context manager that yields the lane's `sink`."""
 
 import asyncio
 import contextlib

@@ -13,8 +13,8 @@ def lines(report, wanted):
 
 
 def _ingest(half, wanted):
-    yield from tables.table(f"{half['records']:,} records of {half['value_bytes']} bytes from Kafka", "rows a second",
-                            "deliverd's part of it", "wanted")
+    yield from tables.table(f"{half['records']:,} records of {half['value_bytes']} bytes from Kafka", "rows per second",
+                            "deliverd's share of it", "target")
     yield f"| deliverd, batches of {half['batch_size']:,} | {half['per_second']:,} | – | – |"
     for how, rate in half["bare_per_second"].items():
         ratio = half["ratios"][how]
@@ -25,15 +25,15 @@ def _ingest(half, wanted):
 
 
 def _usage(half, what, wanted):
-    yield from tables.table("", "measured", "wanted")
+    yield from tables.table("", "measured", "target")
     yield tables.judged("resident while working", half["peak_mib"], " MiB", wanted["working_mib"])
-    yield f"| CPU of deliverd a million {what} | {half['cpu_seconds_per_million']:.1f} s | – |"
+    yield f"| CPU of deliverd per million {what} | {half['cpu_seconds_per_million']:.1f} s | – |"
     cores = half["runs"][-1]["cores"]
     yield "| cores busy | " + ", ".join(f"{name} {share:.2f}" for name, share in cores.items()) + " | – |"
 
 
 def _listing(half, wanted):
-    yield from tables.table(f"a page of {half['rows']:,} dead letters", "p50 ms", "p99 ms", "max ms", "wanted p99")
+    yield from tables.table(f"a page of {half['rows']:,} dead letters", "p50 ms", "p99 ms", "max ms", "target p99")
     for case in half["cases"]:
         judged = "–" if case["title"].startswith("bare") else (
             f"< {wanted['list_p99_ms']} ms: {'met' if case['p99_ms'] < wanted['list_p99_ms'] else 'MISSED'}")
@@ -41,10 +41,10 @@ def _listing(half, wanted):
 
 
 def _retry_all(half, wanted):
-    yield from tables.table(f"retry-all of {half['letters']:,}", "measured", "wanted")
-    yield f"| librdkafka alone, the same records | {half['bare_per_second']:,} a second | – |"
+    yield from tables.table(f"retry-all of {half['letters']:,}", "measured", "target")
+    yield f"| librdkafka alone, the same records | {half['bare_per_second']:,} per second | – |"
     least = min(wanted["retry_all_per_second"], wanted["retry_all_ratio"] * half["bare_per_second"])
     met = "met" if half["per_second"] >= least else "MISSED"
-    yield f"| retry-all | {half['per_second']:,} a second | ≥ {least:,.0f} a second: {met} |"
+    yield f"| retry-all | {half['per_second']:,} per second | ≥ {least:,.0f} per second: {met} |"
     yield f"| ratio | {half['ratio']:.2f} | – |"
     yield from _usage(half, "messages", wanted)

@@ -1,7 +1,7 @@
-"""Dead letters: read from a real Kafka into PostgreSQL, listed over HTTP, sent back; each beside its ceiling.
+"""Dead letters: read from a real Kafka into PostgreSQL, listed over HTTP, sent back; each compared with its ceiling.
 
-Every run has a fresh copy of a prepared database. The bare rows of the ingest are those that deliverd stored: copied out
-of its table, in its batches, into an empty one.
+Every run has a fresh copy of a prepared database. The bare methods of the ingest write the rows that deliverd stored, in
+the same batches, to an empty table.
 """
 
 import contextlib
@@ -169,13 +169,13 @@ class DeadLetters:
             with self.copy() as name:
                 self.say(f"dead letters: ingest, run {number + 1} of {repeats}")
                 runs.append(self._ingested(name, rows))
-                self.say(f"{runs[-1]['per_second']:,.0f} a second")
+                self.say(f"{runs[-1]['per_second']:,.0f} per second")
                 batches = [row["n"] for row in self.server.query(name, BATCHES)]
                 copied, inserted = self._rows_of(name, batches, "copy"), self._rows_of(name, batches, "insert")
             for how, seen in bares.items():
                 self.say(f"dead letters: {how}, run {number + 1} of {repeats}")
                 seen.append(self._bare(copied if how.startswith("copy") else inserted, rows, how))
-                self.say(f"{seen[-1]:,.0f} a second")
+                self.say(f"{seen[-1]:,.0f} per second")
         rate = statistics.median(run["per_second"] for run in runs)
         bare = {how: statistics.median(seen) for how, seen in bares.items()}
         return {"records": rows, "value_bytes": VALUE_BYTES, "per_second": round(rate),
@@ -286,9 +286,9 @@ class DeadLetters:
             choose = random.Random(6)
             for title, queries in (
                     (f"page 1 of {PAGE_SIZE}", [size] * ASKED),
-                    (f"of {PAGE_SIZE} by cursor, anywhere",
+                    (f"page of {PAGE_SIZE} by cursor, anywhere",
                      [f"{size}&cursor={choose.choice(cursors)}" for _ in range(ASKED)]),
-                    (f"of {PAGE_SIZE} by cursor, the last tenth",
+                    (f"page of {PAGE_SIZE} by cursor, in the last tenth",
                      [f"{size}&cursor={choose.choice(deepest)}" for _ in range(ASKED)]),
                     ("status PENDING (94.9 %), page 1", [f"{size}&status=PENDING"] * ASKED),
                     ("status RESOLVED (5 %), page 1", [f"{size}&status=RESOLVED"] * ASKED),
@@ -301,8 +301,8 @@ class DeadLetters:
                 cases.append({"title": title} | several(queries))
                 self.say(f"dead letters: {title}: p99 {cases[-1]['p99_ms']:.2f} ms")
             cases += [{"title": f"page 1 of {WALKED_PAGE_SIZE}"} | several([f"page_size={WALKED_PAGE_SIZE}"] * ASKED),
-                      {"title": f"of {WALKED_PAGE_SIZE} by cursor, every page there is"} | quantiles(walked),
-                      {"title": f"of {WALKED_PAGE_SIZE} by cursor, the last tenth"} | quantiles(last)]
+                      {"title": f"page of {WALKED_PAGE_SIZE} by cursor, every page"} | quantiles(walked),
+                      {"title": f"page of {WALKED_PAGE_SIZE} by cursor, in the last tenth"} | quantiles(last)]
             return {"rows": rows, "resident_mib": round(usage.resident_mib(serve.pid), 1), "cases": cases}
 
     def _bare_pages(self, name):
@@ -328,7 +328,7 @@ class DeadLetters:
                 self.say(f"dead letters: retry-all, run {number + 1} of {repeats}")
                 with self.copy(name) as run:
                     runs.append(self._retried(run, topic, rows))
-                self.say(f"{bares[-1]:,.0f} and {runs[-1]['per_second']:,.0f} a second")
+                self.say(f"{bares[-1]:,.0f} and {runs[-1]['per_second']:,.0f} per second")
         bare, rate = statistics.median(bares), statistics.median(run["per_second"] for run in runs)
         return {"letters": rows, "bare_per_second": round(bare), "per_second": round(rate),
                 "ratio": round(rate / bare, 3), "peak_mib": round(max(run["peak_mib"] for run in runs), 1),

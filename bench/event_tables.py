@@ -15,11 +15,11 @@ def _cores(run):
 
 
 def _backlog(half, wanted):
-    yield from tables.table(f"backlog of {half['events']:,} events to Kafka", "measured", "wanted")
-    yield f"| bare `SELECT 500` + `UPDATE 500` | {half['bare_per_second']:,} a second | – |"
-    yield f"| relay | {half['per_second']:,} a second | – |"
+    yield from tables.table(f"backlog of {half['events']:,} events to Kafka", "measured", "target")
+    yield f"| bare `SELECT 500` + `UPDATE 500` | {half['bare_per_second']:,} per second | – |"
+    yield f"| relay | {half['per_second']:,} per second | – |"
     yield tables.judged("ratio", half["ratio"], "", wanted["events_ratio"], at_least=True)
-    yield tables.judged("CPU of deliverd a million events", half["cpu_seconds_per_million"], " s",
+    yield tables.judged("CPU of deliverd per million events", half["cpu_seconds_per_million"], " s",
                         wanted["events_cpu_seconds_per_million"])
     yield tables.judged("resident while working", half["peak_mib"], " MiB", wanted["working_mib"])
 
@@ -27,7 +27,7 @@ def _backlog(half, wanted):
 def _latency(cases, wanted):
     for case in cases:
         topic = "one partition" if case["partitions"] == 1 else f"{case['partitions']} partitions"
-        yield from tables.table(f"commit to consumer, {case['rate']:,} events a second, {topic}", "measured", "wanted")
+        yield from tables.table(f"commit to consumer, {case['rate']:,} events per second, {topic}", "measured", "target")
         for part in ("p50", "p99"):
             yield (f"| {part} when the writer itself produces after its commit | {case['bare'][part + '_ms']:.2f} ms "
                    "| – |")
@@ -39,7 +39,7 @@ def _latency(cases, wanted):
 
 
 def _flat(cases, wanted):
-    yield from tables.table("events a second", "bare SQL", "relay", "its last tenth", "peak MiB")
+    yield from tables.table("events per second", "bare SQL", "relay", "in the last tenth", "peak MiB")
     for case in cases:
         if "run" not in case:
             yield f"| {case['title']} | – | {case['per_second']:,} | – | – |"
@@ -49,13 +49,13 @@ def _flat(cases, wanted):
 
 
 def _processes(cases, wanted):
-    yield from tables.table("processes on one backlog", "events a second", "cores busy", "of them")
+    yield from tables.table("processes on one backlog", "events per second", "cores busy", "of these")
     for case in cases:
         yield (f"| {case['relays']} | {case['per_second']:,.0f} | {case['cores']['machine']:.2f} | {_cores(case)} |")
 
 
 def _failing(cases, wanted):
-    yield from tables.table("aggregates that fail", "others a second", "of that without failures", "wanted")
+    yield from tables.table("aggregates that fail", "other events per second", "share of the rate without failures", "target")
     for case in cases:
         judged = "–" if case is cases[0] else (
             f"≥ {wanted['events_failing_ratio']}: "
@@ -64,14 +64,14 @@ def _failing(cases, wanted):
 
 
 def _others(cases, wanted):
-    yield from tables.table("sink", "events a second", "CPU s a million", "peak MiB")
+    yield from tables.table("sink", "events per second", "CPU s per million", "peak MiB")
     for case in cases:
         yield (f"| {case['title']} | {case['per_second']:,.0f} | {case['cpu_seconds_per_million']:.1f} "
                f"| {case['peak_mib']:.1f} |")
 
 
 def _idle(half, wanted):
-    yield from tables.table("idle `serve` with a lane of events", "measured", "wanted")
+    yield from tables.table("idle `serve` with a lane of events", "measured", "target")
     yield tables.judged("CPU", half["cpu_percent_of_a_core"], " %", wanted["idle_cpu_percent"])
     yield tables.judged("resident", half["resident_mib"], " MiB", wanted["idle_mib"])
-    yield f"| transactions a second | {half['transactions_per_second']:.1f} | a few |"
+    yield f"| transactions per second | {half['transactions_per_second']:.1f} | a few |"

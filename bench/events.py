@@ -1,7 +1,7 @@
-"""Events: backlogs relayed by `deliverd worker --loop` to a real Kafka, beside the bare SELECT 500 + UPDATE 500.
+"""Events: backlogs relayed by `deliverd worker --loop` to a real Kafka, compared with the bare SELECT 500 + UPDATE 500.
 
-Every run has a fresh copy of a prepared table. Rates go by the database's clock: the rows of all settles but the last,
-from the first settle to the last. The CPU use of each is reported too, because the cores are the limit on a small machine.
+Every run has a fresh copy of a prepared table. The database's clock measures the rates: the rows of all settles except
+the last, from the first settle to the last. The report has the CPU use too, because cores are the limit on a small machine.
 """
 
 import contextlib
@@ -230,9 +230,9 @@ class Events:
             cases.append((big, {}, {}))
         cases += [(self.options.events, {"published": published}, {}), (self.options.events, {}, {"held_open": True})]
         self.say(f"events: backlog of {SMALL:,}")
-        found = [{"title": f"{SMALL:,} events to a relay that waits", "per_second": round(self.small(SMALL))}]
+        found = [{"title": f"{SMALL:,} events to an idle relay", "per_second": round(self.small(SMALL))}]
         for rows, table, held in cases:
-            beside = f", {published:,} published beside" if table else ", a transaction held open" if held else ""
+            beside = f", {published:,} published ones in the table" if table else ", a transaction held open" if held else ""
             self.say(f"events: backlog of {rows:,}{beside}")
             filled = self.filled(rows, **table)
             bare_rate = self.bare(filled, **held)
@@ -261,7 +261,7 @@ class Events:
         sink = self.kafka_sink("{event_type_raw}")
         found = []
         for title, kind in (("none fails", None), (f"{FAILING} of {AGGREGATES:,}: dead at once", "no topic!"),
-                            (f"{FAILING} of {AGGREGATES:,}: retried again and again", "no-such-topic")):
+                            (f"{FAILING} of {AGGREGATES:,}: retried repeatedly", "no-such-topic")):
             self.say(f"events: {title}")
             filled = self.filled(rows, failing_type=kind)
             runs = [self.relay(filled, sink, failing=kind is not None) for _ in range(self.options.event_repeats)]
@@ -287,9 +287,9 @@ class Events:
         return found
 
     def commit_to_consumer(self):
-        """To a topic as a broker makes it by default, and to one of several partitions: a request each, so that the
-        broker has several times the work."""
-        self.say(f"events: commit to consumer at {self.options.rate:,} a second")
+        """To a topic as a broker creates it by default, and to one with several partitions. Each partition needs its own
+        request, so the broker has several times the work."""
+        self.say(f"events: commit to consumer at {self.options.rate:,} per second")
         return [{"partitions": partitions, "bare": self._stamp(partitions, bare=True)} | self._stamp(partitions)
                 for partitions in (1, PARTITIONS)]
 

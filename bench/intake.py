@@ -1,7 +1,7 @@
-"""Accepting orders: `POST /api/v1/orders` by wrk beside pgbench writing the same rows, in turn.
+"""Accepting orders: wrk sends `POST /api/v1/orders`, pgbench writes the same rows, in turn.
 
-Both wait for the durable commit, with 32 clients at once. pgbench writes the two rows that hold the order (outbox
-and ledger); deliverd also an audit record, and reads, checks, digests and answers HTTP.
+Both wait for the durable commit, with 32 clients at once. pgbench writes the two rows of the order (outbox and
+ledger). deliverd also writes an audit record, and reads, checks, digests and answers HTTP requests.
 """
 
 import json
@@ -31,7 +31,7 @@ def _quantile(sorted_values, part):
 
 
 def pgbench(server, name, folder, seconds):
-    """The two inserts, four round trips a transaction, prepared."""
+    """The two inserts: prepared statements, four round trips per transaction."""
     for old in folder.glob("two_inserts.*"):
         old.unlink()
     subprocess.run([bin_dir() / "pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", str(GENERATOR_THREADS),
@@ -67,7 +67,7 @@ class Serving:
 
 
 class Probe:
-    """Asks for `path` now and then while others post, each time on a new connection: how long the answers take."""
+    """Measures how long answers to `path` take while others post, each on a new connection."""
 
     def __init__(self, address, path):
         self._url = address + path
@@ -99,7 +99,7 @@ def post_probed_order(serving):
 
 
 def wrk(serving, seconds):
-    """Posts orders; nothing but the figures wrk knows."""
+    """Posts orders; returns the figures that wrk reports."""
     command = ["wrk", "-t", str(GENERATOR_THREADS), "-c", str(CLIENTS), "-d", f"{seconds}s", "--timeout", "30s", "-s",
                HERE / "post_orders.lua", serving.address, "--", str(FIRST_KEY)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + PATIENCE_SECONDS)
@@ -107,8 +107,8 @@ def wrk(serving, seconds):
 
 
 def deliverd(programs, url, folder, seconds, count_orders):
-    """Errors are what wrk counts (no answer, 4xx, 5xx), or the answers that no stored order stands behind if that is
-    more: each has a key of its own, so every right answer is a 201. `count_orders()` tells how many are stored."""
+    """Errors are those that wrk counts (no answer, 4xx, 5xx), or the answers without a stored order if there are more of
+    those: each order has its own key, so every correct answer is a 201. `count_orders()` returns how many are stored."""
     with Serving(programs, url, folder) as serving:
         cpu = usage.cpu_seconds(serving.process.pid)
         watch = usage.Watch(serving.process.pid)
@@ -131,8 +131,8 @@ def _medians(runs):
         "errors": sum(run["errors"] for run in runs)}
 
 
-def beside_pgbench(server, template, programs, folder, seconds, repeats, say):
-    """The two in turn, each on a fresh database. Ratios are those of neighbours: the disk varies more than they do."""
+def compared_with_pgbench(server, template, programs, folder, seconds, repeats, say):
+    """The two in turn, each on a fresh database. A ratio compares neighbouring runs, because the disk's speed varies."""
     runs = {"pgbench": [], "deliverd": []}
     for number in range(repeats):
         for what, done in runs.items():

@@ -1,7 +1,7 @@
-// From commit to consumer: eight connections commit single events at a steady rate, one consumer stamps what arrives,
-// all in this process and on one clock, so that what measures takes little of the machine. An event's time begins when
-// its writer was told that it is committed. Writes one line of JSON. With `--produce` the writers produce the event
-// themselves right after their commit: the dual write that loses events, and the least that broker and consumer take.
+// From commit to consumer: eight connections commit single events at a steady rate, and one consumer records when each
+// arrives. All run in this process and use one clock, so that measuring takes little CPU. An event's time begins when
+// its writer knows that it is committed. Prints one line of JSON. With `--produce` the writers send the event to Kafka
+// themselves right after their commit: the dual write that loses events, and the time that broker and consumer need.
 //
 //     bench_latency DATABASE_URL BROKERS TOPIC RATE WARM_UP_SECONDS SECONDS [--produce]
 #include <libpq-fe.h>
@@ -91,7 +91,7 @@ public:
     Writer& operator=(const Writer&) = delete;
     ~Writer() { PQfinish(connection_); }
 
-    /// Falls behind rather than skip.
+    /// Never skips an event: if it is too slow, it falls behind.
     void write(Clock::time_point begin) {
         const std::chrono::nanoseconds every(1'000'000'000LL / run_.rate);
         for (int event = number_; event < run_.events(); event += kConnections) {
@@ -154,7 +154,7 @@ public:
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
 
-    /// Until all have arrived or `last_look` has passed. What the relay sent twice counts once.
+    /// Reads until all have arrived or `last_look` has passed. An event that the relay sent twice counts once.
     void read(Times& times, std::atomic<Clock::time_point>& last_look) {
         std::size_t missing = times.arrived.size();
         while (missing > 0 && Clock::now() < last_look.load()) {

@@ -1,7 +1,7 @@
--- wrk's side of bench/orders.py: posts orders with keys of their own and prints what came of it as one JSON line.
--- wrk -s post_orders.lua URL -- FIRST: keys are numbered from FIRST, which is sixteen digits long.
+-- For wrk, started by bench/intake.py: posts orders, each with its own key, and prints the results as one line of JSON.
+-- wrk -s post_orders.lua URL -- FIRST: keys are numbered from FIRST, a number of sixteen digits.
 
-local keys_a_thread = 1000000000
+local keys_per_thread = 1000000000
 local threads = 0
 
 function setup(thread)
@@ -13,9 +13,9 @@ local head = "POST /api/v1/orders HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: a
 local rest = '","symbol":"AAPL","intent":"BUY","qty":10,"limit_price":145.001,"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736",'
     .. '"meta":{"strategy":"mean-reversion","account":"A-1029"}}'
 
--- The keys have one length, so the header is made once: the requests are to cost the generator little.
+-- All keys have the same length, so the header is built once: a request must cost the generator little.
 function init(args)
-    next_key = tonumber(args[1]) + number * keys_a_thread
+    next_key = tonumber(args[1]) + number * keys_per_thread
     local body_bytes = #('{"idempotency_key":"bench-' .. string.format("%d", next_key) .. rest)
     head = head .. "Content-Length: " .. body_bytes .. "\r\nIdempotency-Key: bench-"
 end

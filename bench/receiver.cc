@@ -1,5 +1,5 @@
-// A broker for the benchmark: takes every order and answers with its key, after DELAY_MS. Prints its port; ends when
-// standard input does.
+// A broker for the benchmark: takes every order and answers with its key, after DELAY_MS. Prints its port. Ends when
+// its standard input ends.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -65,7 +65,7 @@ private:
     const SystemClock clock_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Waiting> waiting_;  // at most one a connection
+    std::deque<Waiting> waiting_;  // at most one per connection
     bool closed_ = false;
     std::thread thread_;
 };

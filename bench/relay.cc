@@ -1,5 +1,5 @@
-// How many events a second a relay carries between a table that costs nothing and a sink that costs nothing: what its
-// own decisions and threads cost. Run by hand: build/bench_relay [events] [aggregates]
+// How many events per second a relay sends from a table that costs nothing to a sink that costs nothing: the cost of
+// its own decisions and threads. Run by hand: build/bench_relay [events] [aggregates]
 #include "relay/relay.h"
 
 #include <atomic>
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     const double processor = static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC;
     relay.stop(std::chrono::seconds(1));
-    std::printf("%.0f events/s, %.2f us of processor time an event\n", static_cast<double>(events) / seconds,
+    std::printf("%.0f events/s, %.2f us of processor time per event\n", static_cast<double>(events) / seconds,
                 processor * 1e6 / static_cast<double>(events));
     return 0;
 }

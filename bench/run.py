@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Measures deliverd beside the bare ceiling, in one run on one machine: `./dev bench [--quick]`.
+"""Compares deliverd with the bare ceiling, in one run on one machine: `./dev bench [--quick]`.
 
   1. bare SQL: claim 500 + acknowledge 500 on one connection (bench/bare.py);
-  2. the lane with a sink that does nothing, on the same kind of table; the two alternate, medians count;
-  3. the same with a transaction held open all the time, and with a million settled rows beside it;
-  4. an idle `serve`: resident memory, CPU, transactions a second;
-  5. orders posted to `serve` beside pgbench writing the same rows (bench/intake.py), and on SQLite;
+  2. the lane with a sink that does nothing, on the same kind of table; the two alternate, and the report has medians;
+  3. the same with a transaction held open throughout, and with a million settled rows in the table;
+  4. an idle `serve`: resident memory, CPU, transactions per second;
+  5. orders posted to `serve`, compared with pgbench that writes the same rows (bench/intake.py), and on SQLite;
   6. orders sent to a local receiver (bench/worker.py);
-  7. events relayed to a real Kafka beside bare SQL, and what changes that rate (bench/events.py);
-  8. dead letters read from a real Kafka, listed and sent back, beside bare SQL and librdkafka (bench/dead_letters.py).
+  7. events relayed to a real Kafka, compared with bare SQL, and what changes that rate (bench/events.py);
+  8. dead letters read from a real Kafka, listed and sent back, compared with bare SQL and librdkafka
+     (bench/dead_letters.py).
 
-Prints a table and writes build/bench.json. Exit status 1 when something failed, not when a figure is missed.
+Prints a table and writes build/bench.json. Exit status 1 if something failed, not if a target is missed.
 """
 
 import argparse
@@ -45,7 +46,7 @@ PARTS = ("memories", "orders", "events", "dead_letters")
 BATCH_SIZE = 500
 PAYLOAD_BYTES = 200
 LANE_DEADLINE_SECONDS = 900
-# As in the tests, but with room for the table in memory: the ceiling is to be PostgreSQL's, not a small cache's.
+# As in the tests, but with room for the table in memory: the ceiling must be PostgreSQL's, not that of a small cache.
 SERVER_SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB", "synchronous_commit": "on"}
 FILL = f"""
 INSERT INTO outbox_memory (item_id, target_space, payload_md, payload_sha)
@@ -65,7 +66,7 @@ class Bench:
         self.programs.run("migrate", "--database", server.url(self.template)).ok()
 
     def prepared(self, settled):
-        """A fresh database with the rows to work off (and `settled` that are done); answers its name."""
+        """Creates a database with the rows to process (and `settled` that are done); returns its name."""
         name = self.server.create_database(self.template)
         rows = self.options.rows
         with psycopg.connect(self.server.url(name), autocommit=True) as connection:
@@ -92,7 +93,7 @@ class Bench:
                 holder.close()
         left = self.server.query(name, "SELECT count(*) AS n FROM outbox_memory WHERE status <> 'sent'")[0]["n"]
         if left:
-            raise RuntimeError(f"{left} rows were not worked off")
+            raise RuntimeError(f"{left} rows were not processed")
         self.server.drop_database(name)
         return figures
 
@@ -174,14 +175,14 @@ class Bench:
         repeats, settled = self.options.repeats, self.options.settled
         single = 1 if self.options.quick else max(1, repeats - 1)
         return {"rows": self.options.rows, "batch_size": BATCH_SIZE, "idle": self.idle(), "pairs": [
-            self.pair("in peace", repeats),
+            self.pair("nothing else running", repeats),
             self.pair("a transaction held open", single, held_open=True),
-            self.pair(f"{settled:,} settled rows beside", single, settled=settled)]}
+            self.pair(f"{settled:,} settled rows in the table", single, settled=settled)]}
 
     def orders(self):
         seconds = self.options.seconds
         return {
-            "intake": intake.beside_pgbench(self.server, self.template, self.programs, self.folder, seconds,
+            "intake": intake.compared_with_pgbench(self.server, self.template, self.programs, self.folder, seconds,
                                             self.options.pairs, say),
             "intake_sqlite": intake.on_sqlite(self.programs, self.folder, seconds, say),
             "worker": worker.measure(self.server, self.template, self.programs, self.folder, self.options.orders, say),
@@ -207,7 +208,7 @@ def say(text):
 SIZES = (
     ("rows", 200_000, 20_000, "memories a run works off"),
     ("repeats", 3, 1, "runs of each with memories, in turn"),
-    ("settled", 1_000_000, 100_000, "settled rows in the run with a history"),
+    ("settled", 1_000_000, 100_000, "settled rows in the table, in one run"),
     ("idle-seconds", 20, 5, "how long the idle service is watched"),
     ("seconds", 10, 2, "how long orders are posted in each run"),
     ("pairs", 5, 1, "runs of pgbench and deliverd, in turn"),
@@ -215,10 +216,10 @@ SIZES = (
     ("events", 1_000_000, 200_000, "events in the backlog"),
     ("event-repeats", 3, 1, "runs of each with events, in turn"),
     ("big-backlog", 5_000_000, 0, "events in the larger backlog"),
-    ("published", 5_000_000, 500_000, "published events beside the backlog"),
+    ("published", 5_000_000, 500_000, "published events in the table of the backlog"),
     ("failing-events", 300_000, 100_000, "events of which some aggregates fail"),
     ("other-events", 50_000, 20_000, "events to each of the other sinks"),
-    ("rate", 1000, 1000, "events a second from commit to consumer"),
+    ("rate", 1000, 1000, "events per second from commit to consumer"),
     ("latency-seconds", 20, 8, "how long events are written at that rate"),
     ("dead-letters", 200_000, 20_000, "dead letters read from Kafka"),
     ("dead-letter-repeats", 3, 1, "runs of each with dead letters, in turn"),
@@ -230,7 +231,7 @@ SIZES = (
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything: does it run at all?")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see whether it runs")
     parser.add_argument("--only", choices=PARTS, help="one part of it")
     parser.add_argument("--parts", nargs="+", metavar="PART", choices=events.PARTS,
                         help="of the events: " + ", ".join(events.PARTS))

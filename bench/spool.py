@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A spool of two million entries (1 GB): how long and with how much memory it is listed, retried, cleaned and appended to.
+"""A spool of two million entries (1 GB): how long list, retry, cleanup and add take, and how much memory they need.
 
     bench/spool.py [--entries N] [--program build/deliverd] [--folder DIR]
 
-Every entry is due and its endpoint is a private address, which a retry refuses without a connection: what is measured is
-the file. Prints a line a step; exit status 1 when one needs 100 MB or more.
+Every entry is due. Its endpoint is a private address, which a retry refuses without a connection, so only the work on the
+file is measured. Prints one line per step; exit status 1 if a step needs 100 MB or more.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def write(path, entries):
 
 
 def measure(program, *words):
-    """Seconds, and megabytes at most, of one command."""
+    """The time and peak memory of one command, in seconds and megabytes."""
     began = time.monotonic()
     child = subprocess.Popen([program, "spool", *words], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)

@@ -32,34 +32,34 @@ def table(*header):
 
 
 def judged(name, value, unit, wanted, at_least=False):
-    """One line: a figure and whether it is what was wanted."""
+    """One line: a figure and whether it meets its target."""
     met = value >= wanted if at_least else value < wanted
     return f"| {name} | {value:.2f}{unit} | {'≥' if at_least else '<'} {wanted}{unit}: {'met' if met else 'MISSED'} |"
 
 
 def _memories(half):
     pairs, idle = half["pairs"], half["idle"]
-    yield from table("memories a second", "bare SQL", "lane", "ratio", "peak MiB", "CPU s a million")
+    yield from table("memories per second", "bare SQL", "lane", "ratio", "peak MiB", "CPU s per million")
     for pair in pairs:
         yield (f"| {pair['title']} | {pair['bare_rows_per_second']:,} | {pair['lane_rows_per_second']:,} "
                f"| {pair['ratio']:.2f} | {pair['lane_peak_mib']:.1f} | {pair['lane_cpu_seconds_per_million']:.1f} |")
-    yield from table("", "measured", "wanted")
-    yield judged("ratio in peace", pairs[0]["ratio"], "", WANTED["ratio"], at_least=True)
+    yield from table("", "measured", "target")
+    yield judged("ratio, nothing else running", pairs[0]["ratio"], "", WANTED["ratio"], at_least=True)
     yield judged("resident while working", max(pair["lane_peak_mib"] for pair in pairs), " MiB", WANTED["working_mib"])
     yield judged("resident when idle", idle["resident_mib"], " MiB", WANTED["idle_mib"])
     yield judged("CPU when idle", idle["cpu_percent_of_a_core"], " %", WANTED["idle_cpu_percent"])
-    yield f"| transactions a second when idle | {idle['transactions_per_second']:.1f} | a few |"
+    yield f"| transactions per second when idle | {idle['transactions_per_second']:.1f} | a few |"
 
 
 def _intake(both, sqlite):
-    yield from table(f"orders accepted, {both['clients']} clients", "a second", "p50 ms", "p99 ms", "max ms", "errors",
-                      "CPU µs an order", "peak MiB")
+    yield from table(f"orders accepted, {both['clients']} clients", "per second", "p50 ms", "p99 ms", "max ms", "errors",
+                      "CPU µs per order", "peak MiB")
     for title, run in (("pgbench, the two inserts", both["pgbench"]), ("deliverd, PostgreSQL", both["deliverd"]),
                        ("deliverd, SQLite", sqlite)):
         cpu = run["cpu_seconds"] * 1e6 / (run["per_second"] * both["seconds"]) if "cpu_seconds" in run else None
         yield (f"| {title} | {run['per_second']:,.0f} | {run['p50_ms']:.1f} | {run['p99_ms']:.1f} | {run['max_ms']:.0f} "
                f"| {run['errors']} | " + (f"{cpu:.0f} | {run['peak_mib']:.1f} |" if cpu else "– | – |"))
-    yield from table("", "measured", "wanted")
+    yield from table("", "measured", "target")
     yield judged(f"ratio to pgbench ({both['ratio_lowest']:.2f} to {both['ratio_highest']:.2f})", both["ratio"], "",
                   WANTED["ratio"], at_least=True)
     for name, key in (("`/healthz`", "healthz_p99_ms"), ("`GET` of an order", "get_p99_ms")):
@@ -68,7 +68,7 @@ def _intake(both, sqlite):
 
 
 def _worker(half):
-    yield from table("orders sent", "a second", "in flight, mean", "in flight, most", "CPU µs an order", "peak MiB")
+    yield from table("orders sent", "per second", "in flight, mean", "in flight, most", "CPU µs per order", "peak MiB")
     yield f"| bare claim and settle of {half['batch_size']}, one connection | {half['bare_per_second']:,} | – | – | – | – |"
     for case in half["cases"]:
         after = f"after {case['delay_ms']} ms" if case["delay_ms"] else "at once"

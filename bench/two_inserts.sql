@@ -1,5 +1,5 @@
--- pgbench's side of bench/orders.py: what accepting the order of post_orders.lua writes, in one transaction.
--- `n` is 0 at first; keys are sixteen digits long. pgbench cannot make texts, so the server puts them together.
+-- For pgbench, started by bench/intake.py: the rows of an accepted order of post_orders.lua, in one transaction.
+-- `n` begins at 0; keys have sixteen digits. pgbench cannot build texts, so the server does.
 \set n :n + 1
 \set key 1000000000000000 + :client_id * 1000000000 + :n
 begin;

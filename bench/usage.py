@@ -18,7 +18,7 @@ def resident_mib(pid):
 
 
 def cpu_seconds(pid):
-    """Time on a core so far, all threads that live. Finer than the clock ticks of /proc/PID/stat."""
+    """CPU time so far of all running threads. Finer than the clock ticks of /proc/PID/stat."""
     return sum(int(tasks.read_text(encoding="utf-8").split()[0])
                for tasks in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
@@ -26,7 +26,7 @@ def cpu_seconds(pid):
 class Watch:
     """Follows a process until it ends: its highest resident memory.
 
-    Asked from outside, because ru_maxrss of a started process begins with what its parent had.
+    Read from /proc, because ru_maxrss of a started process begins with its parent's value.
     """
 
     PAUSE_SECONDS = 0.05
@@ -51,13 +51,13 @@ class Watch:
 
 
 def _ticks(pid):
-    """Clock ticks of a process and of its children that have ended; and who started it."""
+    """Clock ticks of a process and of its children that have ended, and the id of its parent."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])), int(fields[1])
 
 
 def _tree_ticks(pid):
-    """With the children that live, one level deep: a postmaster and its backends."""
+    """The same with its running children, one level deep: a postmaster and its backends."""
     total = 0
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,7 +1,7 @@
-"""Sending orders: the lane `orders` of a `serve` to a local receiver, with orders waiting for it.
+"""Sending orders: the lane `orders` of a `serve` sends waiting orders to a local receiver.
 
-The receiver (bench/receiver.cc) answers at once, or after a time as a broker would: then it is the parallelism that
-decides. Beside it the bare SQL of a claim and a settle, on one connection, without audit.
+The receiver (bench/receiver.cc) answers at once, or after a delay as a broker would: then the parallelism decides. For
+comparison: the bare SQL of a claim and a settle, on one connection, without audit.
 """
 
 import json
@@ -60,7 +60,7 @@ def _metric(text, name):
 
 
 def _follow(serve, address, rows):
-    """Waits until all are sent; answers how many were seen in flight, look by look."""
+    """Waits until all are sent; returns how many were in flight at each sample."""
     seen = []
     pause = threading.Event()
 
