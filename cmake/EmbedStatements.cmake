@@ -1,11 +1,11 @@
 # Turns src/ROOM/sql/*.sql into the header ROOM/statements.h, with a std::string_view for each statement in the namespace
 # deliverd::ROOM::sql. CONTRIBUTING.md ("SQL") says how the files are written.
 #
-# This runs when CMake configures, because clang-tidy reads the headers of a tree that is configured and never built. An
-# edited file makes the next build configure again. A header whose text is unchanged keeps its time.
+# This runs when CMake configures, because clang-tidy reads the headers of a tree that is configured but never built. After
+# a file changes, the next build configures again. A header whose text is unchanged keeps its time.
 
-# Lists of lines are split at semicolons, except between brackets and behind a backslash: so those are spelt otherwise
-# while a file is a list.
+# CMake splits lists at semicolons, except between brackets and after a backslash. So these characters are replaced while a
+# file is a list.
 function(deliverd_hide_list_syntax text out)
   string(REPLACE "\\" "<!backslash>" text "${text}")
   string(REPLACE "[" "<!open>" text "${text}")

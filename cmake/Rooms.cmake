@@ -1,8 +1,8 @@
-# One folder is one room is one target. `deliverd_room(lane LIBS …)` makes the library `deliverd_lane` from
-# src/lane/*.cc, links the rooms that tools/rooms.txt allows it, and the tests src/lane/*_test.cc. Sources in src/lane/testing
-# make `deliverd_lane_testing`, for the tests of this room and of those that may use it. Statements in src/lane/sql become
-# the header lane/statements.h (EmbedStatements.cmake). Tests with a higher COST start earlier, so that a parallel run does
-# not end with one long test.
+# Each folder is one room and one target. `deliverd_room(lane LIBS …)` creates the library `deliverd_lane` from
+# src/lane/*.cc, links the rooms that tools/rooms.txt allows, and creates the test program from src/lane/*_test.cc. Sources
+# in src/lane/testing become `deliverd_lane_testing`, for the tests of this room and of the rooms that may use it.
+# Statements in src/lane/sql become the header lane/statements.h (EmbedStatements.cmake). Tests with a higher COST start
+# earlier, so that a parallel run does not end with one long test.
 
 set(DELIVERD_ROOMS_FILE "${CMAKE_SOURCE_DIR}/tools/rooms.txt")
 set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${DELIVERD_ROOMS_FILE}")
@@ -12,7 +12,7 @@ function(deliverd_target_name room out)
   set(${out} "deliverd_${flat}" PARENT_SCOPE)
 endfunction()
 
-# The rooms of a line of tools/rooms.txt, and whether there is one.
+# The rooms in a line of tools/rooms.txt, and whether the line exists.
 function(deliverd_rooms_of line_name out)
   file(STRINGS "${DELIVERD_ROOMS_FILE}" lines)
   foreach(line IN LISTS lines)
@@ -70,13 +70,13 @@ function(deliverd_room room)
     set(test_links "")
     foreach(used IN LISTS room tests_use)
       deliverd_target_name("${used}" used_target)
-      # Which of the two libraries there are is known when all rooms are.
+      # Only when all rooms are declared is it known which of the two libraries exist.
       list(APPEND test_links "$<TARGET_NAME_IF_EXISTS:${used_target}_testing>" "${used_target}")
     endforeach()
     add_executable(${target}_test ${tests})
     target_link_libraries(${target}_test PRIVATE ${test_links} deliverd_warnings deliverd_failpoints_off ${ARG_TEST_LIBS}
                                                  GTest::gmock GTest::gtest_main ${DELIVERD_RAPIDCHECK})
-    # What they test is optimised; they themselves are compiled more often than they run, and so in half the time.
+    # The tested code is optimised. The tests are not, because that halves their compile time, and they are compiled often.
     target_compile_options(${target}_test PRIVATE -O0)
     gtest_discover_tests(${target}_test TEST_PREFIX "${room}/" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                          PROPERTIES TIMEOUT 300 COST "${ARG_COST}")

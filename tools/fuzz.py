@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Builds and runs the fuzz targets, all of them or those named.
+"""Builds and runs the fuzz targets: all, or those named.
 
-A target is tests/fuzz/NAME_fuzz.cc; its seeds are in tests/fuzz/corpus/NAME. Inputs that a run finds useful are kept in
-build/fuzz/NAME/corpus for the next one. An input that fails is left in build/fuzz/NAME, and the command that runs it
-again is printed. Exit status 1 when a target failed.
+A target is tests/fuzz/NAME_fuzz.cc; its seeds are in tests/fuzz/corpus/NAME. A run keeps useful inputs in
+build/fuzz/NAME/corpus for the next run. It writes an input that fails to build/fuzz/NAME and prints the command that
+repeats it. Exit status 1 if a target failed.
 """
 
 import argparse
@@ -21,22 +21,22 @@ SOURCES = ROOT / "tests" / "fuzz"
 PROGRAMS = ROOT / "build" / "asan"
 KEPT = ROOT / "build" / "fuzz"
 LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096"]  # seconds and bytes of one input
-SHOWN_LINES = 40  # of what a failed target said
+SHOWN_LINES = 40  # of a failed target's output
 
 
 def options_of(arguments, names):
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(names)}")
-    parser.add_argument("--seconds", type=int, default=10, help="how long each runs at most (10)")
-    parser.add_argument("--runs", type=int, default=-1, help="how many inputs each runs at most (no limit)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers; 0, the default, draws one")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"targets to run; without any, all: {', '.join(names)}")
+    parser.add_argument("--seconds", type=int, default=10, help="longest time per target, in seconds (10)")
+    parser.add_argument("--runs", type=int, default=-1, help="most inputs per target (no limit)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers; 0, the default, chooses one")
     parser.add_argument("--grow", action="store_true",
-                        help="then add to tests/fuzz/corpus what was found and reaches code that no seed reaches")
+                        help="afterwards add inputs to tests/fuzz/corpus that reach code which no seed reaches")
     options = parser.parse_args(arguments)
     for name in options.names:
         if name not in names:
-            parser.error(f"no target '{name}'; there are {', '.join(names)}")
+            parser.error(f"unknown target '{name}'; the targets are {', '.join(names)}")
     if options.seconds < 1:
         parser.error("--seconds must be 1 or more")
     return options
@@ -50,7 +50,7 @@ def build(names):
 
 
 def run(name, options):
-    """Whether all inputs passed. Says so in one line, or shows the failure."""
+    """Returns whether all inputs passed. Prints one line, or the failure."""
     folder = KEPT / name
     (folder / "corpus").mkdir(parents=True, exist_ok=True)
     words = SOURCES / f"{name}.dict"
@@ -93,7 +93,7 @@ def main(arguments):
     options = options_of(arguments, names)
     chosen = options.names or names
     if not build(chosen):
-        print("fuzz: preset asan does not build", file=sys.stderr)
+        print("fuzz: preset asan did not build; the errors are above", file=sys.stderr)
         return 1
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         passed = [name for name, fine in zip(chosen, pool.map(lambda name: run(name, options), chosen), strict=True) if fine]

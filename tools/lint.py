@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The rules of the repository that no compiler knows. `./dev lint` and ctest run it; tools/lint_test.py
-proves each rule on a bad example.
+"""Checks the rules of the repository that no compiler checks. `./dev lint` and ctest run it; tools/lint_test.py
+proves each rule with a bad example.
 
-    tools/lint.py [ROOT]      prints `file:line: what is wrong`, one a line; exit status 1 when there is any
+    tools/lint.py [ROOT]      prints `file:line: problem`, one per line; exit status 1 if there is a problem
 """
 
 import re
@@ -17,7 +17,7 @@ SOURCES = (".cc", ".h", ".py", ".cmake")
 POSTGRES = {f"store/postgres{room}" for room in ("", "/connection", "/letters", "/events", "/queues")}
 SQLITE = {f"store/sqlite{room}" for room in ("", "/file", "/letters", "/events", "/queues")}
 
-# Third-party headers and the rooms that may see them; "*" is every room. What is not listed is refused.
+# Third-party headers and the rooms that may see them; "*" is every room. A header that is not listed is refused.
 THIRD_PARTY = {
     "libpq-fe.h": {"client", "wal", *POSTGRES},
     "sqlite3.h": {"client", *SQLITE},
@@ -46,13 +46,13 @@ POSIX = re.compile(r"(sys|arpa|netinet|net|linux)/\w+\.h|(unistd|malloc|fcntl|si
 STANDARD = re.compile(r"[a-z_0-9]+")
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
-# Written in two halves so that this file keeps its own rules.
+# Written in two halves so that this file follows its own rules.
 REMINDERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 MACHINE_PATHS = re.compile(r"(?<![\w./$}~-])/(wo" r"rk|ro" r"ot|ho" r"me)(?=/|\b(?![\w-]))")
 SLEEPS = re.compile(r"\b(sleep" r"_for|sleep" r"_until|usleep|nanosleep|sleep)\s*\(")
 SWITCHED_OFF = re.compile(r"\bDISABLED" r"_\w|\bGTEST_SK" r"IP\b|\bpytest\.(sk" r"ip|importorsk" r"ip|xf" r"ail)\b"
                           r"|\bmark\.(sk" r"ip|sk" r"ipif|xf" r"ail)\b|\bunittest\.sk" r"ip|@sk" r"ip\w*\(")
-# Where a test may be skipped, by name and with the reason: a Kafka broker whose jars are unavailable, a runtime that
+# Where a test may be skipped by name, with the reason: a Kafka broker whose jars are unavailable, a runtime that
 # none of our Debian packages installs, files of several users without root.
 MAY_LEAVE_OUT = {"tests/harness/kafka.py", "src/sink/kafka/testing/broker.h", "tests/harness/runtimes.py",
                  "tests/harness/root.py", "src/spool/testing/root.h"}
@@ -111,7 +111,7 @@ def check_length(repository):
     for name in repository.files:
         count = len(repository.lines(name)) if name.endswith(SOURCES) or Path(name).name == "dev" else 0
         if count > MAX_SOURCE_LINES:
-            yield f"{name}:{count}: {count} lines; a source has at most {MAX_SOURCE_LINES}: split it by what it does"
+            yield f"{name}:{count}: {count} lines; a source has at most {MAX_SOURCE_LINES}: split it by task"
 
 
 # Parts of a Markdown line that are never wrapped: inline code and pictures.
@@ -137,15 +137,15 @@ def check_patterns(repository):
         for number, line in enumerate(repository.lines(name), 1):
             where = f"{name}:{number}"
             if found := REMINDERS.search(line):
-                yield f"{where}: {found.group()}: do it, or write an issue"
+                yield f"{where}: {found.group()}: do it now, or open an issue"
             if found := MACHINE_PATHS.search(line):
-                yield f"{where}: {found.group()}: a path of one machine"
+                yield f"{where}: {found.group()}: a path that exists only on one machine"
             if not is_test(name):
                 continue
             if found := SLEEPS.search(line):
-                yield f"{where}: {found.group()}…): tests wait for a condition with a deadline, they do not sleep"
+                yield f"{where}: {found.group()}…): tests do not sleep; wait for a condition with a deadline"
             if name not in MAY_LEAVE_OUT and (found := SWITCHED_OFF.search(line)):
-                yield f"{where}: {found.group()}: a test that does not run proves nothing: mend it or remove it"
+                yield f"{where}: {found.group()}: a disabled test proves nothing: fix it or remove it"
 
 
 def check_rooms_file(repository):
@@ -153,7 +153,7 @@ def check_rooms_file(repository):
     for room, uses in [*rooms.items(), *repository.tests_use.items()]:
         for used in [room, *uses]:
             if used not in rooms:
-                yield f"tools/rooms.txt:1: {room}: {used} is no room"
+                yield f"tools/rooms.txt:1: {room}: {used} is not a room"
     done, path = set(), []
 
     def walk(room):
@@ -171,7 +171,7 @@ def check_rooms_file(repository):
 
     for room in rooms:
         if circle := walk(room):
-            yield f"tools/rooms.txt:1: rooms in a circle: {' -> '.join(circle)}"
+            yield f"tools/rooms.txt:1: dependency cycle of rooms: {' -> '.join(circle)}"
             return
 
 
@@ -185,15 +185,15 @@ def includes_of(repository, name):
 def third_party_problem(name, room, header):
     """The reason why `name` in `room` may not include `header`; None if it may."""
     if header.startswith(TEST_ONLY):
-        return None if is_test(name) else f"<{header}> belongs in tests"
+        return None if is_test(name) else f"<{header}> is only for tests"
     for prefix, rooms in THIRD_PARTY.items():
         if header.startswith(prefix):
             in_test = is_test(name) and room in THIRD_PARTY_OF_TESTS.get(prefix, ())
             allowed = "*" in rooms or room in rooms or in_test
-            return None if allowed else f"<{header}> stays in {', '.join(sorted(rooms))}; {room} goes through its header"
+            return None if allowed else f"<{header}> may be used only in {', '.join(sorted(rooms))}; {room} must use a header of these rooms"
     if STANDARD.fullmatch(header) or POSIX.fullmatch(header):
         return None
-    return f"<{header}> is in no table: say in tools/lint.py which room may use it"
+    return f"<{header}> is not in THIRD_PARTY: add it in tools/lint.py with the rooms that may use it"
 
 
 def check_includes(repository):
@@ -204,7 +204,7 @@ def check_includes(repository):
         public = example or name.startswith("include/")
         room = name.rpartition("/")[0] if public else repository.room_of(name.removeprefix("src/"))
         if room is None:
-            yield f"{name}:1: lies in no room of tools/rooms.txt"
+            yield f"{name}:1: is in no room of tools/rooms.txt"
             continue
         allowed = set() if public else {room, *repository.rooms[room]}
         if is_test(name):
@@ -217,18 +217,18 @@ def check_includes(repository):
             elif quoted and not quoted.startswith("deliverd/"):
                 target = repository.room_of(quoted)
                 if "/testing/" in quoted and not is_test(name):
-                    yield f'{where}: "{quoted}" is for tests'
+                    yield f'{where}: "{quoted}" is only for tests'
                 elif target is None:
-                    yield f'{where}: "{quoted}" names no room: write "room/file.h"'
+                    yield f'{where}: "{quoted}" does not name a room: write "room/file.h"'
                 elif target not in allowed:
-                    yield f'{where}: {room} may not use {target} ("{quoted}"); tools/rooms.txt says what it may'
+                    yield f'{where}: {room} may not use {target} ("{quoted}"); tools/rooms.txt lists what it may use'
 
 
 STATEMENT = re.compile(r"-- (name|part): ([a-z][a-z0-9_]*)")
 
 
 def check_statements(repository):
-    """Statements in src/ROOM/sql/*.sql (CONTRIBUTING.md, "SQL") are used in code, parts by a later statement."""
+    """Statements in src/ROOM/sql/*.sql (CONTRIBUTING.md, "SQL") are used in code, and parts by a statement of the same file."""
     used = set()
     for name in repository.files:
         if name.endswith((".cc", ".h")) and name.startswith("src/") and not is_test(name):
@@ -240,14 +240,14 @@ def check_statements(repository):
         if not name.startswith("src/") or not file.endswith(".sql"):
             continue
         if folder not in repository.rooms:
-            yield f"{name}:1: lies in no room of tools/rooms.txt"
+            yield f"{name}:1: is in no room of tools/rooms.txt"
         for number, line in enumerate(repository.lines(name), 1):
             found = STATEMENT.fullmatch(line)
             if not found:
                 if re.match(r"-- *(name|part):", line):
-                    yield f'{name}:{number}: write "-- name: lower_case" with nothing behind it'
+                    yield f'{name}:{number}: write "-- name: lower_case" and nothing after it'
             elif found[1] == "part" and f"{{{found[2]}}}" not in repository.text(name):
-                yield f"{name}:{number}: no statement of this file has {{{found[2]}}}"
+                yield f"{name}:{number}: no statement of this file uses {{{found[2]}}}"
             elif found[1] == "name" and (folder.rpartition("/")[2], found[2]) not in used:
                 yield f"{name}:{number}: nothing uses sql::{found[2]}"
 
@@ -258,7 +258,7 @@ def unit_of(name):
 
 
 def check_own_header_first(repository):
-    """A source includes its own header first, so that compiling the source shows what the header lacks. Headers
+    """A source includes its own header first, so that the compiler finds what the header does not include. Headers
     without a source are compiled alone (tools/CMakeLists.txt)."""
     for name in repository.files:
         if not name.startswith("src/") or not name.endswith(".cc"):
@@ -267,11 +267,11 @@ def check_own_header_first(repository):
         if own in repository.files:
             first = next((quoted or angled for _, quoted, angled in includes_of(repository, name)), None)
             if first != own.removeprefix("src/"):
-                yield f'{name}:1: includes its own header "{own.removeprefix("src/")}" first'
+                yield f'{name}:1: include its own header "{own.removeprefix("src/")}" first'
 
 
 def check_unit_cycles(repository):
-    """The inner part of a room never includes the outer one, directly or indirectly."""
+    """Sources and headers of a room never include each other in a cycle, directly or indirectly."""
     names = [name for name in repository.files if name.startswith("src/") and name.endswith((".cc", ".h")) and not is_test(name)]
     units = {unit_of(name) for name in names}
     uses = {unit: {} for unit in units}
@@ -295,7 +295,7 @@ def check_unit_cycles(repository):
     for unit in sorted(units):
         for circle in walk(unit):
             shown = " -> ".join(step.removeprefix("src/") for step in circle)
-            yield f"{uses[circle[-2]][circle[-1]]}: include cycle: {shown}; move what both need into a header of its own"
+            yield f"{uses[circle[-2]][circle[-1]]}: include cycle: {shown}; move what both need to a separate header"
 
 
 def check_python(repository):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves every rule of tools/lint.py on a bad example, and test_totals.py on small result files."""
+"""Proves every rule of tools/lint.py with a bad example, and test_totals.py with small result files."""
 
 import contextlib
 import io
@@ -100,37 +100,37 @@ class LintTest(unittest.TestCase):
         self.write("src/sink/http/sink_test.cc", '#include "http/server.h"\n#include "sink/http/testing/tls.h"\n')
         self.write("src/sink/http/testing/tls.h", "#include <openssl/ssl.h>\n#include <gtest/gtest.h>\n")
         self.assert_clean()
-        for include, problem in (('"http/server.h"', "sink/http may not use http"), ("<openssl/ssl.h>", "stays in base"),
-                                 ('"sink/http/testing/tls.h"', "is for tests")):
+        for include, problem in (('"http/server.h"', "sink/http may not use http"), ("<openssl/ssl.h>", "may be used only in base"),
+                                 ('"sink/http/testing/tls.h"', "is only for tests")):
             with self.subTest(include):
                 self.write("src/sink/http/sink.cc", f"#include {include}\n")
                 self.assert_problem("src/sink/http/sink.cc:1:", problem)
 
     def test_third_party_header_out_of_its_room(self):
         self.write("src/lane/lane.cc", "#include <libpq-fe.h>\n")
-        self.assert_problem("<libpq-fe.h> stays in client, store/postgres")
+        self.assert_problem("<libpq-fe.h> may be used only in client, store/postgres")
 
     def test_unknown_third_party_header(self):
         self.write("src/lane/lane.cc", "#include <zmq.hpp>\n")
-        self.assert_problem("<zmq.hpp> is in no table")
+        self.assert_problem("<zmq.hpp> is not in THIRD_PARTY")
 
     def test_test_library_outside_tests(self):
         self.write("src/lane/lane.cc", "#include <gtest/gtest.h>\n")
-        self.assert_problem("belongs in tests")
+        self.assert_problem("is only for tests")
 
     def test_include_without_a_room(self):
         self.write("src/lane/lane.cc", '#include "lane.h"\n')
-        self.assert_problem('"lane.h" names no room')
+        self.assert_problem('"lane.h" does not name a room')
 
     def test_relative_include(self):
         self.write("src/lane/lane.cc", '#include "../store/postgres/postgres.h"\n')
-        self.assert_problem("names no room")
+        self.assert_problem("does not name a room")
 
     def test_folder_that_is_no_room(self):
         self.write("src/cellar/wine.cc", "\n")
-        self.assert_problem("src/cellar/wine.cc:1:", "lies in no room")
+        self.assert_problem("src/cellar/wine.cc:1:", "is in no room")
 
-    def test_rooms_in_a_circle(self):
+    def test_rooms_in_a_cycle(self):
         self.write("tools/rooms.txt", "base: lane\nstore: base\nlane: store\n")
         self.assert_problem("base -> lane -> store -> base")
 
@@ -149,7 +149,7 @@ class LintTest(unittest.TestCase):
         self.write("src/lane/options.cc", '#include "lane/options.h"\n#include "lane/lane.h"\n')
         self.assert_problem("include cycle", "lane/lane -> lane/options -> lane/lane")
 
-    def test_units_that_include_each_other_by_a_detour(self):
+    def test_units_that_include_each_other_indirectly(self):
         self.write("src/lane/a.h", '#include "lane/b.h"\n')
         self.write("src/lane/b.h", '#include "lane/c.h"\n')
         self.write("src/lane/c.h", "\n")
@@ -165,7 +165,7 @@ class LintTest(unittest.TestCase):
 
     def test_unknown_room_in_the_table(self):
         self.write("tools/rooms.txt", "base:\nlane: base attic\n")
-        self.assert_problem("lane: attic is no room")
+        self.assert_problem("lane: attic is not a room")
 
     def test_length(self):
         self.write("src/lane/long.cc", "\n" * lint.MAX_SOURCE_LINES)
@@ -183,7 +183,7 @@ class LintTest(unittest.TestCase):
         for path in ("/wo" "rk/tree", "/ro" "ot/.ssh", '"/ho' 'me/someone"', "cd /wo" "rk"):
             with self.subTest(path):
                 self.write("src/lane/lane.cc", f"// {path}\n")
-                self.assert_problem("a path of one machine")
+                self.assert_problem("a path that exists only on one machine")
 
     def test_sleeps_in_tests(self):
         for name, text in (("src/lane/lane_test.cc", "std::this_thread::sleep" "_for(1s);\n"),
@@ -191,7 +191,7 @@ class LintTest(unittest.TestCase):
                            ("tests/harness/x.py", "sleep" "(1)\n"), ("tests/x.cc", "std::this_thread::sleep" "_until(t);\n")):
             with self.subTest(text):
                 self.write(name, text)
-                self.assert_problem(name, "they do not sleep")
+                self.assert_problem(name, "tests do not sleep")
                 (self.root / name).unlink()
 
     def test_tests_switched_off(self):
@@ -251,7 +251,7 @@ class TotalsTest(unittest.TestCase):
             out, status = self.totals(f"<testsuite><testcase/>{case}</testsuite>")
             self.assertEqual((out.splitlines()[-1], status), ("1 passed, 1 failed, 0 skipped", 1))
 
-    def test_failures_are_named_with_the_end_of_what_they_said(self):
+    def test_failures_are_named_with_the_end_of_their_output(self):
         ctest = ('<testsuite><testcase classname="room/A.b" name="room/A.b" status="fail"><failure message=""/>'
                  '<system-out>a_test.cc:12: Failure\nExpected: 1</system-out></testcase></testsuite>')
         pytest = ('<testsuite><testcase classname="test_x" name="y">'
@@ -263,7 +263,7 @@ class TotalsTest(unittest.TestCase):
         self.assertTrue(lines[3].startswith("failed: test_x.y "), lines[3])
         self.assertEqual(lines[4:], ["before", "E 1", "0 passed, 2 failed, 0 skipped"])
 
-    def test_a_missing_or_torn_file_fails(self):
+    def test_a_missing_or_incomplete_file_fails(self):
         self.assertEqual(self.totals("<testsuite><testcase/></testsuite>", None), ("1 passed, 1 failed, 0 skipped\n", 1))
         self.assertEqual(self.totals("<testsuite><testc"), ("0 passed, 1 failed, 0 skipped\n", 1))
 

@@ -3,10 +3,10 @@
 
     tools/test_totals.py [--slowest N] [--may-be-missing] FILE…
 
-Before that line, each failed test by name with the end of what it said: whoever has only the end of a log sees why.
-FILE-again.xml, if it is there, has the failed tests of FILE.xml run once more: a test that passed then is reported as
+Before that line, prints the name of each failed test with the end of its output, so that the end of a log says why.
+FILE-again.xml, if it exists, has the second run of the failed tests of FILE.xml: a test that passed then is reported as
 flaky, and still counts as failed.
-Exit status 1 when a test failed, when a file is missing or unreadable, or when there was no test at all.
+Exit status 1 if a test failed, if a file is missing or unreadable, or if there was no test at all.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def passed_again(path):
 
 
 def show_failed(path, tests):
-    """A test may occur twice in a file: pytest reports teardown as a separate test case."""
+    """Prints the failed tests. A test may occur twice in a file: pytest reports teardown as a separate test case."""
     again = passed_again(path)
     for test in tests:
         if test.outcome == "failed":
@@ -80,7 +80,7 @@ def show_slowest(count, tests):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="also list the N slowest tests")
-    parser.add_argument("--may-be-missing", action="store_true", help="a missing file has no tests")
+    parser.add_argument("--may-be-missing", action="store_true", help="accept a missing file")
     parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args(arguments)
     found, unreadable = [], 0

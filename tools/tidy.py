@@ -7,7 +7,7 @@ Exit status: 0 clean; 1 findings, or clang-tidy failed; 2 wrong usage. The cache
 are reported on every run. It works like ccache's direct mode: CACHE/key/state is a manifest, the list of the files that
 clang included. `key` covers source, flags, configuration and version; `state` covers the contents of the listed files.
 Paths are stored relative to the checkout, so a fresh clone elsewhere hits. The cache does not notice a new system header
-that only a system header's __has_include asks for.
+if only a system header's __has_include looks for it.
 """
 
 import argparse
@@ -109,7 +109,7 @@ class Project:
 
     def dependencies(self, source, included):
         """The source and the files it included, as portable paths. Empty when they are not fully known, or when one
-        changed after this run started: clang-tidy may have seen another content than the one hashed."""
+        changed after this run started: clang-tidy may have read other content than was hashed."""
         entries = self.entries[source]
         folders = {entry["directory"] for entry in entries}
         flags = [argument for entry in entries for argument in arguments_of(entry)]
