@@ -34,7 +34,7 @@
 {{- $problems = append $problems "autoscaling.minReplicas: more than autoscaling.maxReplicas" -}}
 {{- end -}}
 {{- if not ((.Values.resources.requests | default dict).cpu) -}}
-{{- $problems = append $problems "resources.requests.cpu: autoscaling needs it, because its target is a share of it; set one" -}}
+{{- $problems = append $problems "resources.requests.cpu: set one; the target of autoscaling is a share of it" -}}
 {{- end -}}
 {{- end -}}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
@@ -46,7 +46,7 @@
 {{- $names := list -}}
 {{- range .Values.vault.secrets -}}{{- $names = append $names (include "deliverd.vaultName" .) -}}{{- end -}}
 {{- if ne (len $names) (len (uniq $names)) -}}
-{{- $problems = append $problems "vault.secrets: two files have the same name, by which Vault's injector distinguishes them; rename one" -}}
+{{- $problems = append $problems "vault.secrets: two files have the same name, and Vault's injector distinguishes files by name; rename one" -}}
 {{- end -}}
 {{- $problems = concat $problems (include "deliverd.unmounted" . | fromJson).problems -}}
 {{- $problems = concat $problems (include "deliverd.inlineSecrets" (dict "config" .Values.config "at" "config") | fromJson).problems -}}

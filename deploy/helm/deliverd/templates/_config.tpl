@@ -1,4 +1,4 @@
-{{/* config.yaml: `config`, with what other values decide. */}}
+{{/* config.yaml: `config`, with the settings that come from other values. */}}
 {{- define "deliverd.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $own := dict "port" (int .Values.container.port) "shutdown_seconds" (int .Values.shutdownSeconds) -}}
@@ -20,7 +20,7 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The migration's: the same, with migration.config over it. */}}
+{{/* The migration's config.yaml: the same, overridden by migration.config. */}}
 {{- define "deliverd.migrationConfig" -}}
 {{- mergeOverwrite (include "deliverd.config" . | fromYaml) (deepCopy .Values.migration.config) | toYaml -}}
 {{- end -}}
@@ -33,8 +33,8 @@
 {{- dict "brokers" $brokers | toJson -}}
 {{- end -}}
 
-{{/* Whom pods may speak to: DNS, and the ports that `config` names. Not the machine's own services behind link-local
-     addresses, where clouds hand out credentials. */}}
+{{/* Where pods may connect: to DNS and to the ports that `config` names, but not to link-local addresses, where clouds
+     hand out credentials. */}}
 {{- define "deliverd.egress" -}}
 - to:
     - namespaceSelector: {}
@@ -59,7 +59,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The TCP ports that `config` speaks to, as {"ports": […]} in JSON; addresses behind ${NAME} cannot be known here. */}}
+{{/* The TCP ports that `config` names, as {"ports": […]} in JSON; the chart does not know addresses in ${NAME}. */}}
 {{- define "deliverd.egressPorts" -}}
 {{- $config := .config -}}
 {{- $defaults := dict "http" "80" "https" "443" "amqp" "5672" "amqps" "5671" "nats" "4222" "tls" "4222" "postgres" "5432" "postgresql" "5432" "" "9092" -}}

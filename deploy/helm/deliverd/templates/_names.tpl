@@ -3,7 +3,7 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 52 characters, so that "-migrate" and a pod's suffix fit behind it. */}}
+{{/* At most 52 characters, so that there is room for "-migrate" and a pod's suffix. */}}
 {{- define "deliverd.fullname" -}}
 {{- $name := include "deliverd.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -23,7 +23,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* What the Service, the budget and the policy choose pods by. The component keeps the migration's pod out. */}}
+{{/* The labels by which the Service, the budget and the policy select pods. The component excludes the migration's pod. */}}
 {{- define "deliverd.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "deliverd.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -48,7 +48,7 @@ app.kubernetes.io/component: migration
 {{- end -}}
 {{- end -}}
 
-{{/* A hook runs before the release's own account exists, so it brings one unless an existing one is named. */}}
+{{/* A hook runs before the release's own account exists, so it creates one unless the values name an existing one. */}}
 {{- define "deliverd.migrationAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- include "deliverd.fullname" . }}-migrate

@@ -1,4 +1,4 @@
-{{/* What the server's pod and the migration's have in common. */}}
+{{/* The common parts of the server's pod and the migration's pod. */}}
 {{- define "deliverd.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ .Values.runAsUser }}
@@ -63,7 +63,7 @@ httpGet: {path: {{ .path }}, port: http{{ if .root.Values.tls.secretName }}, sch
 {{- end }}
 {{- end -}}
 
-{{/* Vault's name of a secret: its file's. */}}
+{{/* The name of a secret for Vault: that of its file. */}}
 {{- define "deliverd.vaultName" -}}
 {{- base .mountPath | lower | replace "_" "-" -}}
 {{- end -}}
@@ -76,7 +76,7 @@ vault.hashicorp.com/role: {{ .Values.vault.role | quote }}
 vault.hashicorp.com/agent-inject-secret-{{ $name }}: {{ .path | quote }}
 vault.hashicorp.com/agent-inject-file-{{ $name }}: {{ base .mountPath | quote }}
 vault.hashicorp.com/secret-volume-path-{{ $name }}: {{ dir .mountPath | quote }}
-{{- /* The second engine for keys and values keeps them one level deeper, and its paths have a part "data". */}}
+{{- /* The second key-value engine stores them one level deeper, and its paths have a part "data". */}}
 {{- $data := ternary ".Data.data" ".Data" (has "data" (splitList "/" .path)) }}
 vault.hashicorp.com/agent-inject-template-{{ $name }}: {{ printf "{{- with secret %q -}}{{ index %s %q }}{{- end -}}" .path $data .key | quote }}
 {{- end }}
