@@ -190,7 +190,8 @@ def third_party_problem(name, room, header):
         if header.startswith(prefix):
             in_test = is_test(name) and room in THIRD_PARTY_OF_TESTS.get(prefix, ())
             allowed = "*" in rooms or room in rooms or in_test
-            return None if allowed else f"<{header}> may be used only in {', '.join(sorted(rooms))}; {room} must use a header of these rooms"
+            others = ", ".join(sorted(rooms))
+            return None if allowed else f"<{header}> may be used only in {others}; {room} must use a header of these rooms"
     if STANDARD.fullmatch(header) or POSIX.fullmatch(header):
         return None
     return f"<{header}> is not in THIRD_PARTY: add it in tools/lint.py with the rooms that may use it"

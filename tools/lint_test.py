@@ -100,7 +100,8 @@ class LintTest(unittest.TestCase):
         self.write("src/sink/http/sink_test.cc", '#include "http/server.h"\n#include "sink/http/testing/tls.h"\n')
         self.write("src/sink/http/testing/tls.h", "#include <openssl/ssl.h>\n#include <gtest/gtest.h>\n")
         self.assert_clean()
-        for include, problem in (('"http/server.h"', "sink/http may not use http"), ("<openssl/ssl.h>", "may be used only in base"),
+        for include, problem in (('"http/server.h"', "sink/http may not use http"),
+                                 ("<openssl/ssl.h>", "may be used only in base"),
                                  ('"sink/http/testing/tls.h"', "is only for tests")):
             with self.subTest(include):
                 self.write("src/sink/http/sink.cc", f"#include {include}\n")
