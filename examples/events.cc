@@ -3,9 +3,9 @@
 //
 //     DATABASE_URL=postgres://user@host/database example_events [--fail]          (or sqlite:FILE)
 //
-// `deliverd migrate` has prepared the database; the shop's own table is
+// First run `deliverd migrate`, and create the shop's own table:
 //     create table shop_orders (id serial primary key, total int not null);       (SQLite: id integer primary key)
-// With --fail something goes wrong after both writes, and nothing is left of them.
+// With --fail the program fails after both writes, and the rollback undoes them.
 
 #include <libpq-fe.h>
 #include <sqlite3.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-/// Answers the first value, "" without one.
+/// Returns the first value, or "" if there is none.
 std::string run(PGconn* connection, const char* sql) {
     const std::unique_ptr<PGresult, decltype(&PQclear)> result(PQexec(connection, sql), PQclear);
     const ExecStatusType status = PQresultStatus(result.get());

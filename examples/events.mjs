@@ -2,14 +2,14 @@
 //
 //     DATABASE_URL=postgres://user@host/database node events.mjs [--fail]
 //
-// `deliverd migrate` has prepared the database; the shop's own table is
+// First run `deliverd migrate`, and create the shop's own table:
 //     create table shop_orders (id serial primary key, total int not null);
-// With --fail something goes wrong after both writes, and nothing is left of them.
+// With --fail the program fails after both writes, and the rollback undoes them.
 
 import process from "node:process";
 import pg from "pg";
 
-/** Part of the transaction that is open on the client; answers the event's id. */
+/** Writes an event in the client's open transaction; returns its id. */
 async function addEvent(client, aggregateId, eventType, payload, metadata) {
   const { rows } = await client.query("select deliverd.add_event($1, $2, $3, $4) as id", [
     aggregateId, eventType, JSON.stringify(payload), JSON.stringify(metadata),

@@ -2,9 +2,9 @@
 #
 #     DATABASE_URL=postgres://user@host/database ruby events.rb [--fail]
 #
-# `deliverd migrate` has prepared the database; the shop's own table is
+# First run `deliverd migrate`, and create the shop's own table:
 #     create table shop_orders (id serial primary key, total int not null);
-# With --fail something goes wrong after both writes, and nothing is left of them.
+# With --fail the program fails after both writes, and the rollback undoes them.
 
 require "active_record"
 require "json"
@@ -16,7 +16,7 @@ end
 Event = Struct.new(:aggregate_id, :event_type, :payload, :metadata)
 
 class Outbox
-  # Part of the transaction that is open; answers the event's id.
+  # Writes an event in the open transaction; returns its id.
   def add(event)
     values = [event.aggregate_id, event.event_type, event.payload.to_json, (event.metadata || {}).to_json]
     ActiveRecord::Base.connection.exec_query(

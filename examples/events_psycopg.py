@@ -3,9 +3,9 @@
 
     DATABASE_URL=postgres://user@host/database events_psycopg.py [--fail]
 
-`deliverd migrate` has prepared the database; the shop's own table is
+First run `deliverd migrate`, and create the shop's own table:
     create table shop_orders (id serial primary key, total int not null);
-With --fail something goes wrong after both writes, and nothing is left of them.
+With --fail the program fails after both writes, and the rollback undoes them.
 """
 
 import os
@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 
 def add_event(connection, aggregate_id, event_type, payload, metadata):
-    """Part of the transaction that is open on the connection; answers the event's id."""
+    """Writes an event in the connection's open transaction; returns its id."""
     return connection.execute("select deliverd.add_event(%s, %s, %s, %s)",
                               (aggregate_id, event_type, Jsonb(payload), Jsonb(metadata))).fetchone()[0]
 

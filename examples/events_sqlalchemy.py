@@ -3,9 +3,9 @@
 
     DATABASE_URL=postgres://user@host/database events_sqlalchemy.py [--fail]
 
-`deliverd migrate` has prepared the database; the shop's own table is
+First run `deliverd migrate`, and create the shop's own table:
     create table shop_orders (id serial primary key, total int not null);
-With --fail something goes wrong after both writes, and nothing is left of them.
+With --fail the program fails after both writes, and the rollback undoes them.
 """
 
 import os
@@ -27,7 +27,7 @@ class Order(Base):
 
 
 def add_event(session, aggregate_id, event_type, payload, metadata):
-    """Part of the session's transaction; answers the event's id."""
+    """Writes an event in the session's transaction; returns its id."""
     return session.scalar(select(func.deliverd.add_event(
         aggregate_id, event_type, literal(payload, JSONB), literal(metadata, JSONB))))
 

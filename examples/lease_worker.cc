@@ -2,8 +2,8 @@
 //
 //     example_lease_worker postgres://user@host/database [WORKER_ID]
 //
-// Payloads that begin with "fail" are failures here: they are tried again a minute later and given up at the
-// fifth failure. One line a row says what was done. Exit status 1 when the database could not be used.
+// Payloads that begin with "fail" fail: the worker tries them again a minute later and gives them up at the fifth
+// failure. It prints one line per row. Exit status 1 if the database could not be used.
 
 #include <libpq-fe.h>
 
@@ -26,8 +26,8 @@ struct CloseConnection {
     void operator()(PGconn* connection) const { PQfinish(connection); }
 };
 
-/// The caller computes when to try again. A wait in minutes may be taken from this machine's clock; what is due
-/// is decided by the database's.
+/// The caller computes when to try again. For a wait of minutes it may use this machine's clock. The database's clock
+/// decides what is due.
 std::string in_one_minute() {
     const std::time_t then = std::time(nullptr) + 60;
     std::tm parts{};
@@ -37,13 +37,13 @@ std::string in_one_minute() {
     return text;
 }
 
-/// Stands for the real work. An empty answer is a failure.
+/// Replace this with the real work. An empty result is a failure.
 std::string deliver(const deliverd::MemoryRow& row) {
     if (row.payload_md.starts_with("fail")) return "";
     return "memory-of-" + std::to_string(row.outbox_id);
 }
 
-/// What became of the row, for people; an Error when the database failed.
+/// The result for the row as text; an Error if the database failed.
 deliverd::Result<std::string> work(deliverd::Lease& lease, const std::string& worker, const deliverd::MemoryRow& row) {
     auto known = lease.check_dedup(row.target_space, row.payload_sha);
     if (!known) return deliverd::Failure(known.error());

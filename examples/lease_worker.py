@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A worker for outbox_memory in Python, by the SQL functions of schema deliverd and nothing else of ours.
+"""A worker for outbox_memory in Python that needs only the SQL functions of schema deliverd.
 
     lease_worker.py postgres://user@host/database [WORKER_ID]
 
-Payloads that begin with "fail" are failures here: they are tried again a minute later and given up at the
-fifth failure. One line a row says what was done. Needs psycopg 3.
+Payloads that begin with "fail" fail: the worker tries them again a minute later and gives them up at the fifth
+failure. It prints one line per row. Needs psycopg 3.
 """
 
 import datetime
@@ -20,7 +20,7 @@ RETRY_SECONDS = 60
 
 
 def deliver(row):
-    """Stands for the real work; answers what the receiver called it."""
+    """Replace this with the real work. Returns the receiver's name for the memory."""
     if row.payload_md.startswith("fail"):
         raise RuntimeError("payload begins with fail")
     return f"memory-of-{row.outbox_id}"
@@ -32,13 +32,13 @@ def call(connection, function, *arguments):
 
 
 def work(connection, worker, row):
-    """Settles one row; answers what became of it."""
+    """Settles one row; returns the result as text."""
     known = connection.execute("SELECT * FROM deliverd.check_dedup(%s, %s)",
                                (row.target_space, row.payload_sha)).fetchone()
     if known:
         what, settled = "was sent before", call(connection, "ack_sent", row.outbox_id, worker, known.memory_id)
     else:
-        # Not inside a transaction: the work may take long, and the lease is what holds the row meanwhile.
+        # Not inside a transaction: the work may take long, and the lease holds the row during that time.
         call(connection, "renew_lease", row.outbox_id, worker)
         try:
             memory_id = deliver(row)
@@ -56,7 +56,7 @@ def work(connection, worker, row):
 
 
 def drain(connection, worker):
-    """Claims until nothing is due; answers how many rows it worked on."""
+    """Claims until nothing is due; returns the number of rows processed."""
     count = 0
     while rows := connection.execute("SELECT * FROM deliverd.claim_outbox(%s, %s, %s)",
                                      (worker, BATCH, LEASE_SECONDS)).fetchall():
@@ -71,7 +71,7 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     worker = arguments[1] if len(arguments) == 2 else "example-worker"
-    # autocommit: every call is a transaction of its own, so that a claim is visible to others at once.
+    # autocommit: every call is its own transaction, so other workers see a claim at once.
     with psycopg.connect(arguments[0], autocommit=True, row_factory=namedtuple_row) as connection:
         print(f"{drain(connection, worker)} rows processed")
     return 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Posts an order and does not leave it in doubt: while nobody can tell whether it was stored, the same bytes go out again
-with the same key. deliverd stores it once.
+"""Posts an order until its result is known: while it is unknown whether the order was stored, it sends the same bytes again
+with the same key. deliverd stores the order once.
 
     post_order.py http://127.0.0.1:8080 order.json
 
-Prints the answer. Exit status 0: accepted, now or before; 1: refused; 2: wrong usage; 3: still in doubt after the last
-attempt, so run it again later with the same file.
+Prints the answer. Exit status 0: accepted, now or before; 1: refused; 2: wrong usage; 3: still unknown after the last
+attempt: run it again later with the same file.
 """
 
 import http.client
@@ -22,7 +22,7 @@ LONGEST_WAIT_SECONDS = 30
 
 
 def post(base, body, key):
-    """Status and text of one answer; status 0 when there was none."""
+    """Returns status and text of the answer, or status 0 if there was none."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     request = urllib.request.Request(f"{base}/api/v1/orders", data=body, headers=headers)
     try:

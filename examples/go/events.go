@@ -2,12 +2,12 @@
 //
 //	DATABASE_URL=postgres://user@host/database go run . [--fail]
 //
-// (?sslmode=disable behind it where the server has no TLS.)
-// `deliverd migrate` has prepared the database; the shop's own table is
+// (Add ?sslmode=disable to the URL if the server has no TLS.)
+// First run `deliverd migrate`, and create the shop's own table:
 //
 //	create table shop_orders (id serial primary key, total int not null);
 //
-// With --fail something goes wrong after both writes, and nothing is left of them.
+// With --fail the program fails after both writes, and the rollback undoes them.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	_ "github.com/lib/pq"
 )
 
-// addEvent writes an event as part of the transaction; it answers the event's id.
+// addEvent writes an event in the transaction and returns its id.
 func addEvent(tx *sql.Tx, aggregateID, eventType string, payload any) (id int64, err error) {
 	text, err := json.Marshal(payload)
 	if err != nil {
