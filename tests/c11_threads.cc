@@ -1,8 +1,8 @@
 // C11's threads as POSIX threads, for programs under ThreadSanitizer only.
 //
-// librdkafka uses <threads.h>, which ThreadSanitizer does not know: a thread made so crashes in it, and a lock taken so
-// orders nothing. What a program defines comes before what the C library does, so librdkafka gets these. glibc's types
-// are the same ones underneath.
+// librdkafka uses <threads.h>, which ThreadSanitizer does not know: a thread created with it crashes in the sanitizer,
+// and a lock taken with it orders nothing. A program's definitions override those of the C library, so librdkafka uses
+// these. In glibc, the types of both are the same.
 #include <pthread.h>
 #include <threads.h>
 

@@ -1,5 +1,5 @@
-// The failpoints that only test programs link. Each case dies in a process of its own, which reads
-// DELIVERD_FAILPOINTS afresh.
+// The failpoints that only test programs link. Each case dies in its own process, which reads DELIVERD_FAILPOINTS
+// itself.
 #include "base/failpoint.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(FailpointDeathTest, SeveralPointsCountApart) {
 }
 
 TEST(FailpointDeathTest, WaitPrintsAndStays) {
-    // The alarm is what ends the wait; a point that did not wait would exit 7.
+    // The alarm ends the wait. A failpoint that did not wait would exit with 7.
     EXPECT_EXIT(
         {
             ::alarm(1);

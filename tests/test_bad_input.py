@@ -72,7 +72,7 @@ def insert_bytes(store, hex_bytes):
 
 
 def test_a_row_that_is_not_text_is_dead_and_does_not_stop_the_others(sqlite, receiver, programs, tmp_path):
-    """SQLite lets an INSERT store bytes that JSON cannot carry. Sending other bytes instead would be a lie."""
+    """SQLite lets an INSERT store bytes that JSON cannot contain. Sending other bytes would change the message."""
     insert_bytes(sqlite, "61ff62")
     config = write_config(tmp_path, sqlite, receiver)
     programs.run("worker", "--lane", "memories", "--once", "--config", config)

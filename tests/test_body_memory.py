@@ -1,4 +1,4 @@
-"""Memory for bodies: none before the sender is authenticated, a limit for all together, and it is returned."""
+"""Memory for bodies: none before the sender is authenticated, one limit for all bodies, and it is freed afterwards."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ CONNECTIONS = 200
 BODY_BYTES = 1024 * 1024
 BUDGET_BYTES = 64 * 1024 * 1024  # the default of server.max_total_body_bytes
 SLACK_BYTES = 32 * 1024 * 1024
-# malloc keeps pages of bodies refused half-way for a while: 39 MiB were seen. Without a budget it would be 136.
+# malloc keeps pages of refused bodies for a while: up to 39 MiB was measured. Without the limit it would be 136 MiB.
 HEAP_SLACK_BYTES = 64 * 1024 * 1024
 DEADLINE_SECONDS = 60
 ORDERS = "/api/v1/orders"

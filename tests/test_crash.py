@@ -48,8 +48,8 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
     is_dead.set()
 
     left = open_rows(store)
-    assert any(owner == "victim" for owner in left.values()), "it died without holding anything"
-    receiver.wait_until_read(20)  # what it sent may still lie in sockets
+    assert any(owner == "victim" for owner in left.values()), "it held no row when it died"
+    receiver.wait_until_read(20)  # what it sent may still be in sockets
     received = set(receiver.times())
     may_double = {key(outbox_id) for outbox_id, owner in left.items() if owner == "victim"} & received
     if (point, passage) in (("lane.after_claim", 1), ("lane.before_send", 1)):
@@ -67,7 +67,7 @@ def test_killed(store, receiver, programs, tmp_path, point, passage):
 
 
 def test_killed_again_and_again(store, receiver, programs, tmp_path):
-    """One worker after another dies during its second settle; each leaves a little less."""
+    """One worker after another dies during its second settle. Each leaves fewer rows."""
     ids = fill(store, 3 * ROWS)
     config = write_config(tmp_path, store, receiver, lane=LANE)
     for number in range(3):

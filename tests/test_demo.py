@@ -69,7 +69,7 @@ def test_a_high_rate_is_reached(programs):
     """A single enqueue waits for the disk; enqueues in one transaction share the wait."""
     done = programs.run("demo", "--seconds", "6", "--rate", "2000", "--port", "0").ok()
     lanes = check_totals(last_line(done.stdout))
-    assert sum(lane["enqueued"] for lane in lanes.values()) >= 6000, "half of it, on a machine that has more to do"
+    assert sum(lane["enqueued"] for lane in lanes.values()) >= 6000, "half of it, on a machine with other work"
 
 
 def test_it_leaves_no_files(programs, tmp_path):

@@ -34,7 +34,7 @@ def some_record(rng, number):
 
 
 class Readers:
-    """Two processes of one group. Either is killed while part of the records is produced."""
+    """Two processes of one group. One of them is killed while records are produced."""
 
     def __init__(self, rng, store, start, records):
         self._rng, self._store, self._start, self._records = rng, store, start, records
@@ -67,7 +67,7 @@ class Readers:
                      lambda: f"{what}: {doomed.process.stderr[-3000:]}")
 
         wait_unless_dead(lambda: self._records.is_read_by(name), "it to have partitions")
-        for some in (part // 2, part - part // 2):  # in each there is something for it
+        for some in (part // 2, part - part // 2):  # each partition has records for it
             self._records.produce_some(some)
             wait_unless_dead(lambda: self.stored() == len(self._records.sent), "all to be stored")
         assert doomed.process.wait() == -signal.SIGKILL

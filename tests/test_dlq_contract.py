@@ -174,7 +174,7 @@ class TestInfrastructureConfig:
 
     def test_defaults(self, programs, tmp_path):
         answer = config_show(programs, tmp_path, "{}")
-        assert (answer["server.host"], answer["server.port"]) == ("127.0.0.1", "8080"), "the door is closed unless opened"
+        assert (answer["server.host"], answer["server.port"]) == ("127.0.0.1", "8080"), "only loopback by default"
 
     def test_without_a_database_it_works(self, programs, tmp_path):
         """The default database is a file."""

@@ -1,4 +1,4 @@
-"""Hostile dead letters and requests get clear answers and change nothing that is not theirs."""
+"""Hostile dead letters and requests get clear answers and change nothing else."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from harness.web import get
 DLQ = "/api/v1/dlq"
 DEADLINE_SECONDS = 40
 LARGE_BODY_BYTES = 10 * 1024 * 1024
-STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what terminals act upon
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # characters that control terminals
 INVALID = (400, "SYS_DLQ_VALIDATION_ERROR")
 
 SQL = "'; DROP TABLE dlq.dlq_messages; DELETE FROM dlq_messages; --"
@@ -78,7 +78,7 @@ def test_invalid_ids(target):
     for name, text in BAD_IDS.items():
         for method, action in ACTIONS:
             page = target.ask(method, f"/messages/{quote(text, safe='')}{action}")
-            refusal = (400, "BAD_REQUEST") if "\0" in text else INVALID  # not even a path
+            refusal = (400, "BAD_REQUEST") if "\0" in text else INVALID  # not a path at all
             assert error(page)[:2] == refusal, (name, method, action, page.text)
             assert "\r" not in page.text and "\n" not in page.text.strip() and len(page.text) < 4000, page.text
 
@@ -154,7 +154,7 @@ def test_large_bodies(target):
             try:
                 connection.send(body)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # answered before it was all there
+                pass  # answered before the whole body had arrived
             answer = connection.getresponse()
             assert answer.status == 413 and json.loads(answer.read())["error"]["message"], (method, path)
         finally:
@@ -196,7 +196,7 @@ def test_letters_with_any_text_in_every_field(programs, store, kafka, tmp_path):
     listed = json.loads(programs.run("dlq", "list", "--json", "--config", service.config).ok().stdout)
     assert len(listed) == len(TEXTS) + 1
     human = programs.run("dlq", "list", "--config", service.config).ok().stdout
-    assert not STEERING.search(human) and len(human.splitlines()) <= len(TEXTS) + 2, "one line a letter, no terminal codes"
+    assert not STEERING.search(human) and len(human.splitlines()) <= len(TEXTS) + 2, "one line per letter, no terminal codes"
     for offset, text in enumerate(TEXTS.values()):
         printed = programs.run("dlq", "show", letters[offset], "--config", service.config).ok().stdout
         assert not STEERING.search(printed) and json.loads(printed)["payload"] == {"payload": text, text: [text]}
@@ -233,7 +233,7 @@ def test_letters_with_more_text_than_any_index_takes(programs, store, kafka, tmp
         assert most // 2 < len(shown[field].encode()) <= most, field
     found = service.get(f"{DLQ}/{dead}?error_class={quote(shown['error_class'])}").json()["messages"]
     assert [message["id"] for message in found] == [letter_id]
-    assert "stored without" not in service.process.stderr, "nothing of it was refused by the store"
+    assert "stored without" not in service.process.stderr, "the store refused nothing of it"
     assert service.retry_all(dead).json()["retried"] == 2
     message, _ = kafka.read_topic(name)
     assert (message.key(), message.value(), message.headers()) == (key, value, [(fields[-1], text), ("deliverd-replays", b"1")])

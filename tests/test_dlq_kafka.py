@@ -61,7 +61,7 @@ def test_there_and_back(programs, store, kafka, tmp_path):
 
 
 def test_a_header_cannot_send_a_retry_where_it_may_not_go(programs, store, kafka, tmp_path):
-    """A producer of a dead-letter topic can name any topic of origin. A retry must not publish just anywhere."""
+    """A producer to a dead-letter topic can name any original topic. A retry must not publish to every topic."""
     name = fresh_name("replay")
     foreign = kafka.create_topic(f"payments-{name}")
     kafka.create_topic(name)
@@ -76,7 +76,7 @@ def test_a_header_cannot_send_a_retry_where_it_may_not_go(programs, store, kafka
         status, code, message = error(service.retry(letter_id))
         assert (status, code) == (409, "SYS_DLQ_CONFLICT") and f"{foreign} is not in kafka.replay_topics" in message
     done = programs.run("dlq", "retry-all", dead, "--json", "--config", service.config).ok()
-    assert f"3 to topic {foreign}, refused: " in done.stderr, "it is shown before anything goes"
+    assert f"3 to topic {foreign}, refused: " in done.stderr, "it is shown before anything is sent"
     assert (json.loads(done.stdout)["retried"], json.loads(done.stdout)["not_tried"]) == (1, 3)
     assert service.letter(honest)["status"] == "RESOLVED" and len(kafka.read_topic(name)) == 1
     assert [(letter["status"], letter["retry_count"]) for letter in map(service.letter, forged)] == [("PENDING", 0)] * 3

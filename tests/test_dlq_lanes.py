@@ -145,7 +145,7 @@ def test_a_memory_goes_back_and_may_die_again(programs, store, receivers, tmp_pa
         return shown["status"] == "PENDING" and shown["retry_count"] == 1 and receiver.count() == 2
 
     wait_for(dead_again, DEADLINE_SECONDS, lambda: f"it to die again: {service.shown(letter)}")
-    assert service.letter_of("notes")["id"] == letter["id"], "one letter a row"
+    assert service.letter_of("notes")["id"] == letter["id"], "one letter per row"
     fixed.append(True)
     assert service.retry(letter).json()["status"] == "RESOLVED"
     wait_for(lambda: receiver.count() == 3, DEADLINE_SECONDS, "the third attempt")
@@ -200,4 +200,4 @@ def test_a_row_is_dead_only_with_its_letter(programs, store, receivers, tmp_path
     letter = service.letter_of("sales")
     wait_for_state(store, event, "dead")
     assert store.query(f"SELECT count(*) AS n FROM {table(store)}") == [{"n": 1}] and letter["outbox_row_id"] == str(event)
-    assert receivers["sales"].count() == 1, "what was answered is kept until it can be recorded"
+    assert receivers["sales"].count() == 1, "the outcome is kept until it can be recorded"

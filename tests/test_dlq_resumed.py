@@ -44,4 +44,4 @@ def test_it_waits_for_the_broker(programs, postgres, kafka, tmp_path):
     out = collections.Counter(message.value() for message in kafka.read_topic(topic))
     assert count_letters(postgres, "status = 'RESOLVED'") == LETTERS
     assert out.keys() == set(letters.values()), "every one is out"
-    assert sum(out.values()) <= LETTERS + begun, "twice only what was begun by the one that died"
+    assert sum(out.values()) <= LETTERS + begun, "only those that the dead process had begun were published twice"

@@ -1,4 +1,4 @@
-"""A retry-all that cannot send everything reports what is known, and the rest can be sent later, once."""
+"""A retry-all that cannot send everything reports what it knows, and a later one sends the rest once."""
 
 import json
 import signal
@@ -74,7 +74,7 @@ def test_a_command_that_is_interrupted_ends_it(programs, postgres, kafka, tmp_pa
     service = DeadLetterService(programs, tmp_path, postgres, kafka, topic, dead_letters=LONG_LEASES | {"ingest": False})
     service.process.terminate()
     assert service.process.wait() == 0
-    with held_up_at(postgres, topic, number // 2):  # so that it cannot be over before
+    with held_up_at(postgres, topic, number // 2):  # so that it cannot end before the stop
         command = programs.start("dlq", "retry-all", topic, "--json", "--config", service.config)
         wait_for(lambda: count_letters(postgres, "status = 'RESOLVED'") > 0, DEADLINE_SECONDS, "the first ones")
         command.send(signal.SIGINT)

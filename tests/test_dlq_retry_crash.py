@@ -1,5 +1,5 @@
-"""Retries whose process is killed: each message is published, twice only if the first send could not be known,
-and such a repeat is counted."""
+"""Retries whose process is killed: each message is published. It is published twice only if the result of the first send
+is unknown, and such a repeat is counted."""
 
 import collections
 import concurrent.futures
@@ -20,7 +20,7 @@ from harness.dlq_service import (
 from harness.waiting import wait_for
 
 LETTERS = 5000  # more than two passages can publish: 24 pages each
-MANY_LETTERS = 20_000  # half of them are enough for a stop to come in between
+MANY_LETTERS = 20_000  # half of them are enough for a stop before the end
 PAGE = 100  # of a retry-all
 DEADLINE_SECONDS = 100
 ONLY_RETRIES = LONG_LEASES | {"ingest": False}
@@ -75,7 +75,7 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     assert {letters[letter] for letter in resolved | out_and_unrecorded} == set(before)
     assert redrive(postgres, topic)["published"] == len(resolved)
 
-    tried = set()  # and failed, by hand, to see that it is not tried again though the redrive starts over
+    tried = set()  # set by hand, to see that the redrive does not try it again when it starts over
     if how == "by itself":
         end_leases(postgres)
         tried = {*[*resolved][:1]}
@@ -92,7 +92,7 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
         assert service.process.wait() == 0
         refused = retry_all_from_the_shell(programs, service, topic)
         assert refused.status == 1 and "under way already" in refused.stderr.splitlines()[-1], refused
-        assert values(kafka, topic) == before, "while the dead one's lease lasts nobody else publishes"
+        assert values(kafka, topic) == before, "nobody else publishes while the dead process has the lease"
         end_leases(postgres)
         reported = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)
         assert reported["retried"] == LETTERS, reported
@@ -104,10 +104,10 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     assert twice == {letters[letter] for letter in out_and_unrecorded}
     assert sum(after.values()) == LETTERS + len(out_and_unrecorded)
     assert (reported["taken_over"], reported["failed"], reported["in_doubt"]) == (len(begun), 0, 0)
-    assert ids(postgres, "status <> 'RESOLVED'") == tried, "what it had tried it did not try again"
+    assert ids(postgres, "status <> 'RESOLVED'") == tried, "it did not repeat what it had tried"
     assert count_letters(postgres, "status = 'RESOLVED' AND retry_count = 1 AND NOT in_doubt") == LETTERS - len(tried)
     noted = postgres.query("SELECT message_id FROM dlq.dlq_audit WHERE action = 'retry_begun' AND detail = ?", NOTED)
-    assert sorted(str(row["message_id"]) for row in noted) == sorted(begun), "the trail says which may be there twice"
+    assert sorted(str(row["message_id"]) for row in noted) == sorted(begun), "the audit says which may have been published twice"
     doubtful = next(iter(out_and_unrecorded))
     assert [line for line in trail(postgres, doubtful) if line[0] == "retry_begun"] \
         == [("retry_begun", NOTED)]
@@ -151,14 +151,14 @@ def test_one_retry_killed(start, postgres, kafka, point, published):
 
     service = start()
     shown = service.letter(letter_id)
-    assert (shown["status"], shown["retry_count"]) == ("RETRYING", 1), "what was begun was on the disk"
+    assert (shown["status"], shown["retry_count"]) == ("RETRYING", 1), "a begun retry was on the disk"
     assert error(service.retry(letter_id)) == (409, "SYS_DLQ_CONFLICT", "another retry of this message is under way")
     assert values(kafka, topic)[value] == published
     end_leases(postgres)
     answer = service.retry(letter_id)
     assert (answer.status, answer.json()["status"]) == (200, "RESOLVED")
     assert values(kafka, topic)[value] == published + 1
-    assert service.letter(letter_id)["retry_count"] == 1, "the same retry, gone on with"
+    assert service.letter(letter_id)["retry_count"] == 1, "the same retry, resumed"
     begun, again, (action, where) = trail(postgres, letter_id)
     assert (begun, again, action) == (("retry_begun", None), ("retry_begun", NOTED), "published")
     assert where == f"{topic}[0]@{published}"

@@ -139,7 +139,7 @@ def test_old_letters_are_deleted(programs, store, tmp_path, kept, gone):
 
     wanted = sorted(state for state in states.values() if state not in [(status, 40) for status in gone])
     for status in (None, *gone):
-        if status:  # one more round: nothing else goes with it
+        if status:  # one more round deletes nothing else
             old = "2020-01-01T00:00:00.000Z"
             states[add_letter(store, status=status, created_at=old, updated_at=old)] = (status, 2000)
         wait_for(lambda: left() == wanted, DEADLINE_SECONDS, lambda: f"{left()}: {service.process.stderr[-2000:]}")

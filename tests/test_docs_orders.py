@@ -93,7 +93,7 @@ def test_orders_change_state_as_documented(service, receiver, programs):
 
 
 def test_the_settings_table_names_real_variables(programs, tmp_path):
-    """Each variable sets the setting beside it; without it the documented default is in force."""
+    """Each variable overrides the setting in its row; without it, the documented default is in force."""
     rows = re.findall(r"^\| `(OUTBOX_\w+)` \| `([\w.]+)` \| (\d+) \|", text_of(ORDERS), re.MULTILINE)
     assert len(rows) == 5
     (tmp_path / "deliverd.yaml").write_text(blocks(ORDERS, "yaml")[0])

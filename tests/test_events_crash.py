@@ -31,7 +31,7 @@ LEASE_SECONDS = 2
 PARALLELISM, BATCH = 200, 100
 FAST = {"lease_seconds": LEASE_SECONDS, "parallelism": PARALLELISM, "batch_size": BATCH}
 MOST_UNDER_WAY = 2 * PARALLELISM + 4 * BATCH  # of one relay, recorded or not
-CHAOS_SECONDS = 60  # between two blows
+CHAOS_SECONDS = 60  # between two faults
 SHARDS = 64
 
 
@@ -105,7 +105,7 @@ def test_relays_killed_before_a_shaky_receiver(receiver, postgres, programs, tmp
     chaos.run(kills=8, outages=0, pauses=1)
     relays.stop()
     doubles = check_arrivals(postgres, shaky.taken, writers.expected)
-    check_arrivals(postgres, shaky.tried, writers.expected)  # not even tried out of order
+    check_arrivals(postgres, shaky.tried, writers.expected)  # not even attempted out of order
     causes = relays.disturbances + relays.lost_leases(LEASE_SECONDS)
     print(f"{len(shaky.tried)} requests, {len(doubles)} doubles, {[cause.what for cause in causes]}")
     check_doubles(postgres, [pair for pair in doubles if pair[0].message_id not in shaky.unanswered], causes)
@@ -119,18 +119,18 @@ def test_postgresql_killed_while_events_go_to_kafka(kafka, restartable, programs
     writers = Writers(restartable.url, rng, aggregates=200, events_each=50, ahead=2000)
     chaos = Chaos(rng, restartable, writers, relays, restartable.server, LEASE_SECONDS, CHAOS_SECONDS)
     chaos.run(kills=2, outages=3, pauses=0)
-    assert all(relay.alive() for relay in relays.slots), "they outlive the database's death"
+    assert all(relay.alive() for relay in relays.slots), "they survive the crash of the database"
     relays.stop()
     doubles = check_arrivals(restartable, place.arrivals(), writers.expected)
     causes = chaos.disturbances + relays.disturbances + relays.lost_leases(LEASE_SECONDS)
     print(f"{writers.total} events, {len(doubles)} doubles, {[cause.what for cause in causes]}")
     check_doubles(restartable, doubles, causes)
     dead_or_failed = restartable.query("SELECT count(*) AS n FROM outbox WHERE retry_count > 0")[0]["n"]
-    assert dead_or_failed == 0, "a death of the database is no failed attempt"
+    assert dead_or_failed == 0, "a crash of the database is not a failed attempt"
 
 
 def test_a_relay_that_lost_its_shards_changes_nothing(store, receiver, programs, tmp_path):
-    """It wakes up with failures to record for events that others have published meanwhile."""
+    """It wakes up and has failures to record for events that other relays have published."""
     aggregates, wakes = 20, threading.Event()
 
     def script(call):
@@ -160,7 +160,7 @@ def test_a_relay_that_lost_its_shards_changes_nothing(store, receiver, programs,
     rows = {row["event_id"]: row for row in check_table(store, expected)}
     assert all(rows[row["event_id"]] == row for row in published), "what was recorded stayed"
     doubles = check_arrivals(store, [a_call(call) for call in receiver.calls], expected)
-    assert {first.n for first, _ in doubles} == {1} and len(doubles) == aggregates, "only what the sleeper had sent"
+    assert {first.n for first, _ in doubles} == {1} and len(doubles) == aggregates, "only the events that the sleeper had sent"
     assert store.query("SELECT count(*) AS n FROM outbox WHERE retry_count > 0 OR last_error IS NOT NULL") == [{"n": 0}]
     assert store.query("SELECT count(*) AS n FROM outbox_audit WHERE reason = 'outbox_flush_retry'") == [{"n": 0}]
 
@@ -168,7 +168,7 @@ def test_a_relay_that_lost_its_shards_changes_nothing(store, receiver, programs,
 def test_relays_that_come_and_go_share_without_duplicates(kafka, postgres, programs, tmp_path):
     rng = seeded()
     place = PLACES["kafka"](kafka)
-    config = events_config(tmp_path, postgres, place.sink, lease_seconds=9)  # one that is lost would make doubles
+    config = events_config(tmp_path, postgres, place.sink, lease_seconds=9)  # a lost one would cause duplicates
     writers = Writers(postgres.url, rng, aggregates=200, events_each=100_000, ahead=100)
 
     def wait_until_shared(*names):
@@ -200,7 +200,7 @@ def test_relays_that_come_and_go_share_without_duplicates(kafka, postgres, progr
         for guest in guests:
             guest.terminate()
         assert [guest.wait() for guest in guests] == [0, 0]
-        assert shards_by_owner(postgres).keys() <= {"first"}, "what they had they gave back"
+        assert shards_by_owner(postgres).keys() <= {"first"}, "they gave back what they held"
         wait_until_shared("first")
         wait_for_more()
     writers.stop()
@@ -229,7 +229,7 @@ def test_killed_at(store, receiver, programs, tmp_path, point, passage):
     received = set(receiver.times())
     unrecorded = {str(row["event_id"]) for row in store.query("SELECT event_id FROM outbox WHERE NOT published")}
     # The server executes a settle that it received even if the sender has died.
-    assert unrecorded or point == "store.during_settle", "it died with nothing left to do"
+    assert unrecorded or point == "store.during_settle", "it died when no work was left"
     if (point, passage) in (("lane.after_claim", 1), ("lane.before_send", 1)):
         assert not received, "nothing had been sent yet"
 

@@ -66,7 +66,7 @@ def with_poison(store, poison_type="OrderPaid", poison_payload=LARGE):
 def check_poison(store, ids, on_dead, *words):
     before, poison, behind, other = ids
     dead = is_dead_with(store, poison, *words)
-    assert dead["retry_count"] == 1, "refused for good at the first attempt"
+    assert dead["retry_count"] == 1, "refused permanently at the first attempt"
     for event in (before, other):
         wait_for_state(store, event, "published")
     if on_dead == "continue":
@@ -196,7 +196,7 @@ def test_an_unavailable_stream_delays_no_other(store, relay, tmp_path):
             wait_for_state(store, event, "published")
 
         def one_is_counted():
-            write(store, "other-0")  # is delivered meanwhile
+            write(store, "other-0")  # delivered meanwhile
             return [event for event in away if row(store, event)["retry_count"]]
 
         wait_for(one_is_counted, 60, "an attempt to be counted")
@@ -209,7 +209,7 @@ def test_an_unavailable_stream_delays_no_other(store, relay, tmp_path):
 # --- retries ---------------------------------------------------------------------------------------------------------
 
 def test_a_failed_event_waits_and_so_do_those_behind_it(store, receiver, relay):
-    """Others pass meanwhile; then the aggregate continues in order."""
+    """Other aggregates are delivered meanwhile; then this one continues in order."""
     ids = [write(store, "order-1", payload=str(number)) for number in (1, 2, 3)]
     fixed = []
     receiver.answer_with(lambda call: Answer(503 if call.raw_body == b"2" and not fixed else 200, {}))
@@ -299,7 +299,7 @@ def test_while_a_broker_is_unreachable_no_attempt_is_counted(postgres, programs,
                                lane=quick(retry={"max": 2, "base_seconds": 0.05}))
         service = Service(programs, config, port, until_ready=False)
         service.process.wait_for_stderr("nothing can be sent: waiting")
-        heads = 2  # of the two aggregates: what is tried in each turn
+        heads = 2  # of the two aggregates: the events tried in each turn
         wait_for(lambda: service.total(r'^sink_send_seconds_count{lane="events",outcome="retryable"}') >= 5 * heads, 60,
                  lambda: service.process.stderr)
         assert service.process.stderr.count("nothing can be sent: waiting") == 1, "once a minute"

@@ -42,7 +42,7 @@ def numbers(relay, prefix):
 
 @pytest.mark.parametrize("seconds, rounds", [(0.3, 20), (1.5, 6)])
 def test_the_next_event_of_a_slow_writer_comes_after_the_first(postgres, programs, tmp_path, seconds, rounds):
-    """`seconds` is shorter and longer than a relay watches an open transaction."""
+    """`seconds` is once shorter and once longer than the time for which a relay watches an open transaction."""
     relay = start_relay(programs, events_config(tmp_path, postgres, {"type": "console"}), "relay")
     crowd = Crowd(postgres.url)
 

@@ -12,7 +12,7 @@ from harness.waiting import wait_for
 
 SEEDS = (1, 2, 3)
 TRANSACTIONS = 150
-CLI_EVERY = 25  # a program started for each: not too many
+CLI_EVERY = 25  # not too many, because each starts a program
 AGGREGATES = 8
 MOST_WRITERS = 3  # transactions open at once, PostgreSQL only
 
@@ -136,7 +136,7 @@ def test_what_arrives_is_what_was_committed(store, programs, receiver, tmp_path,
     wait_for_all_published(store)
     assert sum(map(len, expected.committed.values())) > 100 and len(expected.rolled_back) > 50
     assert arrived_at(receiver) == expected.committed
-    assert set(receiver.times().values()) == {1}, "nothing failed, so nothing came twice"
+    assert set(receiver.times().values()) == {1}, "nothing failed, so nothing arrived twice"
 
 
 def test_what_is_not_committed_yet_does_not_arrive(postgres, programs, receiver, tmp_path):
@@ -148,14 +148,14 @@ def test_what_is_not_committed_yet_does_not_arrive(postgres, programs, receiver,
             postgres.query("SELECT deliverd.add_event('early', 'Counted', ?)", json.dumps({"number": number}))
         wait_for(lambda: receiver.count() == 2, 20, "those committed")
         assert arrived_at(receiver) == {"early": [2, 3]}
-    wait_for(lambda: receiver.count() == 3, 20, "the one committed late, behind whose id others were read")
+    wait_for(lambda: receiver.count() == 3, 20, "the event committed late, after events with higher ids were read")
     assert arrived_at(receiver)["late"] == [1]
 
 
 def test_a_writers_events_stay_in_order_when_its_transaction_was_long(postgres, programs, receiver, tmp_path):
-    """The aggregate's writers follow one another, as with a lock on its row. That other events with higher ids
-    were read meanwhile must not matter, nor that a look at the whole table is dear: here thousands of rows stand
-    behind a dead one."""
+    """The aggregate's writers follow one another, as with a lock on its row. The order must hold even if other events
+    with higher ids were read in between, and if reading the whole table is slow: here thousands of rows wait behind
+    a dead one."""
     postgres.query("INSERT INTO outbox (aggregate_id, event_type, payload, dead_at) VALUES ('stuck', 'T', '0', now())")
     postgres.query("INSERT INTO outbox (aggregate_id, event_type, payload) SELECT 'stuck', 'T', '0'"
                    " FROM generate_series(1, 30000)")
@@ -167,7 +167,7 @@ def test_a_writers_events_stay_in_order_when_its_transaction_was_long(postgres, 
     def other(connection):
         before = receiver.count()
         connection.execute("SELECT deliverd.add_event('other', 'Counted', '{\"number\": 0}')")
-        wait_for(lambda: receiver.count() > before, 20, "another's event, read beyond the open one")
+        wait_for(lambda: receiver.count() > before, 20, "an event of another aggregate, read past the open one")
 
     with psycopg.connect(postgres.url, autocommit=True) as connection, \
             psycopg.connect(postgres.url, autocommit=True) as another:

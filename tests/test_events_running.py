@@ -74,7 +74,7 @@ def test_strict_order_holds_events_back_behind_an_older_transaction(postgres, re
 def test_strict_order_waits_for_the_lower_id_of_a_transaction_that_began_later(postgres, receiver, relay):
     relay(postgres, strict_order=True)
     with psycopg.connect(postgres.url) as older, psycopg.connect(postgres.url) as younger:
-        older.execute("SELECT pg_current_xact_id()")  # it has written something else
+        older.execute("SELECT pg_current_xact_id()")  # it has already written something else
         add(younger, "a", "1")
         add(older, "a", "2")
         older.commit()
@@ -179,7 +179,7 @@ def test_a_sleeping_relay_is_woken_by_a_writer(postgres, receiver, relay):
 
 
 def test_an_event_inserted_before_the_relay_sleeps_is_sent_at_its_commit(postgres, receiver, relay):
-    """The insert's trigger saw no sleeping relay, so it notifies nobody."""
+    """The insert's trigger sees no idle relay, so it sends no notification."""
     with psycopg.connect(postgres.url) as writer:
         add(writer, "early", "1")
         relay(postgres, idle_poll_ms=60_000, busy_poll_ms=60_000)

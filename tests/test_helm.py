@@ -1,7 +1,7 @@
 """The Helm chart: Kubernetes and deliverd accept what it renders, every value has an effect, bad values are refused.
 
-Nothing here is applied to a cluster: that Kubernetes' controllers, Vault's injector and a network plugin do what these
-manifests ask of them is not tested.
+Nothing here is applied to a cluster, so the effects of Kubernetes' controllers, Vault's injector and a network plugin are
+not tested.
 """
 
 import json
@@ -149,7 +149,7 @@ def test_every_example_value_has_an_effect(path, value):
         other = not value
     else:
         other = value + 1 if isinstance(value, int) else value + "x"
-    if path in ("vault.enabled", "vault.secrets.0.mountPath"):  # or the file named would not be in the pod
+    if path in ("vault.enabled", "vault.secrets.0.mountPath"):  # otherwise the named file would not be in the pod
         base = with_value(base, "config.database.password_file", "${FILE}")
     assert render(with_value(base, path, other)).text != render(base).text
 
@@ -292,7 +292,7 @@ def test_the_policy_opens_what_the_configuration_names():
              "c": {"outbox": "events", "sink": {"type": "nats", "url": "nats://a:4223,nats://b"}},
              "d": {"outbox": "events", "sink": {"type": "kafka", "brokers": "k1:9094,k2"}}}
     values = with_value(with_value(ALL_ON, "config.lanes", lanes), "config.database.port", 6432)
-    values["config"]["auth"] = {"jwt": {"jwks_url": "https://id.example:8443/keys"}}  # tokens are not needed beside it
+    values["config"]["auth"] = {"jwt": {"jwks_url": "https://id.example:8443/keys"}}  # with it, tokens are not needed
     policy = render(values).of("NetworkPolicy", "r-deliverd")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == [{"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],

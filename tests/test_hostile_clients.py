@@ -71,7 +71,7 @@ def start(programs, sqlite, tmp_path):
 
 @pytest.mark.parametrize("beginning", [b"", HALF_A_HEADER], ids=["silent", "half a header"])
 def test_five_thousand_idle_connections_block_nobody(start, many_descriptors, beginning):
-    served = start(header_timeout_seconds=3600, idle_timeout_seconds=3600)  # no place becomes free by waiting
+    served = start(header_timeout_seconds=3600, idle_timeout_seconds=3600)  # waiting does not free a place
     before = served.open_descriptors()
     with contextlib.ExitStack() as idle:
         for number in range(IDLE_CONNECTIONS):
@@ -116,7 +116,7 @@ def test_one_byte_a_second_is_cut_off_while_others_are_served(start):
 
         wait_for(all_are_closed, DEADLINE_SECONDS, lambda: f"{len(waiting)} slow clients to be closed")
         assert set(served_meanwhile) == {200}
-        served.falls_back_to(before)  # also the server's ends are closed, and nothing of the cut-off bodies is left
+        served.falls_back_to(before)  # the server has closed its ends too, and nothing of the incomplete bodies is left
     finally:
         for client in slow:
             client.socket.close()

@@ -15,7 +15,7 @@ from harness.stores import write_config
 from harness.waiting import wait_for
 from harness.web import get
 
-KEYS_DEADLINE_SECONDS = 60  # longer than kUrlTimes of src/daemon/jwks_refresh.h lets a token by a new key wait
+KEYS_DEADLINE_SECONDS = 60  # longer than a token with a new key may have to wait (kJwksTimes in src/daemon/jwks_refresh.h)
 ORDERS = "/api/v1/orders"
 ANONYMOUS = "send a valid token as 'Authorization: Bearer TOKEN'"  # every refused caller gets only this
 ROLES = {"deliverd-readers": "viewer", "deliverd-ops": "operator", "deliverd-root": "admin"}
@@ -119,7 +119,7 @@ def test_keys_of_a_file_change_without_a_restart(start, tmp_path):
     wait_for(lambda: not may_look(service, before), KEYS_DEADLINE_SECONDS, "the old key to be gone")
     write("{")
     service.process.wait_for_stderr("cannot read the keys")
-    assert may_look(service, after), "a mistake locks nobody out"
+    assert may_look(service, after), "a mistake in the keys locks nobody out"
 
 
 def test_a_new_key_of_the_provider_is_fetched_when_a_token_names_it(start):

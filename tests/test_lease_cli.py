@@ -125,7 +125,7 @@ def test_only_the_owner_settles(store, lease, claimed, command):
     says(lease(command[0], "--id", claimed, "--worker", "thief", *command[1:]), False)
     says(lease(command[0], "--id", claimed + 999, "--worker", "me", *command[1:]), False)
     assert row(store, claimed) == before
-    assert audit(store) == audited, "what changed nothing leaves no trace as a change"
+    assert audit(store) == audited, "a command without effect is not audited as a change"
 
 
 def test_dedup(store, lease, claimed):

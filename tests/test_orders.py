@@ -205,7 +205,7 @@ def test_roles_that_may_post(start, store):
 
 
 def test_a_kept_connection_serves_many_orders(start, store):
-    """One TCP connection, two hundred orders: no answer leaves anything behind for the next."""
+    """Two hundred orders on one TCP connection: no answer affects the next one."""
     client = start().client()
     for number in range(200):
         page = client.post(an_order(f"order-{number:04}"))

@@ -64,7 +64,7 @@ def test_killed_while_clients_post(start, store, backlog, broker, point):
     posters = Posters([victim.port], orders_each=15)
     assert victim.process.wait() == -signal.SIGKILL, victim.process.stderr
     if point.startswith("lane."):
-        assert order_statuses(store)["sending"] > 0, "it died while it held orders"
+        assert order_statuses(store)["sending"] > 0, "it held orders when it died"
     start(store, port=victim.port)
     posters.finish(at_once=False)
     posters.add(backlog)

@@ -115,7 +115,7 @@ def test_bodies_that_are_not_orders(service, store):
         error = page.json()["error"]
         assert error["message"] and len(page.text) < 20_000, f"{name}: {len(page.text)} characters"
         assert others.look("order-none").status == 404, name
-    assert client.connections == 1, "a wrong body is no reason to lose the connection"
+    assert client.connections == 1, "a wrong body does not end the connection"
     check_unharmed(service, store)
 
 
@@ -165,7 +165,7 @@ def test_two_megabytes(service, store):
             try:
                 connection.sendall(request)
             except (ConnectionResetError, BrokenPipeError):
-                pass  # it need not read on to refuse
+                pass  # it can refuse without reading more
             answer = everything_until_closed(connection)
             assert answer.startswith(b"HTTP/1.1 413 ") and b"PAYLOAD_TOO_LARGE" in answer, answer[:300]
     chunks = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"

@@ -121,7 +121,7 @@ def test_an_order_whose_worker_was_killed_is_sent_by_the_next(start, broker):
 
 
 def test_an_order_that_takes_long_is_not_stuck(start, store, broker):
-    """Its worker renews it well beyond the threshold; nobody else may send it."""
+    """Its worker renews it long past the threshold; no other worker may send it."""
     gate = threading.Event()
     broker.first_answers(lambda call: Answer(201, {"idempotency_key": KEY}, hold=gate))
     lane = {"stuck_threshold_min": 0.06, "sink": {"type": "http", "url": broker.url, "timeout_ms": 120000}}

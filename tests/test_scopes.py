@@ -149,7 +149,7 @@ def test_inside_its_scope_a_token_has_its_roles_rights(api, store, foreign):
     more = [add_letter(store, "orders.v2") for _ in range(2)]
     assert api.ask("olga", "POST", all_, "orders.v2").json()["retried"] == len(more)
     assert api.status("olga", "DELETE", one, own) == 200
-    assert api.status("olga", "GET", one + "/audit", own) == 404, "nothing tells any more whose it was"
+    assert api.status("olga", "GET", one + "/audit", own) == 404, "nothing shows any more whose it was"
     assert api.status("ada", "GET", one + "/audit", own) == 200
 
 

@@ -69,7 +69,7 @@ def test_sigterm_drains(start, store, receiver):
     service.process.terminate()
     # New connections are refused or answered with 503 once it is stopping.
     wait_for(lambda: service.get("/readyz").status != 200, 20, "serve to notice the signal")
-    assert service.process.alive(), "it waits for what is in flight"
+    assert service.process.alive(), "it waits for sends in flight"
     gate.set()
     assert service.process.wait() == 0
     assert receiver.count() == 2, "nothing more was sent"
@@ -109,7 +109,7 @@ def test_two_signals_at_once_still_give_unsent_rows_back(start, store, receiver)
     service = start(server={"shutdown_seconds": 300}, lane={"batch_size": 10, "parallelism": 2})
     wait_for(lambda: receiver.count() == 2, 20, "two sends")
     service.process.send(signal.SIGTERM)
-    service.process.send(signal.SIGINT)  # another one: two of a kind may arrive as one
+    service.process.send(signal.SIGINT)  # a different signal: two of the same kind may arrive as one
     assert service.process.wait() == 0
     gate.set()
     assert by_status(store) == {"pending": 10}

@@ -107,7 +107,7 @@ def test_entries_written_by_javascript_are_read_without_loss(spool, receiver, tm
     assert (listed.stdout, listed.stderr) == ("[" + ",\n ".join(written) + "]\n", "")
     pending = [json.loads(line)["jobId"] for line in written[:2]]
     spool.run("resolve", pending[1]).ok()
-    assert spool.path.read_text().splitlines()[::2] == written[::2], "what is not changed is not written anew"
+    assert spool.path.read_text().splitlines()[::2] == written[::2], "unchanged lines are not rewritten"
     changed = json.loads(spool.path.read_text().splitlines()[1])
     assert list(changed) == [*json.loads(written[1]), "resolvedAt"], "the seed's order"
 
@@ -211,7 +211,7 @@ def test_a_retry_shows_its_progress_on_a_terminal(spool, receiver, programs):
                 seen += chunk
     finally:
         os.close(screen)
-    erase = "\x1b[K"  # from the cursor to the end of the line: nothing of a longer line before stays
+    erase = "\x1b[K"  # clears to the end of the line, so that nothing of a longer line remains
     lines = ("1 of 3: 1 resolved, 0 failed", "2 of 3: 1 resolved, 1 failed", "3 of 3: 2 resolved, 1 failed", "")
     assert seen.decode() == "".join(f"\r{line}{erase}" for line in lines)
     assert (done.returncode, json.loads(done.stdout)["resolved"]) == (1, 2)
@@ -269,7 +269,7 @@ def test_roots_cleanup_follows_no_link_beside_a_spool(programs, planted, ending)
     assert f"{link} is a symbolic link" in reported
     link.unlink()
     programs.run("spool", "cleanup", "--file", theirs / "hooks.jsonl").ok()
-    assert (theirs / "hooks.jsonl").stat().st_uid == NOBODY, "it stays its owner's"
+    assert (theirs / "hooks.jsonl").stat().st_uid == NOBODY, "it keeps its owner"
 
 
 def test_roots_cleanup_follows_no_folder_of_another_user(programs, planted):
@@ -299,7 +299,7 @@ def test_the_token_is_sent_only_to_its_hosts(spool, receiver):
     assert spool.entries[0]["error"]["message"] == "HTTP 401; it was sent without the token, which is not for http://127.0.0.1"
     spool.make_due()
     spool.retry("--token-host", "example.com", env=secret)
-    assert "authorization" not in receiver.calls[-1].headers, "another host is named for it"
+    assert "authorization" not in receiver.calls[-1].headers, "the token is for another host"
     spool.make_due()
     spool.retry("--token-host", "example.com", "--token-host", "127.0.0.1", env=secret)
     assert receiver.calls[-1].headers["authorization"] == "Bearer s3cret"

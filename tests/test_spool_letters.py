@@ -112,7 +112,7 @@ def test_exhausted_entries_are_dead_letters(serve, spool, store, receiver, progr
     fresh = spool.exhausted("fresh")
     spool.append(fresh)
     again.wait_for_letters(3)
-    assert count(store) == 3, "those of before were not stored again"
+    assert count(store) == 3, "the earlier letters were not stored again"
     again.stop()
     assert receiver.count() == 1
     assert json.loads(programs.run("dlq", "stats", "--json", "--database", store.url).ok().stdout)[0]["pending"] == 3
@@ -242,7 +242,7 @@ def test_killed_between_the_letter_and_its_mark(serve, spool, store, passage):
     victim = serve(failpoints=f"spool.after_store=crash@{passage}", until_ready=False)
     assert victim.process.wait() == -signal.SIGKILL
     assert count(store) == (500, 700)[passage - 1], "stored"
-    assert spool.path.read_text() == before, "and the file says nothing of it"
+    assert spool.path.read_text() == before, "the file does not name the letters yet"
     host = serve()
     host.wait_for_marks(700)
     assert count(store) == 700
@@ -279,7 +279,7 @@ def test_killed_between_the_entry_and_the_end_of_the_retry(serve, spool, store, 
     assert host.ask("GET", f"/messages/{letter['id']}/audit").json()["audit"][-1]["detail"] \
         == "it was put back into its spool hooks before"
     host.stop()
-    assert receiver.times() == {"a": 1}, "the repeated retry did no harm"
+    assert receiver.times() == {"a": 1}, "the repeated retry changed nothing"
     assert spool.states() == {"a": "resolved"}
 
 
@@ -318,7 +318,7 @@ def test_a_stop_does_not_wait_for_a_receiver_that_does_not_answer(programs, tmp_
     host.process.terminate()  # the second one: at once
     assert host.process.wait() == 0, host.process.stderr
     never.set()
-    assert spool.path.read_text() == before, "no attempt that nobody waited for counts"
+    assert spool.path.read_text() == before, "an abandoned attempt does not count"
 
 
 def test_a_retry_of_a_letter_need_not_wait_for_a_long_run(programs, tmp_path, sqlite, receiver):

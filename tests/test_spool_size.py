@@ -60,7 +60,7 @@ def test_two_million_entries_in_little_memory(run, tmp_path):
     assert whole > 1_000_000_000
     status, out = run("list", "--json")
     assert status == 0
-    assert out.stat().st_size == whole + 2 * ENTRIES, "every line, with what an array has between them"
+    assert out.stat().st_size == whole + 2 * ENTRIES, "every line, with the separators of an array"
     out.unlink()
     status, out = run("retry", "--json")  # the endpoint is private: refused without a connection
     due = ENTRIES // DUE_EVERY

@@ -16,7 +16,7 @@ def test_two_processes_deliver_ten_thousand_rows_once_each(store, receiver, prog
     workers = [programs.start("worker", "--lane", "memories", "--loop", "--worker-id", name, "--config", config)
                for name in ("left", "right")]
     for worker in workers:
-        worker.wait_for_stderr("worker started")  # or one might have done it all before the other is there
+        worker.wait_for_stderr("worker started")  # otherwise one might do all the work before the other starts
     ids = fill(store, ROWS)
     wait_for(lambda: by_status(store) == {"sent": ROWS}, 80, lambda: f"all to be sent: {by_status(store)}")
     for worker in workers:

@@ -148,7 +148,7 @@ def test_an_answer_that_comes_too_late_is_retried(store, receiver, once):
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_retry_after_is_honoured(store, receiver, once, form):
     (outbox_id,) = fill(store, 1)
-    asked = 1000  # well beyond what the policy would wait
+    asked = 1000  # much longer than the retry policy would wait
     value = str(asked) if form == "seconds" else email.utils.formatdate(time.time() + asked, usegmt=True)
     receiver.answer_with(lambda call: Answer(429, headers={"Retry-After": value}))
     assert once().status == 1

@@ -1,6 +1,6 @@
-// The Nth call fails, N = 1, 2, 3, … until a run gets by without reaching it: on both real stores and both outboxes,
-// before the call did anything and after it took effect; and the same for sends. Whatever fails, every row is
-// delivered, counted right, and sent again only where nobody could know.
+// The Nth call fails, for N = 1, 2, 3, … until a run makes fewer calls: on both real stores and both outboxes, before
+// or after the call takes effect. The same for sends. Whatever fails, every row is delivered, its failures are counted
+// correctly, and it is sent again only if the lane could not know that it had arrived.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ constexpr int kMostCalls = 60;  // a run makes far fewer; reaching this means it
 
 enum class Moment { before, after };
 
-/// Passes every call on, but for the Nth.
+/// Forwards every call except the Nth, which fails.
 class FailNthCall final : public store::RowQueue {
 public:
     FailNthCall(store::RowQueue& inner, int nth, Moment moment) : inner_(inner), nth_(nth), moment_(moment) {}
@@ -73,7 +73,7 @@ private:
     std::atomic<int> calls_{0};
 };
 
-/// Delivers at once, but for the Nth message.
+/// Delivers every message at once except the Nth.
 class FailNthSend final : public sink::Sink {
 public:
     FailNthSend(int nth, Outcome outcome, bool taken) : nth_(nth), outcome_(std::move(outcome)), taken_(taken) {}
@@ -110,13 +110,13 @@ private:
     std::map<std::int64_t, int> taken_by_id_;
 };
 
-/// One of the outboxes a lane works on.
+/// An outbox that a lane can use.
 struct OutboxKind {
     std::string name;
     std::string table;
     std::unique_ptr<store::RowQueue> (*open)(store::Database& database);
     void (*fill)(store::Database& database);
-    bool counts_the_last_failure;  // a dead row's retry_count has the failure that killed it
+    bool counts_the_last_failure;  // a dead row's retry_count includes its last failure
 };
 
 void enqueue_memories(store::Database& database) {
@@ -152,7 +152,7 @@ protected:
         kind_.fill(store_->database());
     }
 
-    /// Runs a lane until nothing is pending; false when that did not come about.
+    /// Runs a lane until nothing is pending. Returns false if that does not happen in time.
     bool run_until_settled(store::RowQueue& outbox, sink::Sink& sink) {
         lane::LaneOptions options;
         options.name = "nth";

@@ -1,8 +1,8 @@
-// A record of a dead-letter topic, whatever its headers say: a letter is made of it that both databases take, it can be
-// shown, and what is sent back has nothing left of the failure.
+// A record of a dead-letter topic with any headers: it becomes a letter that both databases accept, the letter can be
+// shown, and the record that is sent back has none of the failure headers.
 //
-// An input looks like a message of HTTP: the topic, one header a line ("name: value", or "name" for a null), ":key"
-// among them, an empty line, the value.
+// An input looks like an HTTP message: the topic, one header per line ("name: value", or "name" for a null; ":key" is
+// the record's key), an empty line, the value.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -25,8 +25,8 @@ namespace {
 
 using namespace deadletter;
 
-constexpr std::size_t kMaxValueBytes = 256;              // short, so that inputs reach it
-constexpr std::string_view kMostReplays = "1000000000";  // counts no further
+constexpr std::size_t kMaxValueBytes = 256;              // small, so that inputs reach it
+constexpr std::string_view kMostReplays = "1000000000";  // the counter stops here
 
 std::string_view take_line(std::string_view& text) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -65,30 +65,32 @@ bool fits(const std::optional<std::string>& text, std::size_t most) {
 void check_provenance(const Record& record, const store::Provenance& from) {
     require(!from.original_topic.empty(), "a letter has an original topic");
     require(from.original_topic.size() <= kMaxTopicBytes, "an original topic is no longer than a topic");
-    if (is_topic_name(record.topic)) require(is_topic_name(from.original_topic), "a topic's name is one");
+    if (is_topic_name(record.topic))
+        require(is_topic_name(from.original_topic), "the original topic of a valid topic is valid");
     require(!from.error_message.empty() && from.error_message.size() <= kMaxErrorMessageBytes,
             "an error has a message");
     require(fits(from.error_class, kMaxErrorClassBytes) && fits(from.stack_trace, kMaxStackTraceBytes) &&
                 fits(from.producer, kMaxProducerBytes),
-            "what headers say is bounded");
+            "texts from headers have a limit");
     require(from.original_partition.value_or(0) >= 0 && from.original_offset.value_or(0) >= 0,
-            "partitions and offsets count from 0");
+            "partitions and offsets are not negative");
 }
 
 void check_letter(const Record& record) {
     const store::NewLetter letter = letter_of(record, kMaxValueBytes);
     check_provenance(record, letter.provenance);
     require(letter.record.headers == record.headers && letter.record.key == record.key, "a letter keeps its record");
-    require(letter.truncated == (record.value.value_or("").size() > kMaxValueBytes), "a cut letter says so");
+    require(letter.truncated == (record.value.value_or("").size() > kMaxValueBytes),
+            "a cut letter is marked as truncated");
     require(letter.truncated || letter.record.value == record.value, "a letter that is not cut keeps its value");
     require(!letter.payload || letter.payload == record.value, "a payload is the value");
-    // A topic's name comes from a broker, and is one.
+    // The topic comes from a broker, so its name is valid.
     if (!is_topic_name(record.topic)) return;
-    require(store::check_letter(letter).has_value(), "databases take every letter");
+    require(store::check_letter(letter).has_value(), "databases accept every letter");
     for (const Reduction what : {Reduction::payload, Reduction::provenance, Reduction::bytes}) {
         const store::NewLetter less = reduced(letter, what, "\xFF\nno");
-        require(store::check_letter(less).has_value(), "databases take what is left of a letter");
-        require(less.provenance.original_topic == letter.provenance.original_topic, "and it is of the same topic");
+        require(store::check_letter(less).has_value(), "databases accept a reduced letter");
+        require(less.provenance.original_topic == letter.provenance.original_topic, "a reduced letter keeps its topic");
     }
 }
 
@@ -109,29 +111,29 @@ void check_shown(const Record& record) {
 
 void check_stored_headers(const Record& record) {
     const std::string json = store::record_headers_json(record.headers);
-    require(!json_problem(json, JsonKind::any), "databases take every header");
-    require(store::parse_record_headers(json) == record.headers, "headers survive being stored");
+    require(!json_problem(json, JsonKind::any), "databases accept every header");
+    require(store::parse_record_headers(json) == record.headers, "stored headers are read unchanged");
 }
 
 void check_replay(const Record& record) {
     const Record replay = replay_of(record, "orders", "fresh");
     require(replay.topic == "orders" && !replay.headers.empty(), "a replay goes to its topic");
-    require(replay.headers.back().name == kReplaysHeader && replay.headers.back().value, "and is counted");
+    require(replay.headers.back().name == kReplaysHeader && replay.headers.back().value, "a replay is counted");
     std::vector<RecordHeader> kept = record.headers;
     std::erase_if(kept, [](const RecordHeader& header) {
         return header.name == kReplaysHeader || failure_header(header.name) != nullptr;
     });
-    require(std::vector(replay.headers.begin(), replay.headers.end() - 1) == kept, "and keeps the other headers");
-    require(!record.value || replay.value == record.value, "and its value");
-    require(!record.key || replay.key == record.key, "and its key");
+    require(std::vector(replay.headers.begin(), replay.headers.end() - 1) == kept, "a replay keeps the other headers");
+    require(!record.value || replay.value == record.value, "a replay keeps the value");
+    require(!record.key || replay.key == record.key, "a replay keeps the key");
     const auto left = provenance_of(replay);
     require(left.error_message == store::Provenance{}.error_message && !left.error_class && !left.stack_trace &&
                 !left.producer && !left.original_offset,
-            "and says nothing of a failure");
+            "a replay has no failure headers");
     const Record again = replay_of(replay, "orders", "fresh");
     require(again.key == replay.key && again.value == replay.value && again.headers.size() == replay.headers.size() &&
                 (again.headers.back() != replay.headers.back() || replay.headers.back().value == kMostReplays),
-            "a second replay is the first one, counted");
+            "a second replay differs from the first one only by its count");
 }
 
 }  // namespace
@@ -140,7 +142,7 @@ void check_replay(const Record& record) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace deliverd;
     const Record record = fuzz::record_of(fuzz::text_of(data, size));
-    if (record.topic.empty()) return -1;  // no topic has no name
+    if (record.topic.empty()) return -1;  // every topic has a name
     fuzz::check_letter(record);
     fuzz::check_shown(record);
     fuzz::check_stored_headers(record);

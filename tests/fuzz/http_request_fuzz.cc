@@ -1,5 +1,5 @@
-// What a client sends, through a real session to the API's own dispatcher: however the bytes are cut, the same requests
-// come out; each is sound and gets one answer; what is refused gets one last answer; no answer is a 500.
+// A client's bytes, through a real session to the API's own dispatcher. However the bytes are split, the same requests
+// result. Each request is valid and gets one answer. A refusal is the last answer. No answer is a 500.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 using namespace http;
 
-// Short, so that inputs reach them.
+// Small, so that inputs reach them.
 constexpr std::size_t kMaxHeaderBytes = 512;
 constexpr std::size_t kMaxBodyBytes = 1024;
 
@@ -37,10 +37,10 @@ const api::DoorOptions kDoors{.check_host = true, .check_origin = true, .allowed
 Response listing(const api::Call& call) {
     const auto asked = api::read_dlq_listing(call.request.query);
     if (!asked.problems.empty()) return api::error_response(400, "BAD", "bad", call.request_id, asked.problems);
-    require(store::check_letter_query(asked.query).has_value(), "a listing without problems can be asked for");
+    require(store::check_letter_query(asked.query).has_value(), "a valid query can be asked of a store");
     require(asked.query.limit <= api::kMaxDlqPageSize && (asked.query.after || asked.page), "a page has a size");
     const auto decoded = api::percent_decode(url_encoded(call.path_values.at(0)));
-    require(decoded == call.path_values.at(0), "a path's text survives being escaped");
+    require(decoded == call.path_values.at(0), "an escaped path is decoded unchanged");
     return {};
 }
 
@@ -71,20 +71,20 @@ api::Handler make_api() {
 }
 
 void check_request(const Request& request) {
-    require(is_sane_method(request.method), "a method is one");
-    require(request.path == "*" || request.path.starts_with('/'), "a path is one");
+    require(is_sane_method(request.method), "a method is valid");
+    require(request.path == "*" || request.path.starts_with('/'), "a path is valid");
     require(request.body.size() <= kMaxBodyBytes, "a body is no longer than its limit");
     std::string target = request.path;
     if (!request.query.empty()) target += "?" + request.query;
     const auto again = parse_target(target);
     require(again && again->path == request.path && again->query == request.query && again->authority.empty(),
-            "path and query are a target again");
+            "path and query form the same target again");
     std::size_t hosts = 0;
     std::size_t codings = 0;
     std::size_t lengths = 0;
     for (const auto& [name, value] : request.headers) {
         require(!name.empty() && name.find_first_of(std::string_view("\r\n\0 :", 5)) == std::string::npos,
-                "a header's name is one");
+                "a header's name is valid");
         require(value.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos,
                 "a header's value is one line");
         hosts += equal_ignoring_case(name, "Host") ? 1 : 0;
@@ -93,27 +93,27 @@ void check_request(const Request& request) {
         ++lengths;
         std::size_t length = 0;
         std::from_chars(value.data(), value.data() + value.size(), length);
-        require(length == request.body.size(), "a body is as long as was said");
+        require(length == request.body.size(), "a body has the announced length");
     }
     require(hosts <= 1, "a request has one Host");
-    require(codings == 0 || (codings == 1 && lengths == 0), "a request's length is said in one way");
+    require(codings == 0 || (codings == 1 && lengths == 0), "a request announces its length in one way");
     const std::string_view host = request.header("Host");
-    if (api::is_own_host(host, kDoors)) require(api::is_host_name(host), "our own host is one");
+    if (api::is_own_host(host, kDoors)) require(api::is_host_name(host), "our own host name is valid");
 }
 
-/// What one connection's bytes led to.
+/// The results of one connection's bytes.
 struct Outcome {
     std::vector<Request> requests;
     std::string answered;
 };
 
-/// One server without a listener and without threads: requests are handled where they are read.
+/// One server without a listener and without threads: the reading thread handles requests.
 class World {
 public:
     Outcome serve(std::string_view bytes, std::size_t piece) {
         outcome_ = {};
         int ends[2];
-        require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "there are descriptors");
+        require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "a socket pair can be created");
         client_ = ends[0];
         Socket socket(io_);
         error_code error;
@@ -123,22 +123,23 @@ public:
         while (!bytes.empty()) {
             const std::string_view part = bytes.substr(0, piece);
             bytes.remove_prefix(part.size());
-            if (::send(client_, part.data(), part.size(), MSG_NOSIGNAL) < 0) break;  // it has closed
+            if (::send(client_, part.data(), part.size(), MSG_NOSIGNAL) < 0)
+                break;  // the server has closed the connection
             work();
         }
         ::shutdown(client_, SHUT_WR);
         do work();
-        while (!io_.stopped());  // a session that never ends is a timeout
+        while (!io_.stopped());  // a session that never ends becomes a timeout
         ::close(client_);
         require(core_.waiting.empty() && core_.reading.empty() && core_.serving.empty() && core_.busy == 0,
-                "a connection that has ended leaves nothing behind");
+                "an ended connection leaves nothing in the server");
         return std::move(outcome_);
     }
 
 private:
     static ServerOptions options(World* world) {
         ServerOptions options;
-        options.handler_threads = 1;  // it never has anything to do
+        options.handler_threads = 1;  // it never has work
         options.max_header_bytes = kMaxHeaderBytes;
         options.max_body_bytes = kMaxBodyBytes;
         options.is_quick = [](const Request&) { return true; };
@@ -154,7 +155,7 @@ private:
         check_request(request);
         outcome_.requests.push_back(request);
         api_(request, Reply([reply](Response response) {
-                 response.delay = {};  // who is refused often has to wait, which is another test's business
+                 response.delay = {};  // delays of repeated refusals are another test's subject
                  reply(std::move(response));
              }));
     }
@@ -190,7 +191,7 @@ std::string_view header_of(std::string_view head, std::string_view name) {
     return head.substr(0, head.find("\r\n"));
 }
 
-/// The statuses of the answers; fails where they are not one answer after another.
+/// The statuses of the answers. Fails if the output is not a sequence of answers.
 std::vector<int> statuses_of(const Outcome& outcome) {
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     std::vector<int> statuses;
@@ -201,7 +202,7 @@ std::vector<int> statuses_of(const Outcome& outcome) {
             continue;
         }
         const std::size_t end = rest.find("\r\n\r\n");
-        require(rest.starts_with("HTTP/1.1 ") && end != std::string_view::npos, "an answer has a head");
+        require(rest.starts_with("HTTP/1.1 ") && end != std::string_view::npos, "an answer has a header");
         const std::string_view head = rest.substr(0, end + 2);
         rest.remove_prefix(end + 4);
         int status = 0;
@@ -209,28 +210,28 @@ std::vector<int> statuses_of(const Outcome& outcome) {
         std::size_t length = 0;
         const std::string_view told = header_of(head, "\r\nContent-Length: ");
         std::from_chars(told.data(), told.data() + told.size(), length);
-        const bool is_last = statuses.size() >= outcome.requests.size();  // of what was refused, a HEAD perhaps
+        const bool is_last = statuses.size() >= outcome.requests.size();  // the refused request may have been a HEAD
         const bool bodiless = is_last ? rest.empty() : outcome.requests[statuses.size()].method == "HEAD";
         if (bodiless) length = 0;
         require(length <= rest.size(), "an answer has its body");
         require(length == 0 || !json_problem(rest.substr(0, length), JsonKind::object), "an answer is JSON");
         require(status >= 200 && status < 600 && status != 500, "an answer has a status, and nothing failed");
-        require(!is_last || header_of(head, "\r\nConnection: ") == "close", "what is refused ends the connection");
+        require(!is_last || header_of(head, "\r\nConnection: ") == "close", "a refusal ends the connection");
         rest.remove_prefix(length);
         statuses.push_back(status);
     }
     require(statuses.size() == outcome.requests.size() || statuses.size() == outcome.requests.size() + 1,
-            "every request has one answer, and at most one was refused");
+            "every request has one answer, and at most one refusal follows");
     return statuses;
 }
 
-/// What is wrong in a header that does not end is answered if it came in one piece. In pieces, only its end or its size
-/// is looked for.
+/// A fault in an unfinished header is answered only if the header arrived in one piece. If it arrives in several, the
+/// session looks only for its end and its size.
 bool is_of_bad_header(int status) {
     return status == 400 || status == 431;
 }
 
-/// `requests` of the answers are not refusals.
+/// Compares answers, of which the first `requests` are not refusals.
 bool same_answers(std::vector<int> a, std::vector<int> b, std::size_t requests) {
     for (std::vector<int>* answers : {&a, &b}) {
         if (answers->size() > requests && is_of_bad_header(answers->back())) answers->pop_back();

@@ -1,6 +1,6 @@
-// Any text to the reader of JSON, to those who read with it (digests, databases, spools) and to the reader of orders:
-// they agree on what JSON is, events are in their places, the canonical form is a fixed point, and what an order says
-// is kept as it was written.
+// Any text, for the JSON reader, for the code that uses it (digests, databases, spools) and for the reader of orders.
+// They agree on what JSON is, events have the right positions, the canonical form of a canonical form is itself, and an
+// order is kept as it was written.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -51,37 +51,37 @@ void check_members(std::string_view text, const Result<std::string>& canonical) 
         const auto alone = canonical_json(member.value);
         if (member.canonical.empty()) {
             every = false;
-            require(!alone && is_number(member.value), "only a number that no double holds has no canonical form");
+            require(!alone && is_number(member.value), "only a number that a double cannot hold has no canonical form");
         } else {
-            require(alone && *alone == member.canonical, "a member is read as it would be by itself");
+            require(alone && *alone == member.canonical, "a member has the canonical form of its value");
         }
     }
-    require(canonical.has_value() == every, "an object is read as its members are");
-    if (every) require(canonical_object(*members) == *canonical, "members make up their object");
+    require(canonical.has_value() == every, "an object has a canonical form if all its members have one");
+    if (every) require(canonical_object(*members) == *canonical, "the members form the object");
 }
 
 void check_readers_agree(std::string_view text, const Result<std::string>& canonical) {
     const auto problem = json_problem(text, JsonKind::any);
     const auto fault = spool::json_fault(text);
     if (canonical) {
-        require(!fault, "a spool takes what has a canonical form");
+        require(!fault, "a spool accepts JSON with a canonical form");
         require(!problem || has_any(*problem, {"U+0000", "exponent"}),
-                "databases take what has a canonical form, but for NUL and endless exponents");
+                "databases accept JSON with a canonical form, except NUL and huge exponents");
     }
     if (problem) {
         require(fault || has_any(*problem, {"U+0000", "exponent"}) || has_any(text, {"\\ud", "\\uD"}),
-                "databases refuse only JSON that they cannot hold: NUL, numbers, halves of a surrogate pair");
+                "databases refuse only JSON that they cannot hold: NUL, huge exponents, lone surrogates");
         return;
     }
-    require(!fault, "a spool takes what databases take");
+    require(!fault, "a spool accepts what databases accept");
     require(canonical || canonical.error().code == "json_duplicate_key" ||
                 has_any(canonical.error().message, {"range of a double"}),
-            "what has no canonical form is ambiguous or too large");
+            "JSON without a canonical form has a repeated key or a number that is too large");
     require(!json_problem(text, JsonKind::object) == (text[text.find_first_not_of(" \t\r\n")] == '{'),
-            "an object is one");
+            "JSON is an object if it begins with a brace");
 }
 
-/// Events follow each other in the text, each inside the object or array around it.
+/// Events are in the order of the text, each inside its object or array.
 void check_events(std::string_view text) {
     const char* at = text.data();
     std::size_t depth = 0;
@@ -89,18 +89,18 @@ void check_events(std::string_view text) {
         const bool end = event.token == JsonToken::object_end || event.token == JsonToken::array_end;
         const bool begin = event.token == JsonToken::object_begin || event.token == JsonToken::array_begin;
         if (end) --depth;
-        require(event.depth == depth, "an event knows how deep it is");
+        require(event.depth == depth, "an event has the right depth");
         if (begin) ++depth;
         const char* const last = event.raw.data() + event.raw.size();
         require((end || event.raw.data() >= at) && last > at && last <= text.data() + text.size(),
-                "an event is in its place");
+                "an event has the right position");
         at = last;
         return {};
     };
-    if (read_json(text, check, LoneSurrogates::replace)) require(depth == 0, "what begins ends");
+    if (read_json(text, check, LoneSurrogates::replace)) require(depth == 0, "every object and array ends");
 }
 
-/// The key that the seeds have in their bodies.
+/// The key in the bodies of the seeds.
 constexpr std::string_view kKey = "fuzz-key-0001";
 
 void check_order(std::string_view text) {
@@ -111,14 +111,14 @@ void check_order(std::string_view text) {
     }
     const orders::OrderRequest& order = *reading.order;
     require(order.idempotency_key == kKey, "an order has the header's key");
-    require(!json_problem(order.json, JsonKind::object), "databases take every accepted order");
+    require(!json_problem(order.json, JsonKind::object), "databases accept every accepted order");
     const std::size_t begin = text.find('{');
     const std::string_view members = text.substr(begin, text.rfind('}') - begin);
     require(order.json.starts_with(members), "an order is stored as it was written");
     const auto again = orders::read_order(kKey, order.json, {}, random);
     require(again.order && again.order->json == order.json && again.order->digest == order.digest &&
                 again.order->trace_id == order.trace_id,
-            "a stored order reads as the posted one");
+            "a stored order is read like the posted one");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Any text as a bearer token, as a key set, and as the header (first line) and claims (the rest) of a token that our
-// key signed: nothing that nobody signed is accepted, and what is accepted names its bearer on one line.
+// key signed. An unsigned token is never accepted, and an accepted token names its bearer in one line.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using namespace deliverd;
     static const fuzz::Provider provider;
     const std::string_view text = fuzz::text_of(data, size);
-    fuzz::require(!api::verify_jwt(text, provider.keys, provider.rules, fuzz::kNow), "nobody signed it");
+    fuzz::require(!api::verify_jwt(text, provider.keys, provider.rules, fuzz::kNow), "an unsigned token is refused");
     fuzz::check_key_set(text);
     fuzz::check_signed(text, provider);
     return 0;

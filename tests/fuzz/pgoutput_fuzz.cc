@@ -1,4 +1,4 @@
-// Any bytes as a message of the replication stream: what is decoded lies within the bytes, and a refusal says why.
+// Any bytes as a message of the replication stream: decoded values lie within the bytes, and a refusal says why.
 //
 // The first byte of an input chooses the layer; the rest is the message.
 #include <functional>
@@ -13,7 +13,7 @@
 namespace deliverd::fuzz {
 namespace {
 
-/// Empty views, and constants of the decoder, may be anywhere.
+/// Empty views and constants of the decoder may be elsewhere.
 void require_within(std::string_view view, std::string_view bytes) {
     const std::less_equal<> before;
     require(view.empty() || view == "pg_catalog" ||
@@ -34,10 +34,10 @@ void check_change(std::string_view bytes) {
     if (const auto* relation = std::get_if<wal::Relation>(&*change)) {
         require_within(relation->schema, bytes);
         require_within(relation->table, bytes);
-        require(relation->columns.size() <= bytes.size(), "columns come from the bytes");
+        require(relation->columns.size() <= bytes.size(), "there are no more columns than bytes");
         for (const auto& column : relation->columns) require_within(column.name, bytes);
     } else if (const auto* insert = std::get_if<wal::Insert>(&*change)) {
-        require(insert->row.size() <= bytes.size(), "cells come from the bytes");
+        require(insert->row.size() <= bytes.size(), "there are no more cells than bytes");
         for (const auto& cell : insert->row) {
             require(cell.kind != wal::Cell::Kind::null || cell.bytes.empty(), "a null has no bytes");
             require_within(cell.bytes, bytes);

@@ -1,4 +1,4 @@
-// How a fuzz target says that a property does not hold.
+// Lets a fuzz target report that a property does not hold.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace deliverd::fuzz {
 
-/// Ends the program, which libFuzzer reports as a crash with its input, where `holds` is false.
+/// Ends the program if `holds` is false. libFuzzer then reports a crash with its input.
 inline void require(bool holds, std::string_view property) {
     if (holds) return;
     std::fprintf(stderr, "property does not hold: %.*s\n", static_cast<int>(property.size()), property.data());

@@ -1,4 +1,4 @@
-// A spool's file: its lines are found wherever a read ends, and an entry that was accepted survives every change.
+// A spool's file: the reader finds its lines wherever a read ends, and every change of an accepted entry is an entry.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,17 +18,17 @@ namespace {
 
 using namespace spool;
 
-constexpr std::size_t kMaxLine = 1024;  // short, so that inputs reach it
+constexpr std::size_t kMaxLine = 1024;  // small, so that inputs reach it
 constexpr std::int64_t kNow = 1'700'000'000'000;
-constexpr std::int64_t kMostAttempts = 9'000'000'000'000'000;  // no number in a line counts for more
+constexpr std::int64_t kMostAttempts = 9'000'000'000'000'000;  // larger numbers in a line are cut to this
 
-/// The lines of `content` as a LineReader has them; fails where they are not what stands between the line ends.
+/// The lines of `content` from a LineReader. Fails if they differ from the text between the line ends.
 std::vector<std::string> lines_of(std::string_view content) {
     static const int file = ::memfd_create("spool", MFD_CLOEXEC);
     static const auto files = system_files();
     require(::ftruncate(file, 0) == 0 &&
                 ::pwrite(file, content.data(), content.size(), 0) == static_cast<ssize_t>(content.size()),
-            "there is memory for the file");
+            "the file can be created in memory");
     Reading reading;
     reading.chunk = 1 + content.size() % 97;
     reading.max_line = kMaxLine;
@@ -42,8 +42,8 @@ std::vector<std::string> lines_of(std::string_view content) {
         const std::size_t end = std::min(content.find('\n', at), content.size());
         require((*line)->at.offset == static_cast<std::int64_t>(at) &&
                     (*line)->bytes == static_cast<std::int64_t>(end - at) && (*line)->ended == (end < content.size()),
-                "a line is where it stands");
-        require((*line)->too_long == (end - at > kMaxLine), "a line is too long, or it is not");
+                "a line has the right position");
+        require((*line)->too_long == (end - at > kMaxLine), "a line is marked too long if it exceeds the limit");
         if (!(*line)->too_long) require((*line)->text == content.substr(at, end - at), "a line has its text");
         lines.emplace_back((*line)->text);
         at = std::min(end + 1, content.size());
@@ -56,7 +56,7 @@ bool same_fault(const SpoolFault& a, const SpoolFault& b) {
     return a.message == b.message && a.code == b.code;
 }
 
-/// `after` is `before` but for the members named.
+/// Checks that `after` differs from `before` only in the named members.
 void check_rest(std::string_view before, std::string_view after, std::initializer_list<std::string_view> changed) {
     const auto others = [&](std::string_view line) {
         std::vector<std::pair<std::string_view, std::string_view>> out;
@@ -75,39 +75,42 @@ void check_rest(std::string_view before, std::string_view after, std::initialize
 SpoolEntry check_changed(const SpoolEntry& entry, const std::string& line,
                          std::initializer_list<std::string_view> changed) {
     require(line.find('\n') == std::string::npos, "a changed line is one line");
-    require(line.size() <= entry.json.size() + kSpoolLineRoom, "a line grows by no more than the room for it");
+    require(line.size() <= entry.json.size() + kSpoolLineRoom, "a line grows by no more than the reserved room");
     const auto after = parse_entry(line);
     require(after.has_value(), "a changed line is an entry");
     require(after->job_id == entry.job_id && after->endpoint == entry.endpoint && after->payload == entry.payload &&
                 after->timestamp_ms == entry.timestamp_ms && after->max_attempts == entry.max_attempts,
-            "a change keeps what an entry is");
+            "a change keeps the identity of an entry");
     check_rest(entry.json, line, changed);
     return *after;
 }
 
 void check_changes(const SpoolEntry& entry) {
     const auto resolved = check_changed(entry, resolved_line(entry, kNow), {"state", "resolvedAt"});
-    require(resolved.state == SpoolState::resolved && resolved.resolved_at_ms == kNow, "resolved");
+    require(resolved.state == SpoolState::resolved && resolved.resolved_at_ms == kNow,
+            "a resolved entry has its state and time");
 
     const SpoolFault fault{std::string(2 * kMaxFaultBytes, '"'), "503"};
     const auto failed =
         check_changed(entry, failed_line(entry, fault, kNow), {"attemptsMade", "nextRetry", "error", "state"});
     require(failed.attempts_made == std::min(entry.attempts_made + 1, kMostAttempts) && failed.next_retry_ms == kNow,
-            "failed once more");
-    require(failed.state == (is_last_attempt(entry) ? SpoolState::exhausted : SpoolState::pending), "failed");
-    require(failed.error.code == "503" && failed.error.message.size() <= kMaxFaultBytes, "failed for a reason");
+            "a failure counts one attempt");
+    require(failed.state == (is_last_attempt(entry) ? SpoolState::exhausted : SpoolState::pending),
+            "a failed entry is pending or exhausted");
+    require(failed.error.code == "503" && failed.error.message.size() <= kMaxFaultBytes,
+            "a failed entry has its error");
 
     const std::string receipt = "01890a5d-ac96-774b-bcce-b302099a8057";
     const auto marked = check_changed(entry, marked_line(entry, receipt), {"deadLetter"});
-    require(marked.dead_letter == receipt && !is_unmarked(marked), "handed over");
+    require(marked.dead_letter == receipt && !is_unmarked(marked), "an entry that was handed over has its receipt");
 
     const auto revived =
         check_changed(marked, revived_line(marked, kNow),
                       {"attemptsMade", "nextRetry", "state", "resolvedAt", "deadLetter", "revivedFrom"});
     require(revived.attempts_made == 0 && revived.state == SpoolState::pending && !revived.dead_letter &&
                 !revived.resolved_at_ms && revived.revived_from == receipt,
-            "revived");
-    require(is_due(revived, kNow) == (revived.max_attempts > 0), "revived and due");
+            "a revived entry has no attempts");
+    require(is_due(revived, kNow) == (revived.max_attempts > 0), "a revived entry is due");
 }
 
 void check_written(const SpoolEntry& entry) {
@@ -119,7 +122,7 @@ void check_written(const SpoolEntry& entry) {
                 read->payload == entry.payload && read->attempts_made == entry.attempts_made &&
                 read->max_attempts == entry.max_attempts && read->timestamp_ms == entry.timestamp_ms &&
                 read->next_retry_ms == entry.next_retry_ms && read->state == entry.state,
-            "an entry survives being written and read");
+            "a written entry is read unchanged");
     SpoolEntry again = *read;
     write_entry(again);
     require(again.json == copy.json && same_fault(again.error, read->error), "writing it again changes nothing");
@@ -135,8 +138,10 @@ void check_request(const SpoolEntry& entry) {
 
 void check_line(std::string_view line) {
     const auto entry = parse_entry(line);
-    if (!entry) return require(entry.error().code == "unreadable" && !entry.error().message.empty(), "why not");
-    require(entry->json == line && !entry->job_id.empty() && !entry->endpoint.empty(), "an entry is its line");
+    if (!entry)
+        return require(entry.error().code == "unreadable" && !entry.error().message.empty(), "a refusal says why");
+    require(entry->json == line && !entry->job_id.empty() && !entry->endpoint.empty(),
+            "an entry has its line, job id and endpoint");
     (void)is_over(*entry, kNow);
     check_changes(*entry);
     check_written(*entry);

@@ -1,5 +1,5 @@
-// Any text as a configuration file: it is read, or every problem is one line that names a place in it, within the named
-// limits; what is accepted is usable, and secrets are not shown.
+// Any text as a configuration file: it is accepted, or every problem is one line that names a line of the file. The
+// limits hold, an accepted configuration is usable, and secrets are not shown.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -31,7 +31,7 @@ int lines_in(std::string_view text) {
     return 1 + static_cast<int>(std::ranges::count(text, '\n') + std::ranges::count(text, '\r'));
 }
 
-/// How many nodes there are; fails where the tree is not what config/yaml.h says.
+/// The number of nodes. Fails if the tree breaks a rule of config/yaml.h.
 int check_tree(const Node& node, int depth, int last_line) {
     require(depth <= kMaxConfigDepth + 1, "a tree is no deeper than its limit");
     require(node.line >= 0 && node.line <= last_line, "a value has a line of the file");
@@ -40,7 +40,7 @@ int check_tree(const Node& node, int depth, int last_line) {
     int nodes = 1;
     std::set<std::string_view> names;
     for (const Node::Member& member : node.members) {
-        require(names.insert(member.name).second, "no key stands twice in a map");
+        require(names.insert(member.name).second, "no map has a key twice");
         nodes += check_tree(member.value, depth + 1, last_line);
     }
     for (const Node& item : node.items) nodes += check_tree(item, depth + 1, last_line);
@@ -59,12 +59,12 @@ void check_accepted(const Config& config) {
     require(config.server.max_body_bytes <= config.server.max_total_body_bytes, "the longest body can be read");
     require(config.server.header_timeout > Duration::zero() && config.shutdown_patience >= Duration::zero(),
             "timeouts are times");
-    require(config.auth.enabled || config.auth.doors.check_origin, "without tokens the doors are watched");
+    require(config.auth.enabled || config.auth.doors.check_origin, "without tokens, origins are checked");
     for (const LaneConfig& lane : config.lanes) {
-        require(config.find_lane(lane.options.name) == &lane, "lanes have names of their own");
+        require(config.find_lane(lane.options.name) == &lane, "lanes have different names");
         require(lane.options.batch_size > 0 && lane.options.parallelism > 0 && lane.options.lease > Duration::zero(),
                 "a lane can work");
-        require(lane.options.busy_poll <= lane.options.idle_poll, "an idle lane looks less often");
+        require(lane.options.busy_poll <= lane.options.idle_poll, "an idle lane polls less often");
     }
 }
 
@@ -82,7 +82,7 @@ void check_shown(const Values& values) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace deliverd;
     const std::string text(fuzz::text_of(data, size));
-    if (text.find("_file") != std::string::npos) return -1;  // of this machine
+    if (text.find("_file") != std::string::npos) return -1;  // it would read files of this machine
     const int last_line = fuzz::lines_in(text);
 
     std::vector<config::Problem> problems;
@@ -91,7 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(nodes <= config::kMaxConfigNodes || !problems.empty(), "a tree is no larger than its limit");
 
     fuzz::check_shown(config::read_values(tree, fuzz::kFile, fuzz::environment, problems));
-    if (text.find("brokers") != std::string::npos) return 0;  // a client would be made to check them, which takes long
+    if (text.find("brokers") != std::string::npos)
+        return 0;  // it would create a client to check them, which takes long
 
     const auto loaded = config::load_config_text(text, fuzz::kFile, {}, fuzz::environment);
     for (const std::string& problem : loaded.problems) fuzz::check_problem(problem, last_line);

@@ -11,9 +11,9 @@ LONGEST_ABSENCE_SECONDS = 3  # of a killed relay; longer than a lease, so that o
 class Chaos:
     """Faults happen at points of progress, so that their number does not depend on the machine's speed.
 
-    `server` has kill9() and start(), or is None; where it is the store's own, nothing is started while it is away, and
-    a relay that ended because it could not begin is started again. The relays are Relays, with leases of
-    `lease_seconds`. `deadline_seconds` applies to each wait between two blows.
+    `server` has kill9() and start(), or is None. If it is the store's own server, no relay is started while it is down,
+    and a relay that ended because it could not connect is started again. The relays are Relays, with leases of
+    `lease_seconds`. `deadline_seconds` applies to each wait between two faults.
     """
 
     def __init__(self, rng, store, writers, relays, server, lease_seconds, deadline_seconds):

@@ -23,7 +23,7 @@ FLUSH_SECONDS = 240
 # What the broker does not confirm in time is in doubt, so a slow broker needs time. The lease must exceed three of
 # these timeouts.
 QUICK_RETRIES = {"replay_timeout_seconds": 5, "retry_lease_seconds": 15.1}
-LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # no test lasts so long: see end_leases()
+LONG_LEASES = {"replay_timeout_seconds": 10, "retry_lease_seconds": 3600}  # longer than any test: see end_leases()
 RETRY_ALL_SECONDS = 300
 HOLD_KEY = 42  # of an advisory lock in the test's own database
 
@@ -142,8 +142,8 @@ def add_letters(store, topic, count):
 
 @contextlib.contextmanager
 def held_up_at(store, topic, number):
-    """In PostgreSQL: while inside, no retry-all of the topic gets past the letter with that number, however fast it is. Keep
-    it shorter than the product waits for a lock."""
+    """In PostgreSQL: inside the block, no retry-all of the topic gets past the letter with that number. Keep the block
+    shorter than deliverd waits for a lock."""
     (letter,) = store.query("SELECT id FROM dlq.dlq_messages WHERE original_topic = ? ORDER BY created_at, id"
                             " LIMIT 1 OFFSET ?", topic, number)
     with psycopg.connect(store.url) as holder:
@@ -153,7 +153,7 @@ def held_up_at(store, topic, number):
                        f" WHEN (old.id = '{letter['id']}') EXECUTE FUNCTION hold_up()")
         holder.commit()
         holder.execute(f"SELECT pg_advisory_xact_lock({HOLD_KEY})")
-        yield  # and the end of the transaction lets go
+        yield  # the end of the transaction releases it
 
 
 def end_leases(store):

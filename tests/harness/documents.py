@@ -9,8 +9,8 @@ from harness.waiting import wait_for
 
 ANSWER_DEADLINE_SECONDS = 15
 COMMAND_DEADLINE_SECONDS = 240
-SAMPLE_HASH = "<64 hex digits, from deliverd token new>"  # stands where a token's hash must; no file with it is right
-VARIES = "…"  # stands in a shown answer for what differs each time
+SAMPLE_HASH = "<64 hex digits, from deliverd token new>"  # shown in place of a token's hash; a file with it is invalid
+VARIES = "…"  # replaces what differs each time in a shown answer
 
 
 def text_of(path):

@@ -52,7 +52,7 @@ class RabbitQueue:
         self.sink = {"type": "rabbitmq", "url": server.url(), "topic": self.name}
         with self._channel() as channel:
             channel.queue_declare(self.name, durable=True)
-        server.keep_definitions()  # a server killed at once would forget the queue
+        server.keep_definitions()  # a server that is killed at once would lose the queue
 
     @contextlib.contextmanager
     def _channel(self):
@@ -68,7 +68,7 @@ class RabbitQueue:
                 return found
             messages = channel.consume(self.name, auto_ack=True, inactivity_timeout=ANSWER_SECONDS)
             for method, properties, body in messages:
-                assert method is not None, f"{len(found)} of {count} messages came, then nothing more"
+                assert method is not None, f"{len(found)} of {count} messages arrived, then nothing more"
                 found.append(_arrival(properties.headers["aggregate_id"], body, properties.message_id))
                 if len(found) == count:
                     break

@@ -1,6 +1,6 @@
 """What the tests of the event outbox share: writing, relaying and checking events.
 
-An event here is the number `n` of its aggregate, 1, 2, 3 …, in its payload: whoever receives it can tell the order.
+The payload of an event has its number `n` within its aggregate (1, 2, 3, …), which shows a receiver the order.
 """
 
 import collections
@@ -89,7 +89,7 @@ class Writers:
         return not any(thread.is_alive() for thread in self._threads)
 
     def stop(self):
-        """Ends the writers after their current transaction; then `expected` is what was written."""
+        """Ends the writers after their current transaction. Afterwards, `expected` is what they have written."""
         self._stop.set()
         for thread in self._threads:
             thread.join(RECONNECT_SECONDS)
@@ -237,7 +237,7 @@ class Relays:
                 said = json.loads(line)
                 if said["lost"] > 0:
                     at = moment(said)
-                    # A stalled relay reports it long after it was late.
+                    # A stalled relay reports this only after it wakes up.
                     found.append(Disturbance(f"{relay.label} lost {said['lost']} shards", at - 10 * lease_seconds, at))
         return found
 
@@ -253,7 +253,7 @@ def open_events(store):
 def shards_by_owner(store):
     table = "deliverd.shards" if store.kind == "postgres" else "deliverd_shards"
     rows = store.query(f"SELECT owner, count(*) AS n FROM {table} WHERE owner IS NOT NULL GROUP BY owner")
-    return {row["owner"].rpartition("-")[0]: row["n"] for row in rows}  # without what makes each process's name its own
+    return {row["owner"].rpartition("-")[0]: row["n"] for row in rows}  # without the unique part of the name
 
 
 def wait_until_published(store, deadline_seconds):

@@ -1,15 +1,15 @@
 """A Kafka broker for the tests: one KRaft node, temporary folder, free ports, ready in a few seconds.
 
-Five doors: PLAINTEXT (`brokers`), SASL without TLS (`sasl_brokers`), TLS (`ssl_brokers`, its authority in `ca_file`),
-both (`sasl_ssl_brokers`) and the controller's own. SASL is PLAIN, with USER and PASSWORD: a librdkafka before 2.6.1, as
-deliverd may be linked to, cannot do SCRAM with Kafka 4. The jars come from Maven Central, fetched once by `./dev`
-(tools/kafka); where that is out of reach, KafkaUnavailable says so and the tests that need a broker are skipped by name.
+Five listeners: PLAINTEXT (`brokers`), SASL without TLS (`sasl_brokers`), TLS (`ssl_brokers`, its authority in `ca_file`),
+both (`sasl_ssl_brokers`) and the controller's own. SASL is PLAIN, with USER and PASSWORD: a librdkafka before 2.6.1, with
+which deliverd may be linked, cannot use SCRAM with Kafka 4. `./dev` fetches the jars once from Maven Central
+(tools/kafka). If that fails, KafkaUnavailable says so and the tests that need a broker are skipped by name.
 
     python -m harness.kafka [NAME=VALUE…]
 
-starts one, prints what with_servers would export, one `NAME=VALUE` a line and `ready`, and obeys `kill9`, `stop`,
-`start`, `pause`, `resume` and `set_password PASSWORD` on standard input, answering `ready` to each; it ends with its
-input.
+starts one and prints what with_servers would export, one `NAME=VALUE` per line, then `ready`. It reads the commands
+`kill9`, `stop`, `start`, `pause`, `resume` and `set_password PASSWORD` from standard input and answers each with `ready`.
+It ends when its input ends.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ START_DEADLINE_SECONDS = 60
 ANSWER_SECONDS = 120
 READ_DEADLINE_SECONDS = 60
 TESTS = Path(__file__).resolve().parent.parent
-USER, PASSWORD = "deliverd", "kafka-secret"  # of the doors with SASL
+USER, PASSWORD = "deliverd", "kafka-secret"  # of the listeners with SASL
 CLUSTER_ID = "ZGVsaXZlcmQtdGVzdC0wMQ"
 JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -65,7 +65,7 @@ SETTINGS = {
 
 
 class KafkaUnavailable(RuntimeError):
-    """The jars are missing and could not be fetched."""
+    """The jars are missing, and fetching them failed."""
 
 
 def jars_folder():
@@ -98,12 +98,12 @@ class KafkaServer(PausableServer):
         super().__init__("deliverd-kafka-", parent_folder)
         self.port, self.sasl_port, self.ssl_port, self.sasl_ssl_port, controller = (free_port() for _ in range(5))
         with self._setting_up():
-            doors = (f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port},"
-                     f"SSL://127.0.0.1:{self.ssl_port},SASLSSL://127.0.0.1:{self.sasl_ssl_port}")
+            listeners = (f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port},"
+                         f"SSL://127.0.0.1:{self.ssl_port},SASLSSL://127.0.0.1:{self.sasl_ssl_port}")
             own = {
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "listeners": f"{doors},CONTROLLER://127.0.0.1:{controller}",
-                "advertised.listeners": doors,
+                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": listeners,
                 "log.dirs": str(self.folder / "data"),
                 "ssl.keystore.location": self._make_certificate(),
             }
@@ -114,9 +114,9 @@ class KafkaServer(PausableServer):
     def set_password(self, password):
         """Sets USER's password for the SASL listeners, from the next start."""
         login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{password}";'
-        doors = {f"listener.name.{door}.plain.sasl.jaas.config": login for door in ("sasl", "saslssl")}
+        logins = {f"listener.name.{name}.plain.sasl.jaas.config": login for name in ("sasl", "saslssl")}
         with open(self._properties, "w", encoding="utf-8") as file:
-            for name, value in (self._settings | doors).items():
+            for name, value in (self._settings | logins).items():
                 file.write(f"{name}={value}\n")
 
     @property

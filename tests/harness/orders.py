@@ -29,7 +29,7 @@ def error_code(page):
 # ---- the broker ----
 
 class Broker(Receiver):
-    """Accepts an order once: returns its key, and answers 409 to a known key. A script can override this."""
+    """Accepts each order once: answers with its key, or with 409 if the key is known. A script can override this."""
 
     def __init__(self):
         super().__init__()
@@ -117,7 +117,7 @@ class Client:
         self._ports = list(ports)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._connection = None
-        self.connections = 0  # so many were opened
+        self.connections = 0  # the number of connections opened
 
     def ask(self, method, path, body=None, headers=None):
         """The answer; status 0 if there was none, whatever happened to the request."""
@@ -155,7 +155,7 @@ class Client:
     def connect(self):
         self.connections += 1
         self._connection = http.client.HTTPConnection("127.0.0.1", self._ports[0], timeout=TIMEOUT_SECONDS)
-        self._connection.auto_open = 0  # the server must not close it behind our back
+        self._connection.auto_open = 0  # the server must not close it unnoticed
         self._connection.connect()
 
     def close(self):

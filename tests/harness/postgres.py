@@ -29,9 +29,9 @@ SETTINGS = {
     "log_min_messages": "warning",
 }
 
-# For a server that no test stops: nobody can see whether it waited for the disk, and waiting took half of its tests' time.
+# For a server that no test stops: no test can see whether it waits for the disk, and waiting took half of their time.
 NEVER_STOPPED = {"fsync": "off", "full_page_writes": "off", "jit": "off", "max_wal_size": "256MB"}
-# Where its files are if there is room: creating a database takes 20 ms there, 120 ms on a disk.
+# Its files are here if there is room: creating a database takes 20 ms there, 120 ms on a disk.
 IN_MEMORY = Path("/dev/shm")
 MEMORY_WANTED_BYTES = 4 << 30
 

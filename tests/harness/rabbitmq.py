@@ -2,8 +2,9 @@
 
     python -m harness.rabbitmq [--tls]
 
-starts one for a test in another language: it prints where the server is as one JSON line, then obeys a word a line
-(kill9, start, stop, pause, resume, keep, alarm, calm), answers each with "ok", and removes the server when its input ends.
+starts one for a test in another language. It prints the server's address as one line of JSON. Then it reads one command
+per line (kill9, start, stop, pause, resume, keep, alarm, calm), answers each with "ok", and removes the server when its
+input ends.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """An HTTP receiver inside the test: records requests and answers by a script.
 
 Written on sockets, because the tests need what http.server hides: a connection dropped in the middle of
-an exchange, an answer held back, and a few thousand requests a second.
+an exchange, an answer held back, and a few thousand requests per second.
 """
 
 import collections
@@ -98,10 +98,10 @@ class Receiver:
         return call, self._script(call)
 
     def wait_until_read(self, deadline_seconds):
-        """Waits until everything that gone clients sent has been read."""
+        """Waits until everything that former clients sent has been read."""
         with socket.create_connection(("127.0.0.1", self.port), deadline_seconds) as last:
             last.shutdown(socket.SHUT_WR)
-            last.recv(1)  # its end: those that connected before have been accepted
+            last.recv(1)  # when it ends, all earlier connections have been accepted
         wait_for(lambda: self._server.open_connections() == 0, deadline_seconds, "the last requests to be read")
 
     def close(self):

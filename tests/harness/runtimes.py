@@ -22,7 +22,7 @@ def _prepared(path, *needed):
 
 
 def node_program(source, folder):
-    """The command that runs one of our modules, copied to where it finds its packages."""
+    """The command that runs one of our modules, which is copied to the folder with its packages."""
     modules = _prepared(NODE_MODULES, "node", "npm")
     os.symlink(modules, folder / "node_modules")
     return ["node", shutil.copy(source, folder)]
@@ -38,6 +38,6 @@ def helm_program():
     if folder is None:
         raise RuntimeError("DELIVERD_HELM is not set: ./dev test builds Helm and sets it")
     if not os.path.exists(os.path.join(folder, "complete")):
-        pytest.skip("Helm is not here, so the chart was not rendered: " + (
+        pytest.skip("Helm was not built, so the chart was not rendered: " + (
             "./dev could not build it" if shutil.which("go") else "it is built with go, which is not on this machine"))
     return os.path.join(folder, "chart")

@@ -15,7 +15,7 @@ STOP_DEADLINE_SECONDS = 60
 class ServerProcess:
     """start() … stop(); in between kill9() and restart() any number of times.
 
-    A kind of server has a `name` for people, `_launch()`, which starts it and answers its process, and `_is_ready()`.
+    A subclass has a `name` for people, `_launch()`, which starts the server and returns its process, and `_is_ready()`.
     """
 
     name = None
@@ -69,7 +69,7 @@ class ServerProcess:
             return
         if self._process.poll() is None:
             self._process.send_signal(how or self.stop_signal)
-            self._process.send_signal(signal.SIGCONT)  # a paused one ends too
+            self._process.send_signal(signal.SIGCONT)  # ends a paused one too
             try:
                 self._process.wait(STOP_DEADLINE_SECONDS)
             except subprocess.TimeoutExpired:
@@ -104,7 +104,7 @@ class PausableServer(ServerProcess):
     """A server of one process: it can also be paused."""
 
     def pause(self):
-        """When this returns, the server keeps its connections and its port, and answers nobody."""
+        """When this returns, the server keeps its connections and its port but does not answer."""
         self._process.send_signal(signal.SIGSTOP)
         wait_for(self._stands_still, STOP_DEADLINE_SECONDS, f"every thread of {self.name} to stand still")
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-LATER = 4_000_000_000_000  # no cleanup comes before that
+LATER = 4_000_000_000_000  # no cleanup happens before that
 
 
 class SpoolFile:

@@ -4,16 +4,16 @@ import threading
 import time
 
 PAUSE_SECONDS = 0.02
-LONG_PAUSE_SECONDS = 0.1  # for looks that cost much, such as counting a large table
-# Callers name a deadline that a quiet machine never needs. Several workers and compilers share one: a longer deadline
-# costs nothing when the condition holds.
+LONG_PAUSE_SECONDS = 0.1  # for expensive conditions, such as counting a large table
+# Callers name a deadline that an idle machine never needs. Workers and compilers may share the machine, so the real one is
+# longer, which costs nothing if the condition holds.
 PATIENCE = 4
 
 
 def wait_for(condition, deadline_seconds, what, pause_seconds=PAUSE_SECONDS):
     """Returns the first truthy result of `condition()`; AssertionError naming `what` if there is none in PATIENCE deadlines.
 
-    `what` is text, or a function called on failure that tells what stood there instead.
+    `what` is text, or a function that is called on failure and returns the text.
     """
     patience_seconds = PATIENCE * deadline_seconds
     end = time.monotonic() + patience_seconds

@@ -35,7 +35,7 @@ def get(url, headers=None, method="GET", body=None, timeout_seconds=TIMEOUT_SECO
 
 
 class Dripping:
-    """A connection that sends one byte a second and never stops."""
+    """A connection that sends one byte per second and never stops."""
 
     def __init__(self, connection, beginning):
         self.socket = connection

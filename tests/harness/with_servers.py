@@ -2,7 +2,7 @@
 
     python -m harness.with_servers [--only postgres,kafka…] -- COMMAND…
 
-exports where each one is (SERVERS has the names of the variables) and answers with the command's exit status. The
+exports the address of each server (SERVERS has the names of the variables) and returns the command's exit status. The
 servers are stopped and removed whatever happens to the command.
 """
 
@@ -20,7 +20,7 @@ from harness.rabbitmq import READER, READER_PASSWORD, RabbitServer
 
 
 def _rabbitmq_variables(server):
-    """One shared server, and the command with which a test starts its own that it may kill (see harness/rabbitmq.py)."""
+    """One shared server, and the command with which a test starts its own server, which it may kill (see harness/rabbitmq.py)."""
     return {
         "DELIVERD_TEST_RABBITMQ_URL": server.url(),
         "DELIVERD_TEST_RABBITMQ_READER_URL": server.url(user=READER, password=READER_PASSWORD),
@@ -44,7 +44,7 @@ def _end(number, _frame):
 
 
 class _Keeper:
-    """Starts a server and stops it from one thread of its own: a server dies with the thread that started it."""
+    """Starts and stops a server on its own thread: a server dies with the thread that started it."""
 
     def __init__(self, make, variables):
         self._make, self._variables = make, variables

@@ -20,7 +20,7 @@ constexpr std::size_t kProcesses = 3;
 constexpr Duration kLease = std::chrono::seconds(30);
 constexpr int kFinalRounds = 12;
 
-/// The steps of a redrive that are still to be made.
+/// The remaining steps of a redrive.
 struct OpenRun {
     std::unique_ptr<RedriveRun> run;
     std::string topic;
@@ -121,7 +121,7 @@ private:
         const bool complete = report.redrive.finished && report.problem.empty();
         if (complete) ++report_.complete;
         if (complete && world_.left_over(world_.closed[open.topic]) > report.not_tried) {
-            world_.violated(fmt::format("the {} redrive of {} is complete and has left letters out",
+            world_.violated(fmt::format("the {} redrive of {} is complete, but has skipped letters",
                                         open.resumed ? "resumed" : "fresh", open.topic));
         }
         process.open.reset();
@@ -134,7 +134,7 @@ private:
         const auto report = process.manager->retry(at->first, "ops");
         world_.note("retried " + report.message);
         if (report.answer == deadletter::RetryAnswer::resolved && at->second.arrived == 0) {
-            world_.violated("a retry says that letter " + at->first + " was published, and it did not arrive");
+            world_.violated("a retry says that letter " + at->first + " was published, but it did not arrive");
         }
     }
 
@@ -190,7 +190,7 @@ private:
             const std::string row = " from dlq_messages where id = '" + id + "'";
             const bool resolved = world_.store().number("select status = 'RESOLVED'" + row) == 1;
             if (letter.poison) {
-                if (resolved || letter.arrived > 0) world_.violated("letter " + id + " was refused, and is RESOLVED");
+                if (resolved || letter.arrived > 0) world_.violated("letter " + id + " was refused, but is RESOLVED");
             } else if (!resolved || letter.arrived == 0) {
                 world_.violated(fmt::format("letter {} is {}RESOLVED and arrived {} times", id, resolved ? "" : "not ",
                                             letter.arrived));

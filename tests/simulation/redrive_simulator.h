@@ -1,12 +1,12 @@
 // Runs retries and redrives of several processes against a simulated broker and a real SQLite store, with outages,
-// deaths, lost answers and stops, from one seed. Nothing in it waits and nothing has a thread: the simulator makes the
-// steps of each redrive (RedriveRun::read_step() and the others) in an order drawn from the seed.
+// deaths, lost answers and stops, from one random seed. Nothing in it waits or has a thread: the simulator runs the
+// steps of each redrive (RedriveRun::read_step() and the others) in an order that the seed chooses.
 //
-// After the faults have ended everything must come to rest, and the run is checked against what dead letters promise:
-//   - nothing is lost: each letter ends published, or was refused for what it is;
-//   - a letter arrives twice only if its retry began in doubt, and is published only while its lease runs;
+// After the faults have ended, every redrive must finish, and the run is checked against the promises of dead letters:
+//   - no letter is lost: each is published in the end, or was refused because of its content;
+//   - a letter arrives twice only if its retry began in doubt, and is published only while its lease is valid;
 //   - a redrive that was resumed and completes has tried each letter that it could;
-//   - what a redrive counts is what was recorded.
+//   - a redrive's counts are those that were recorded.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A hundred and fifty schedules by default. One that fails is replayed, alone, by its seed:
+// A hundred and fifty schedules by default. To repeat only one that failed, set its seed:
 //     DELIVERD_SIM_SEED=4711 build/deliverd_redrive_simulation_test
-// DELIVERD_SIM_SCHEDULES sets how many are run (the sanitizer builds run fewer).
+// DELIVERD_SIM_SCHEDULES sets the number of schedules (the sanitizer builds run fewer).
 #include "redrive_simulator.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(RedriveSimulator, KeepsEveryPromiseUnderFaults) {
         sum.stopped += report.stopped;
         sum.singles += report.singles;
     }
-    // The faults were really there.
+    // The faults really happened.
     EXPECT_GT(sum.arrived, 0U);
     EXPECT_GT(sum.repeated, 0U);
     EXPECT_GT(sum.deaths, 0U);
@@ -91,8 +91,7 @@ TEST_F(RedriveSimulator, WithoutFaultsNothingArrivesTwice) {
     }
 }
 
-/// The bug that was there once: a letter that was retried before, given back by a redrive that found no broker, was
-/// skipped when that redrive was resumed.
+/// A former bug: a redrive without a broker gave back a letter that was retried before. The resumed redrive skipped it.
 TEST_F(RedriveSimulator, NoticesAResumedRedriveThatSkipsWhatWasGivenBack) {
     EXPECT_TRUE(is_noticed(RedriveSabotage::not_tried_counts_as_tried));
 }

@@ -16,14 +16,14 @@ namespace deliverd::simulation {
 namespace {
 
 constexpr std::int64_t kUnixEpochJulianMillis = 210'866'760'000'000;
-SimulatedTime* the_time = nullptr;  // a VFS's functions get no argument of ours
+SimulatedTime* the_time = nullptr;  // SQLite gives a VFS's functions no argument of ours
 
 int simulated_now(sqlite3_vfs*, sqlite3_int64* julian_millis) {
     *julian_millis = kUnixEpochJulianMillis + the_time->millis();
     return SQLITE_OK;
 }
 
-/// SQLite's own VFS but for the time. The first database that is opened after this uses it.
+/// SQLite's own VFS, except for the time. The first database that is opened after this uses it.
 void install_clock() {
     static sqlite3_vfs vfs = *sqlite3_vfs_find(nullptr);
     vfs.zName = "simulated-time";
@@ -149,7 +149,7 @@ Outcome RedriveWorld::answer(const Record& record) {
 Outcome RedriveWorld::delivered(KnownLetter& letter, const std::string& id) {
     note("arrived " + id);
     if (letter.arrived > 0) ++repeated;
-    if (letter.arrived++ > 0 && !letter.in_doubt) violated("letter " + id + " arrives again, and was not in doubt");
+    if (letter.arrived++ > 0 && !letter.in_doubt) violated("letter " + id + " arrives again, but was not in doubt");
     return {.kind = OutcomeKind::delivered, .receipt = letter.topic + "[0]@1"};
 }
 
@@ -207,7 +207,7 @@ std::int64_t RedriveWorld::left_over(const RedriveLife& life) {
 
 namespace {
 
-/// Fails, loses answers and lets its process die; and tells the world what really took effect.
+/// Fails, loses answers, and lets its process die. Reports to the world what really took effect.
 class FaultyLetters final : public store::DeadLetters {
 public:
     explicit FaultyLetters(RedriveWorld& world) : world_(world), real_(world.store().letters()) {}
@@ -356,7 +356,7 @@ private:
         const auto [at, is_new] = world_.redrives.try_emplace(topic);
         RedriveLife& life = at->second;
         const std::string before = std::exchange(life.owner, std::string(owner));
-        if (!is_new) {  // it was taken up: what its owner had begun is free
+        if (!is_new) {  // it was resumed: the letters of its former owner are free
             for (auto& [id, letter] : world_.letters) {
                 if (before != owner && letter.owner == before) letter.owned_until = world_.store().time().millis();
             }

@@ -1,6 +1,6 @@
 // What surrounds the redrives of a simulation: a real SQLite store on a simulated clock, with calls that fail and
 // processes that die in the middle, and a broker that goes away. Everything is drawn from one Random on one thread, so
-// that a seed replays exactly.
+// that a seed repeats a run exactly.
 #pragma once
 
 #include <sqlite3.h>
@@ -22,29 +22,29 @@
 
 namespace deliverd::simulation {
 
-/// Thrown out of a store call: the process that made it is gone.
+/// Thrown by a store call: the process that made it is dead.
 struct ProcessDied {};
 
-/// Chances are per opportunity.
+/// Probabilities per opportunity.
 struct RedriveFaults {
-    double store_fails = 0;  // a store call fails before it did anything
-    double answer_lost = 0;  // … took effect or not, and its answer is lost
-    double dies = 0;         // the process dies at a store call, before or after it took effect
+    double store_fails = 0;  // a store call fails before it takes effect
+    double answer_lost = 0;  // … takes effect or not, and its answer is lost
+    double dies = 0;         // the process dies at a store call, before or after it takes effect
     double broker_away = 0;  // no broker answers for a while
-    double topic_gone = 0;   // one topic takes nothing for a while
-    double cut_off = 0;      // the broker goes away in the middle of a batch
-    double unconfirmed = 0;  // one record may have arrived, and nobody confirms it
-    double leap = 0;         // time passes, longer than a lease
-    double stop = 0;         // a process is stopped in good order
+    double topic_gone = 0;   // one topic accepts nothing for a while
+    double cut_off = 0;      // the broker becomes unavailable in the middle of a batch
+    double unconfirmed = 0;  // one record may have arrived without a confirmation
+    double leap = 0;         // more time passes than a lease lasts
+    double stop = 0;         // a process is stopped properly
     double single = 0;       // a person retries one letter
-    double second_name = 0;  // … retries all by the topic's other name
+    double second_name = 0;  // … retries all letters by the topic's other name
 };
 
-/// Breaks a promise of the store on purpose, to see that the simulation notices.
+/// Breaks a promise of the store on purpose, to test that the simulation notices.
 enum class RedriveSabotage {
     none,
-    not_tried_counts_as_tried,  // what a retry gave back keeps the time of that retry: a resumed redrive skips it
-    doubt_is_forgotten,         // what may have been published is recorded as certainly not
+    not_tried_counts_as_tried,  // a letter given back keeps the time of its retry, so a resumed redrive skips it
+    doubt_is_forgotten,         // a letter that may have been published is recorded as not published
 };
 
 /// The clock of the processes and, through a SQLite VFS, of the database. One per program.
@@ -62,7 +62,7 @@ private:
     std::int64_t millis_ = kBeginning;
 };
 
-/// The store, a file in memory, used by one schedule after the other.
+/// The store: a file in memory that one schedule after the other uses.
 class RedriveStore {
 public:
     RedriveStore();
@@ -87,34 +87,34 @@ private:
     sqlite3* plain_ = nullptr;
 };
 
-/// One letter of the simulation, and what the world saw of it.
+/// One letter of the simulation, and what the simulated broker saw of it.
 struct KnownLetter {
-    std::string topic;    // where it goes back to
-    bool poison = false;  // the broker refuses it for what it is
+    std::string topic;    // where it is sent back to
+    bool poison = false;  // the broker refuses it because of its content
     int arrived = 0;
     std::uint64_t tried_step = 0;  // the last step in which the broker got it, or may have
     bool in_doubt = false;         // the last retry began in doubt
     std::string owner;             // whose retry is under way …
     std::string owner_redrive;     // … in this redrive (RedriveLife::name); empty: a single retry
     std::int64_t owned_until = 0;  // in milliseconds
-    /// Until when a redrive (by its name), or a single retry (empty), had it.
+    /// When the lease of a redrive (by its name) or of a single retry (empty) ended.
     std::map<std::string, std::int64_t> held_until;
 };
 
-/// A redrive from its beginning until it is closed, by however many processes.
+/// A redrive from its beginning until it is closed, in one or more processes.
 struct RedriveLife {
     std::string name;  // the topic and a number
     std::string owner;
     std::uint64_t begun_step = 0;
     std::int64_t begun_at = 0;
-    std::set<std::string> letters;  // that were there
+    std::set<std::string> letters;  // that existed when it began
     std::int64_t published = 0;
     std::int64_t failed = 0;
     std::int64_t in_doubt = 0;
-    bool counts_known = true;  // each end that was recorded is known
+    bool counts_known = true;  // every recorded end is known
 };
 
-/// Broker, letters and what is known about them.
+/// The broker, the letters, and what is known about them.
 class RedriveWorld final : public deadletter::Replayer {
 public:
     RedriveWorld(RedriveStore& store, Random& random, const RedriveFaults& faults, RedriveSabotage sabotage);
@@ -129,7 +129,7 @@ public:
 
     /// Outages begin and end.
     void turn();
-    /// No further fault.
+    /// No more faults.
     void heal();
 
     // --- what is known ---------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ public:
 
     void note(std::string_view what);
     void violated(std::string what);
-    /// Letters of the redrive that could have been retried, and were not tried although nothing kept them from it.
+    /// Letters of the redrive that could have been retried but were not tried.
     std::int64_t left_over(const RedriveLife& life);
     RedriveStore& store() { return store_; }
     Random& random() { return random_; }
@@ -166,7 +166,7 @@ private:
     const RedriveSabotage sabotage_;
     bool healed_ = false;
     bool away_ = false;
-    bool silent_ = false;  // away, and nobody knows whether it got what it was sent
+    bool silent_ = false;  // unavailable; it may or may not have got what it was sent
     std::set<std::string> gone_topics_;
 };
 

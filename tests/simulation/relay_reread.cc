@@ -1,5 +1,6 @@
-// How many rows a relay reads per event while other transactions stay open: what the watching of transactions costs
-// (src/relay/look_planner.h, docs/benchmarks.md). In simulated time: the same numbers on every machine.
+// How many rows a relay reads per event while other transactions stay open: what it costs to watch
+// transactions (src/relay/look_planner.h, docs/benchmarks.md). Time is simulated: the numbers are the same on every
+// machine.
 //
 //     build/deliverd_relay_reread
 #include <cstdio>
@@ -49,7 +50,7 @@ public:
         });
     }
 
-    /// Adds what was read to `sum`.
+    /// Adds the rows read to `sum`.
     void run(RelayReport& sum, double& seconds) {
         const Duration end = kWarmUp + kLength;
         while (world_.elapsed < end && world_.run_next()) {
@@ -99,7 +100,7 @@ void row(const Load& load) {
 void table(std::uint64_t per_second, std::uint64_t backlog) {
     std::printf(
         "\n%llu short transactions per second, a backlog of %llu\n"
-        "| open writers | open for, s | rows read per event | looks per second | events per second |\n"
+        "| open writers | open for, s | rows read per event | polls per second | events per second |\n"
         "|---|---|---|---|---|\n",
         static_cast<unsigned long long>(per_second), static_cast<unsigned long long>(backlog));
     row({.per_second = per_second, .backlog = backlog});

@@ -14,7 +14,7 @@ namespace {
 constexpr Duration kFaultyPhase = std::chrono::seconds(40);
 constexpr Duration kLongestRun = std::chrono::minutes(60);
 constexpr Duration kTick = std::chrono::milliseconds(100);
-constexpr std::uint64_t kMostSteps = 2'000'000;  // a run that is not over by then is stuck
+constexpr std::uint64_t kMostSteps = 2'000'000;  // a run that takes more is stuck
 constexpr std::size_t kMostRelays = 4;
 constexpr Duration kUsualTransaction = std::chrono::milliseconds(60);  // shorter than LookPlanner::kLateWindow
 constexpr Duration kLongTransaction = std::chrono::seconds(8);
@@ -23,9 +23,9 @@ constexpr Duration kUsualDraw = std::chrono::microseconds(50);  // from an id to
 constexpr Duration kSlowDraw = relay::LookPlanner::kLateWindow - std::chrono::milliseconds(1);
 constexpr std::uint64_t kMostBystanders = 12;
 constexpr std::uint64_t kTopics = 4;
-constexpr Duration kSlowReceiver = std::chrono::milliseconds(800);  // more is written than can be sent
-constexpr Duration kHeldUp = std::chrono::seconds(15);              // what is older at the faults' end was held up
-constexpr Duration kCountedWithin = std::chrono::seconds(10);       // while others are delivered
+constexpr Duration kSlowReceiver = std::chrono::milliseconds(800);  // events are written faster than they can be sent
+constexpr Duration kHeldUp = std::chrono::seconds(15);  // an open event older than this when the faults end was held up
+constexpr Duration kCountedWithin = std::chrono::seconds(10);  // while others are delivered
 constexpr std::size_t kBodyBytes = 10;
 
 class Run {
@@ -41,10 +41,10 @@ public:
             options_.parallelism = static_cast<std::int32_t>(1 + random.below(3));
             world_.usual_send = kSlowReceiver / (1 << random.below(6));
         }
-        // What else is delivered shows only where more than one may be at the receiver.
-        if (faults.part_gone) options_.parallelism += faults.one_topic ? 31 : 3;  // one topic: and several on trial
+        // The relay sees that other events are delivered only if it may send more than one at a time.
+        if (faults.part_gone) options_.parallelism += faults.one_topic ? 31 : 3;  // with one topic, also several probes
         options_.lease = std::chrono::seconds(1 + random.below(6));
-        // Looks are cut by their bytes, too.
+        // Polls have a limit of bytes, too.
         if (random.below(3) == 0 && !gone) options_.held_bytes = 1 + random.below(8 * kBodyBytes);
         options_.retry = RetryPolicy{.base_seconds = 0.02 + random.unit() * 2,
                                      .cap_seconds = 6,
@@ -95,7 +95,7 @@ private:
 
     // --- writers -----------------------------------------------------------------------------------------------
 
-    /// Writers of an aggregate wait for each other; with strict_order they need not.
+    /// Writers of one aggregate wait for each other, except with strict_order.
     void plan_writer(const std::string& aggregate, std::uint64_t events) {
         const bool together = world_.random.below(3) == 0;
         writing_ += events;
@@ -139,7 +139,7 @@ private:
         });
     }
 
-    /// How long a transaction did other things, or waited for a lock, before it wrote: its events look as old.
+    /// How long a transaction did other things, or waited for a lock, before it wrote. Its events seem to be as old.
     Duration begun() { return world_.up_to(world_.random.below(4) == 0 ? kLongTransaction : kUsualDraw); }
 
     void finish(const std::string& aggregate, std::uint64_t left, std::int64_t id, std::uint64_t transaction) {
@@ -173,7 +173,7 @@ private:
         }
     }
 
-    // --- what befalls relays -------------------------------------------------------------------------------------
+    // --- faults of relays ----------------------------------------------------------------------------------------
 
     void tick() {
         if (world_.faults_on && world_.elapsed > kFaultyPhase) {
@@ -217,7 +217,7 @@ private:
         ++world_.report.returned;
     }
 
-    /// Everything is written and has ended, or waits behind a dead one for good.
+    /// Everything is written and published or dead, or waits behind a dead event that blocks.
     [[nodiscard]] bool at_rest() {
         if (writing_ > 0 || world_.elapsed < kFaultyPhase) return false;
         for (const auto& [id, row] : world_.table->rows()) {
@@ -249,7 +249,7 @@ private:
     std::uint64_t relays_made_ = 0;
     std::uint64_t writing_ = 0;
     std::uint64_t steps_ = 0;
-    bool crowded_ = false;  // hands are small and often full, and many transactions stay open for a while
+    bool crowded_ = false;  // relays may hold few events, and many transactions stay open for a while
     bool at_rest_ = false;
     Duration rest_at_{};
 };
@@ -259,14 +259,15 @@ void Run::check() {
         const std::string name = "event " + std::to_string(id) + ": ";
         if (row.published && world_.arrived[id] == 0) world_.violation(name + "lost: published, but never arrived");
         if (row.dead) ++world_.report.dead;
-        if (row.dead && !world_.attempts.contains(id)) world_.violation(name + "dead, and it was never tried");
+        if (row.dead && !world_.attempts.contains(id)) world_.violation(name + "dead, but never tried");
         world_.report.retried += static_cast<std::uint64_t>(row.failures);
     }
     for (const auto& [id, times] : world_.arrived) {
-        if (!world_.table->rows().contains(id)) world_.violation("an event arrived that was rolled back");
+        if (!world_.table->rows().contains(id)) world_.violation("a rolled-back event arrived");
     }
     for (const relay::FakeEvents::Applied& applied : world_.table->applied) {
-        if (applied.fenced_off) world_.violation("event " + std::to_string(applied.id) + " settled without its shard");
+        if (applied.fenced_off)
+            world_.violation("event " + std::to_string(applied.id) + " was settled by a relay without its shard");
     }
     world_.report.fenced = world_.table->fenced;
     check_order();
@@ -274,7 +275,7 @@ void Run::check() {
     check_shares();
 }
 
-/// By id: writers that wait for each other commit in that order, and with strict_order it is kept whatever they do.
+/// Order by id: writers that wait for each other commit in that order, and strict_order keeps it in any case.
 void Run::check_order() {
     for (const auto& [aggregate, arrivals] : world_.first_arrivals) {
         std::int64_t highest = 0;
@@ -299,7 +300,7 @@ void Run::check_order() {
     }
 }
 
-/// An attempt that arrived, or will, is followed by another only if nobody could know that it did.
+/// A send that arrives is followed by another one only if no relay could know that it arrived.
 void Run::check_repetitions() {
     for (const auto& [id, attempts] : world_.attempts) {
         for (std::size_t i = 0; i + 1 < attempts.size(); ++i) {
@@ -315,8 +316,9 @@ void Run::check_repetitions() {
     }
 }
 
-/// Of what is not gone only what was written last may be open. Of what is gone something was counted if others came
-/// after it: of each aggregate, if they are of the same topic, go through the same relay and nothing lacks room.
+/// Of the deliverable events, only the newest may be open. Of the undeliverable ones, some failures were counted if
+/// other events were committed later: for each aggregate if the others have the same topic and relay and memory is not
+/// short.
 void Run::check_held_up() {
     const bool part = world_.faults.part_gone;
     const bool each = part && !world_.faults.one_topic && relays_.size() == 1;
@@ -336,7 +338,7 @@ void Run::check_held_up() {
         }
     }
     for (const auto& [aggregate, is_counted] : counted) {
-        if (!is_counted) world_.violation("nothing was counted of " + aggregate + ", which cannot be delivered");
+        if (!is_counted) world_.violation("no failure was counted for " + aggregate + ", which cannot be delivered");
     }
 }
 
@@ -352,7 +354,7 @@ void Run::check_shares() {
         least = std::min(least, shards);
         most = std::max(most, shards);
     }
-    if (most > least + 1) world_.violation("the shards are not shared evenly in the end");
+    if (most > least + 1) world_.violation("the relays do not share the shards evenly at the end");
 }
 
 }  // namespace

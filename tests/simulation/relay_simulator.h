@@ -1,9 +1,9 @@
-// Runs the relay's core against a simulated event table, receiver and clock, with faults, from one seed.
+// Runs the relay's core against a simulated event table, receiver and clock, with faults, from one random seed.
 //
-// Nothing in it waits: time moves from one event to the next (a writer commits, a database call takes effect, its
-// answer arrives, a message reaches the receiver, a relay dies, …), and all are drawn from the seed, so that a seed
-// replays a run exactly. After the faults have ended everything must come to rest, and the run is checked against what
-// deliverd promises.
+// Nothing in it waits: simulated time advances from one occurrence to the next (a writer commits, a database call takes
+// effect, its answer arrives, a message reaches the receiver, a relay dies, …). The seed chooses all of them, so the
+// same seed repeats a run exactly. After the faults have ended, every event must be published or dead, and the run is
+// checked against deliverd's promises.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace deliverd::simulation {
 
-/// Chances are per opportunity: a call of the database, a send, or a tenth of a second of a relay's life.
+/// Probabilities per opportunity: a database call, a send, or a tenth of a second of a relay's life.
 struct RelayFaults {
-    double crash = 0;           // a relay vanishes; what it sent still arrives; another takes its place
+    double crash = 0;           // a relay dies; what it sent still arrives; another one replaces it
     double pause = 0;           // a relay does nothing for longer than its lease
     double join = 0;            // one more relay
-    double drain = 0;           // one relay fewer, in good order
-    double call_fails = 0;      // a database call fails before it did anything
-    double answer_lost = 0;     // … took effect, or will in a moment, and nobody knows
+    double drain = 0;           // one relay fewer; it stops properly
+    double call_fails = 0;      // a database call fails before it takes effect
+    double answer_lost = 0;     // … takes effect, now or in a moment, but its answer is lost
     double slow_call = 0;       // … takes up to two leases
     double send_fails = 0;      // retryable
     double send_refused = 0;    // permanent
@@ -27,20 +27,20 @@ struct RelayFaults {
     double send_not_tried = 0;  // nothing can be sent for a while
     double topic_away = 0;      // nothing can be sent to that topic for a while, by any relay
     double dead_returned = 0;   // a dead event is put back into its lane
-    bool full_hands = false;    // relays may have little in hand, and transactions stay open for a while: always
-    bool topic_gone = false;    // one topic takes nothing while there are faults, and the others must not notice
-    bool part_gone = false;     // some aggregates of one topic do, as if a partition had no leader
-    bool one_topic = false;     // all events are of the topic of which a part is gone
+    bool full_hands = false;    // always: relays may hold few events, and transactions stay open for a while
+    bool topic_gone = false;    // one topic accepts nothing during the faults; the others must not be affected
+    bool part_gone = false;     // the same for some aggregates of a topic, as if a partition had no leader
+    bool one_topic = false;     // all events have the topic of which a part is unavailable
     double slow_send = 0;       // takes up to three leases
 
     [[nodiscard]] static RelayFaults from_seed(std::uint64_t seed);
-    /// None but failing sends: nothing may arrive twice.
+    /// Only failing sends: nothing may arrive twice.
     [[nodiscard]] static RelayFaults of_sends();
-    /// Failing sends, and events that become visible late while hands are full.
+    /// Failing sends, and events that become visible late while relays hold as many events as they may.
     [[nodiscard]] static RelayFaults of_full_hands();
-    /// Nothing but one topic that is gone.
+    /// Only one topic that is unavailable.
     [[nodiscard]] static RelayFaults of_a_topic();
-    /// Nothing but a part of a topic that is gone, beside others or alone.
+    /// Only a part of a topic that is unavailable, with or without other topics.
     [[nodiscard]] static RelayFaults of_a_part(bool one_topic);
 };
 
@@ -52,7 +52,7 @@ struct RelayReport {
     std::uint64_t looks = 0;      // that were answered
     std::uint64_t rows_read = 0;  // by them
     std::uint64_t sends = 0;
-    std::uint64_t repeated = 0;  // arrivals of what had arrived before
+    std::uint64_t repeated = 0;  // events that arrived again
     std::uint64_t dead = 0;
     std::uint64_t retried = 0;
     std::uint64_t crashes = 0;
@@ -60,14 +60,14 @@ struct RelayReport {
     std::uint64_t fenced = 0;
     std::uint64_t released = 0;  // shards given back
     std::uint64_t put_off = 0;
-    std::uint64_t topic_away = 0;  // sends to a topic that was away
-    std::uint64_t returned = 0;    // dead events
-    std::uint64_t late_rows = 0;   // committed long after their id was given
+    std::uint64_t topic_away = 0;  // sends to an unavailable topic
+    std::uint64_t returned = 0;    // dead events put back
+    std::uint64_t late_rows = 0;   // committed long after their id was assigned
     std::uint64_t overtaken = 0;   // committed after a higher id of the same aggregate
     bool strict_order = false;
 };
 
-/// A store or a relay that breaks its promise, to see that the simulator notices.
+/// A store or a relay that breaks a promise, to test that the simulator notices.
 struct RelaySabotage {
     bool without_fence = false;
     bool hides_writers = false;

@@ -1,6 +1,6 @@
-// Three thousand schedules by default. One that fails is replayed, alone, by its seed:
+// Three thousand schedules by default. To repeat only one that failed, set its seed:
 //     DELIVERD_SIM_SEED=4711 build/deliverd_relay_simulation_test
-// DELIVERD_SIM_SCHEDULES sets how many are run (the sanitizer builds run fewer).
+// DELIVERD_SIM_SCHEDULES sets the number of schedules (the sanitizer builds run fewer).
 #include "relay_simulator.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(RelaySimulator, KeepsEveryPromiseUnderFaults) {
         return;
     }
     const RelayReport sum = total(1, from_environment("DELIVERD_SIM_SCHEDULES", 3'000));
-    // The faults were really there.
+    // The faults really happened.
     EXPECT_GT(sum.repeated, 0U);
     EXPECT_GT(sum.dead, 0U);
     EXPECT_GT(sum.retried, 0U);
@@ -76,7 +76,7 @@ TEST(RelaySimulator, KeepsEveryPromiseUnderFaults) {
 }
 
 TEST(RelaySimulator, WithoutCrashesAndLostAnswersNothingArrivesTwice) {
-    // Sends fail and take up to three leases while relays join and leave: tending alone keeps the others away.
+    // Sends fail and take up to three leases while relays join and leave. Only tend() keeps the others away.
     const std::uint64_t seeds = std::min<std::uint64_t>(300, from_environment("DELIVERD_SIM_SCHEDULES", 300));
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
         const RelayReport report = simulate_relays(seed, RelayFaults::of_sends());

@@ -8,7 +8,7 @@ namespace deliverd::simulation {
 namespace {
 
 constexpr Duration kUsualCall = std::chrono::milliseconds(3);
-constexpr Duration kLatestEffect = std::chrono::milliseconds(200);  // after the caller was told that it failed
+constexpr Duration kLatestEffect = std::chrono::milliseconds(200);  // after the caller has got an error
 constexpr Duration kShortestNap = std::chrono::microseconds(100);
 
 }  // namespace
@@ -28,7 +28,7 @@ SimulatedRelay::SimulatedRelay(RelayWorld& world, std::uint64_t number, const re
       options_(options),
       core_(std::make_unique<relay::RelayCore>(options_, world.random.next(), observer_, log_)) {}
 
-/// An event of this relay: not after its death, and not while it is paused.
+/// Runs something of this relay: not after its death, and not while it is paused.
 template <typename Event>
 void SimulatedRelay::later(Duration wait, Event event) {
     world_.after(wait, [this, alive = alive_, event = std::move(event)]() mutable {
@@ -39,8 +39,8 @@ void SimulatedRelay::later(Duration wait, Event event) {
     });
 }
 
-/// A call takes effect at some moment between its begin and its answer, or not at all, or, when the answer is lost,
-/// maybe even later.
+/// A call takes effect at some moment between its begin and its answer, or never. If the answer is lost, it may take
+/// effect even later.
 template <typename Answer>
 void SimulatedRelay::call(std::string_view name, std::function<Result<Answer>()> effect,
                           std::function<void(Result<Answer>)> then) {
@@ -51,12 +51,12 @@ void SimulatedRelay::call(std::string_view name, std::function<Result<Answer>()>
     const bool lost = !fails && world_.happens(world_.faults.answer_lost);
     if (slow || fails || lost) world_.faulty_relays[number_] = true;
     if (fails) {
-        return later(takes, [then] { then(retryable("db_timeout", "simulated: it was not done")); });
+        return later(takes, [then] { then(retryable("db_timeout", "simulated: the call had no effect")); });
     }
     auto answer = std::make_shared<Result<Answer>>(ambiguous("db_error", "simulated: the answer was lost"));
     const bool late = lost && world_.random.below(3) == 0;
     const Duration at = late ? takes + world_.up_to(kLatestEffect) : world_.up_to(takes);
-    world_.after(at, [effect, answer, lost] {  // the server does it, whether or not the relay still lives
+    world_.after(at, [effect, answer, lost] {  // the server does it even if the relay has died
         Result<Answer> done = effect();
         if (!lost) *answer = std::move(done);
     });
@@ -128,7 +128,7 @@ void SimulatedRelay::look() {
         });
 }
 
-/// Where more are due than a look may take, one of them may come too late.
+/// If more are due than one poll may take, one of them may come too late.
 void SimulatedRelay::remember_returned(std::span<const store::ShardLease> asked, const store::EventBatch& batch) {
     const auto due = [](const store::EventRow& row) { return row.origin == store::EventOrigin::due; };
     if (std::ranges::count_if(batch.rows, due) > options_.batch_size) return;
@@ -139,7 +139,7 @@ void SimulatedRelay::remember_returned(std::span<const store::ShardLease> asked,
     }
 }
 
-/// Nothing of an aggregate goes before a dead event of it that was returned, once a relay has seen that one.
+/// Once a relay has seen a dead event that was put back, no later event of its aggregate may be sent before it.
 void SimulatedRelay::check_returned(const Message& message) {
     returned_.erase(message.id);
     world_.returned_untried.erase(message.id);
@@ -237,7 +237,7 @@ void SimulatedRelay::wake_later() {
 }
 
 void SimulatedRelay::check() {
-    if (core_->book().rows() > core_->most_rows()) world_.violation("more rows in hand than there may be");
+    if (core_->book().rows() > core_->most_rows()) world_.violation("the relay holds more rows than it may");
 }
 
 }  // namespace deliverd::simulation

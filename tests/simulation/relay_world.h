@@ -46,11 +46,11 @@ public:
     }
     void violation(std::string what) { report.violations.push_back(std::move(what)); }
 
-    /// Runs `event` after `wait`, after everything that was due before.
+    /// Runs `event` when `wait` is over, after everything that was due earlier.
     void after(Duration wait, std::function<void()> event) {
         events.emplace(std::pair(elapsed + wait, ++event_number_), std::move(event));
     }
-    /// False when there is none.
+    /// Returns false if there is none.
     bool run_next() {
         if (events.empty()) return false;
         const auto first = events.begin();
@@ -74,7 +74,7 @@ public:
     std::map<std::string, std::vector<std::int64_t>> first_arrivals;  // by aggregate, in order
     std::map<std::int64_t, std::uint64_t> arrived;                    // times
     static constexpr std::string_view kGoneTopic = "b";
-    /// Nothing of this aggregate can be delivered while there are faults.
+    /// Whether nothing of this aggregate can be delivered during the faults.
     [[nodiscard]] bool is_gone(const std::string& aggregate) const {
         if (!faults_on || !aggregate.starts_with(kGoneTopic)) return false;
         return faults.topic_gone || (faults.part_gone && (std::stoi(aggregate.substr(1)) / 4) % 2 == 0);
@@ -83,7 +83,7 @@ public:
     std::map<std::string, Duration> away_until;   // topics
     std::set<std::int64_t> returned;              // events that were dead once
     std::set<std::int64_t> returned_untried;      // … and not tried since
-    std::map<std::uint64_t, bool> faulty_relays;  // one that crashed, paused or had trouble with the database
+    std::map<std::uint64_t, bool> faulty_relays;  // those that crashed, paused, or had database faults
 
     void arrive(std::int64_t id, const std::string& aggregate);
 
@@ -99,11 +99,11 @@ public:
     SimulatedRelay(const SimulatedRelay&) = delete;
     SimulatedRelay& operator=(const SimulatedRelay&) = delete;
 
-    /// Does everything that can be done now, and asks to be called when more can.
+    /// Does everything that can be done now, and schedules its next call.
     void pump();
     void pause(Duration span);
     void drain() { core_->drain(); }
-    /// A relay that was drained is at rest, and has left.
+    /// Whether a relay that was asked to stop has finished and left the lane.
     [[nodiscard]] bool gone() const { return gone_; }
     [[nodiscard]] const std::string& owner() const { return options_.worker_id; }
     [[nodiscard]] std::uint64_t number() const { return number_; }
@@ -138,7 +138,7 @@ private:
     bool tending_ = false;
     bool gone_ = false;
     Duration not_tried_until_{};
-    std::map<std::int64_t, store::ShardLease> returned_;  // dead events that a look brought back
+    std::map<std::int64_t, store::ShardLease> returned_;  // dead events that were put back and that a poll has read
 
 public:
     ~SimulatedRelay() { *alive_ = false; }

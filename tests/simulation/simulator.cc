@@ -15,8 +15,8 @@ namespace deliverd::simulation {
 namespace {
 
 constexpr Duration kFaultyPhase = std::chrono::minutes(20);
-constexpr std::uint64_t kMostSteps = 200'000;  // a run that is not over by then is stuck
-constexpr int kForgottenPart = 10;             // a row may be held unknowingly for this part of a lease
+constexpr std::uint64_t kMostSteps = 200'000;  // a run that takes more is stuck
+constexpr int kForgottenPart = 10;             // a worker may hold a row without knowing it for this part of a lease
 
 /// One process with one lane.
 struct Worker {
@@ -47,7 +47,7 @@ struct Worker {
 
     pipeline::Observer observer;
     NullLog log;
-    std::unique_ptr<SimulatedSink> sink;  // outlives the worker while something is on the wire
+    std::unique_ptr<SimulatedSink> sink;  // outlives the worker while a request is in flight
     FaultyOutbox outbox;
     pipeline::Control control;
     lane::Shared shared;
@@ -80,7 +80,7 @@ public:
             arrivals_.push_back(at_once ? Duration::zero() : world_.up_to(options_.lease * 6));
         }
         std::sort(arrivals_.begin(), arrivals_.end());
-        world_.let_others_go_on = [this](Duration span) { go_on_without_one(span); };
+        world_.run_others = [this](Duration span) { run_others(span); };
         for (std::uint64_t i = 1 + world_.random.below(3); i > 0; --i) workers_.push_back(make_worker());
     }
 
@@ -107,12 +107,12 @@ private:
     void enqueue_arrivals() {
         while (!arrivals_.empty() && arrivals_.front() <= world_.elapsed) {
             arrivals_.pop_front();
-            // Some rows are equal to others.
+            // Some rows have equal content.
             world_.history[world_.outbox.enqueue("k" + std::to_string(world_.random.below(world_.report.rows * 2)))];
         }
     }
 
-    /// A worker that was asked to stop and has come to rest gives back what it did not send; the next one follows.
+    /// A worker that was asked to stop and has no work left gives back its unsent rows. Another one replaces it.
     void replace_drained() {
         for (auto& worker : workers_) {
             if (!worker->control.draining || !worker->send.drained() || !worker->settle.drained()) continue;
@@ -153,7 +153,7 @@ private:
         std::erase_if(wires_, [](const auto& wire) { return wire->empty(); });
     }
 
-    /// While it lives, the stage whose turn it was waits; then the round continues where it was.
+    /// While it exists, the stage whose turn it was waits. Then the round continues from there.
     class Interlude {
     public:
         explicit Interlude(Run& run) : run_(run), place_(run.place_), wake_at_(run.wake_at_) {
@@ -173,8 +173,8 @@ private:
         const Duration wake_at_;
     };
 
-    /// One stage waits for an answer; all others are at work until it comes.
-    void go_on_without_one(Duration span) {
+    /// One stage waits for an answer; all others work until it arrives.
+    void run_others(Duration span) {
         const Interlude interlude(*this);
         const Duration end = world_.elapsed + span;
         while (world_.elapsed < end && ++steps_ < kMostSteps) {
@@ -184,7 +184,7 @@ private:
         }
     }
 
-    /// Every stage of every worker once, in random order. False: nobody had anything to do.
+    /// Runs each stage of every worker once, in random order. Returns false if none had work.
     bool round() {
         const std::size_t stages = workers_.size() * 4;
         const auto first = static_cast<std::size_t>(world_.random.below(stages));
@@ -205,7 +205,7 @@ private:
                 progressed = progressed || wake_at <= world_.now();
                 wake_at_ = std::min(wake_at_, std::max(wake_at, world_.now()) - Instant(std::chrono::hours(1)));
             } catch (const Crash&) {
-                if (waiting_place_ && *waiting_place_ / 4 == index) throw;  // it dies waiting
+                if (waiting_place_ && *waiting_place_ / 4 == index) throw;  // it dies while it waits
                 crash(index);
                 progressed = true;
             }
@@ -217,10 +217,10 @@ private:
         Duration next = std::min(wake_at_, at_most);
         for (const auto& worker : workers_) next = std::min(next, worker->sink->next_event());
         for (const auto& wire : wires_) next = std::min(next, wire->next_event());
-        if (nothing_under_way()) next = std::max(next, next_due());  // nothing to see before then
+        if (nothing_under_way()) next = std::max(next, next_due());  // nothing happens before then
         if (!arrivals_.empty()) next = std::min(next, arrivals_.front());
         world_.elapsed = std::max(next, world_.elapsed + std::chrono::microseconds(1));
-        check_minded();
+        check_forgotten();
     }
 
     [[nodiscard]] bool nothing_under_way() const {
@@ -246,7 +246,7 @@ private:
     }
 
     void violation(std::string what) { world_.report.violations.push_back(std::move(what)); }
-    void check_minded();
+    void check_forgotten();
     void check();
     void check_settlements();
     void check_equal_content();
@@ -255,8 +255,8 @@ private:
     lane::LaneOptions options_;
     std::vector<std::unique_ptr<Worker>> workers_;
     std::deque<std::unique_ptr<SimulatedSink>> wires_;  // what crashed workers had sent
-    std::deque<Duration> arrivals_;                     // when rows are still to be enqueued
-    std::map<std::int64_t, Duration> forgotten_at_;     // rows held by a worker that does not know it
+    std::deque<Duration> arrivals_;                     // when the remaining rows are enqueued
+    std::map<std::int64_t, Duration> forgotten_at_;     // rows held by a worker that has forgotten them
     std::uint64_t incarnations_ = 0;
     std::uint64_t steps_ = 0;
     std::size_t place_ = 0;                     // of the stage whose turn it is
@@ -264,8 +264,8 @@ private:
     Duration wake_at_{};
 };
 
-/// A row held by a worker that runs, and that does not know it, waits for its lease to run out in vain.
-void Run::check_minded() {
+/// If a running worker has forgotten a row that it holds, the row waits for its lease without need.
+void Run::check_forgotten() {
     for (const auto& [id, row] : world_.outbox.rows()) {
         const bool forgotten =
             row.status == "pending" && row.locked_by &&
@@ -277,7 +277,7 @@ void Run::check_minded() {
         } else if (world_.elapsed - forgotten_at_.try_emplace(id, world_.elapsed).first->second >
                    options_.lease / kForgottenPart) {
             violation("row " + std::to_string(id) + " is held by a worker that has forgotten it");
-            forgotten_at_[id] = Duration::max();  // said once
+            forgotten_at_[id] = Duration::max();  // reported once
         }
     }
 }
@@ -307,7 +307,7 @@ void Run::check() {
     }
 }
 
-/// One lane sends equal content once, but for what explains a repetition of one of the rows.
+/// One lane sends equal content once, plus the repetitions that a row's history allows.
 void Run::check_equal_content() {
     std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> by_key;  // accepted, excuses
     for (const auto& [id, row] : world_.outbox.rows()) {
@@ -333,7 +333,8 @@ void Run::check_settlements() {
         if (times != 1) violation("row " + std::to_string(id) + " ended more than once");
     }
     for (const auto& [id, row] : world_.outbox.rows()) {
-        if (row.failures != failures[id]) violation("row " + std::to_string(id) + ": failures not counted once each");
+        if (row.failures != failures[id])
+            violation("row " + std::to_string(id) + ": its failures were not counted exactly once");
     }
 }
 

@@ -1,6 +1,6 @@
-// Ten thousand schedules by default. One that fails is replayed, alone, by its seed:
+// Ten thousand schedules by default. To repeat only one that failed, set its seed:
 //     DELIVERD_SIM_SEED=4711 build/deliverd_simulation_test
-// DELIVERD_SIM_SCHEDULES sets how many are run (the sanitizer builds run fewer).
+// DELIVERD_SIM_SCHEDULES sets the number of schedules (the sanitizer builds run fewer).
 #include "simulator.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
         return;
     }
     const Report sum = total(1, from_environment("DELIVERD_SIM_SCHEDULES", 10'000));
-    // The faults were really there.
+    // The faults really happened.
     EXPECT_GT(sum.crashes, 0U);
     EXPECT_GT(sum.repeated_deliveries, 0U);
     EXPECT_GT(sum.database_faults, 0U);
@@ -68,7 +68,8 @@ TEST(Simulator, KeepsEveryPromiseUnderFaults) {
 }
 
 TEST(Simulator, WithoutCrashesAndLostAnswersNothingIsDeliveredTwice) {
-    // Sends fail, are refused, wait out pauses, and take up to three leases: renewal alone keeps other workers away.
+    // Sends fail, are refused, wait for pauses to end, and take up to three leases. Only renewal keeps other workers
+    // away.
     Faults faults;
     faults.send_fails = 0.3;
     faults.send_refused = 0.05;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Duration kLatestAnswer = std::chrono::minutes(3);
 
-/// Someone waits for an answer as long as it lives.
+/// Marks, while it exists, that a call waits for an answer.
 class Waiting {
 public:
     explicit Waiting(World& world) : world_(world) { world_.someone_waits = true; }
@@ -31,24 +31,24 @@ auto FaultyOutbox::faulty(std::string_view operation, Call&& call) {
     if (world_.happens(world_.faults.crash_in_call / 2)) throw Crash{};
     if (world_.happens(world_.faults.call_fails)) {
         ++world_.report.database_faults;
-        return Answer(retryable("db_timeout", "simulated: it was not done"));
+        return Answer(retryable("db_timeout", "simulated: the call had no effect"));
     }
     Answer answer = call();
     wait_for_answer();
     if (world_.happens(world_.faults.crash_in_call / 2)) throw Crash{};
     if (world_.happens(world_.faults.answer_lost)) {
         ++world_.report.database_faults;
-        return Answer(ambiguous("db_error", "simulated: it was done, the answer was lost"));
+        return Answer(ambiguous("db_error", "simulated: the call took effect, and its answer was lost"));
     }
     return answer;
 }
 
-/// Long enough for a retry to come due.
+/// Waits long enough for a retry to become due.
 void FaultyOutbox::wait_for_answer() {
     if (world_.someone_waits || !world_.happens(world_.faults.late_answer)) return;
     ++world_.report.late_answers;
     const Waiting waiting(world_);
-    world_.let_others_go_on(world_.up_to(kLatestAnswer));
+    world_.run_others(world_.up_to(kLatestAnswer));
 }
 
 Result<store::ClaimBatch> FaultyOutbox::claim(const store::ClaimRequest& request) {
@@ -76,10 +76,10 @@ bool FaultyOutbox::forgot(std::int64_t id) const {
     return told_.contains(id) && !unrecorded_.contains(id) && book_->look(id, world_.now()) == lane::Hold::lost;
 }
 
-/// As the real stores do it: a row that someone has locked is left out.
+/// Skips locked rows, as the real stores do.
 Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle_free_rows(
     std::string_view worker_id, std::span<const store::Settlement> settlements) {
-    if (world_.happens(world_.faults.settle_refused)) return permanent("db_error", "simulated: refused for good");
+    if (world_.happens(world_.faults.settle_refused)) return permanent("db_error", "simulated: refused permanently");
     std::vector<store::SettleAnswer> answers;
     for (const store::Settlement& settlement : settlements) {
         const lane::FakeOutbox::Row& row = world_.outbox.rows().at(settlement.id);
@@ -110,7 +110,7 @@ Result<std::vector<store::SettleAnswer>> FaultyOutbox::settle(std::string_view w
     return answers;
 }
 
-/// One that is still open, ours and has the same count was left out.
+/// A row that is still open and ours, with the same failure count, was skipped.
 void FaultyOutbox::forget_recorded(std::string_view worker_id, std::span<const store::Settlement> settlements) {
     for (const store::Settlement& settlement : settlements) {
         const lane::FakeOutbox::Row& row = world_.outbox.rows().at(settlement.id);
@@ -129,7 +129,7 @@ Result<std::int64_t> FaultyOutbox::release(std::string_view worker_id, std::span
     return faulty("release", [&] { return world_.outbox.release(worker_id, ids); });
 }
 
-/// Whoever held a row that is freed may still be at it: that explains one repetition.
+/// The former holder of a freed row may still be sending it: that allows one repetition.
 Result<std::int64_t> FaultyOutbox::rescue(std::string_view worker_id, Duration stuck_for) {
     return faulty("rescue", [&] {
         const std::size_t before = world_.outbox.rescued.size();

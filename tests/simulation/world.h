@@ -20,15 +20,15 @@
 
 namespace deliverd::simulation {
 
-/// Thrown out of a simulated port: the worker that called it is dead from here on.
+/// Thrown by a simulated port: the worker that called it is dead.
 struct Crash {};
 
-/// What happened to one row, as far as it matters for judging duplicates.
+/// What happened to one row, as far as it explains duplicates.
 struct RowHistory {
     std::uint64_t accepted = 0;      // times the receiver took it
     std::uint64_t failed_sends = 0;  // outcomes other than delivered that reached a worker
     bool refused = false;            // a permanent outcome reached a worker
-    std::uint64_t excuses = 0;       // crash, ambiguous send, lost settle or takeover: each explains one repetition
+    std::uint64_t excuses = 0;       // crash, ambiguous send, lost settle or takeover: each allows one repetition
 };
 
 class World final : public Clock {
@@ -53,9 +53,9 @@ public:
     Duration elapsed{};
     Duration database_offset = std::chrono::hours(100);
     Duration lease{};
-    bool throttled = false;                          // the lanes slow down when asked to
-    std::function<void(Duration)> let_others_go_on;  // time passes; all stages but the one that waits do their work
-    bool someone_waits = false;                      // for an answer: one at a time
+    bool throttled = false;                    // the lanes slow down when the receiver asks for it
+    std::function<void(Duration)> run_others;  // time passes; all stages except the waiting one work
+    bool someone_waits = false;                // for an answer; one at a time
     lane::FakeOutbox outbox;
     std::map<std::int64_t, RowHistory> history;
     Report report;
@@ -64,7 +64,7 @@ private:
     void mix(std::uint64_t value) { report.trace = (report.trace ^ value) * 0x100000001B3ULL; }
 };
 
-/// One worker's way to the database: passes on, or fails, before or after the call took effect.
+/// One worker's connection to the database: a call succeeds, or fails before or after it takes effect.
 class FaultyOutbox final : public store::RowQueue {
 public:
     explicit FaultyOutbox(World& world) : world_(world) {}
@@ -80,10 +80,10 @@ public:
     Result<store::RowCounts> counts() override { return world_.outbox.counts(); }
     Result<void> ping(Duration) override { return {}; }
 
-    /// The worker's own book of what it holds; outlives every call.
+    /// The worker's own record of the rows that it holds; outlives every call.
     void compare_with(const lane::LeaseBook& book) { book_ = &book; }
-    /// The worker was told that it holds the row, has no reason to leave it to its lease, and does not know it any
-    /// more.
+    /// The worker was told that it holds the row and has no reason to let the lease run out, but no longer knows the
+    /// row.
     [[nodiscard]] bool forgot(std::int64_t id) const;
 
 private:
@@ -97,22 +97,22 @@ private:
     World& world_;
     const lane::LeaseBook* book_ = nullptr;
     std::set<std::int64_t> told_;        // rows whose last claim was answered
-    std::set<std::int64_t> unrecorded_;  // rows whose last settle failed: the lane may give up and leave them
+    std::set<std::int64_t> unrecorded_;  // rows whose last settle failed: the lane may leave them to their leases
 };
 
-/// One worker's way to the receiver. Decides at the start how each send will end, and when.
+/// One worker's connection to the receiver. Decides when a send begins how and when it will end.
 class SimulatedSink final : public sink::Sink {
 public:
     explicit SimulatedSink(World& world) : world_(world) {}
 
-    /// Reports a violation for what is sent while this worker was asked to wait.
+    /// Reports a violation for each message sent while this worker had been asked to wait.
     void send(std::span<const Message* const> messages, sink::OutcomeReceiver& receiver) override;
     void stop(Duration) override {}
     Result<void> check(Duration) override { return {}; }
 
     [[nodiscard]] Duration next_event() const;
-    /// Lets everything that is due by now happen. `alive` false: the receiver still takes what was sent, but
-    /// nobody hears the answer.
+    /// Runs everything that is due. If `alive` is false, the receiver still takes what was sent, but its answers are
+    /// lost.
     void run_events(bool alive);
     [[nodiscard]] bool empty() const { return under_way_.empty(); }
 
@@ -126,7 +126,7 @@ private:
         bool taken;  // the receiver will take it
         bool reached = false;
         OutcomeKind outcome;
-        bool limited = false;                   // retryable: the receiver asks for less …
+        bool limited = false;                   // retryable: the receiver asks for fewer requests …
         std::optional<Duration> retry_after{};  // … for this long
     };
     Send plan(const Message& message, sink::OutcomeReceiver& receiver);
