@@ -48,7 +48,7 @@ void PollPacer::failed(Instant began, Instant ended, bool from_beginning, Random
         last_full_poll_ = ended;
         full_poll_cost_ = ended - began;
     }
-    next_poll_ = ended + pipeline::backoff(++failures_, pipeline::kFirstLookRetry, pipeline::kLongestLookRetry, random);
+    next_poll_ = ended + pipeline::backoff(++failures_, pipeline::kFirstPollRetry, pipeline::kLongestPollRetry, random);
 }
 
 }  // namespace deliverd::lane

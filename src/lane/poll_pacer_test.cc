@@ -93,8 +93,8 @@ TEST_F(Pacer, BacksOffAfterErrorsAndRecoversAtOnce) {
         longest = std::max(longest, pacer.next_poll() - now);
         EXPECT_GT(pacer.next_poll(), now);
     }
-    EXPECT_LE(longest, pipeline::kLongestLookRetry);
-    EXPECT_GE(longest, pipeline::kLongestLookRetry / 2);
+    EXPECT_LE(longest, pipeline::kLongestPollRetry);
+    EXPECT_GE(longest, pipeline::kLongestPollRetry / 2);
     poll(10, 10, 0ms);
     EXPECT_LE(pacer.next_poll(), now);
 }

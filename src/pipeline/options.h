@@ -20,7 +20,7 @@ struct EngineOptions {
     std::size_t held_bytes = 32 * 1024 * 1024;  // no further read while the rows in hand have more
     Duration lease = std::chrono::seconds(60);  // of what the worker owns; renewed at a third of it
     RetryPolicy retry = RetryPolicy::leases();
-    Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between looks at an empty table
+    Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between polls of an empty table
     Duration busy_poll = std::chrono::milliseconds(2);      // shortest
     Duration settle_linger = std::chrono::milliseconds(5);  // a settle batch waits this long to fill
     Duration settle_patience = std::chrono::minutes(10);    // then a settle that fails is given up

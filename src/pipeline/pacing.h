@@ -10,9 +10,9 @@
 
 namespace deliverd::pipeline {
 
-/// Before the next look, after one that failed.
-inline constexpr Duration kFirstLookRetry = std::chrono::milliseconds(50);
-inline constexpr Duration kLongestLookRetry = std::chrono::seconds(5);
+/// Before the next poll, after one that failed.
+inline constexpr Duration kFirstPollRetry = std::chrono::milliseconds(50);
+inline constexpr Duration kLongestPollRetry = std::chrono::seconds(5);
 
 /// The wait after `failures` in a row: `first`, doubled with each one up to `longest`; up to a quarter less, at random,
 /// so that workers that failed together do not come back together.

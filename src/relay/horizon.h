@@ -1,12 +1,12 @@
 // strict_order: up to which id everything is *certain*, that is, no row with such an id can still appear.
 //
-// Pure code over instants and the results of looks. It uses the end of the table, not rows: which transaction wrote
+// Pure code over instants and the results of polls. It uses the end of the table, not rows: which transaction wrote
 // a row does not say who drew a lower id. Ids are drawn in order, so every writer that can still add a row up to the
-// highest id E that a look saw had drawn its id when that look ended. All of them have ended after two steps:
+// highest id E that a poll saw had drawn its id when that poll ended. All of them have ended after two steps:
 //
-//   - A writer draws its id a moment before its transaction gets a number. A look that begins kLateWindow later finds
+//   - A writer draws its id a moment before its transaction gets a number. A poll that begins kLateWindow later finds
 //     that all of them have numbers: these are below its OpenWriters::next.
-//   - A look, that one or a later one, to which all transactions below that number have ended shows what they wrote.
+//   - A poll, that one or a later one, to which all transactions below that number have ended shows what they wrote.
 //
 // From then on E is certain, whatever shards a relay holds. Rows up to there are read and sent in order like any
 // backlog, at full speed; those behind it are not even read, so what waits takes no memory.
@@ -18,7 +18,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "relay/look_planner.h"
+#include "relay/poll_planner.h"
 #include "store/events.h"
 
 namespace deliverd::relay {
@@ -27,21 +27,21 @@ namespace deliverd::relay {
 class Horizon {
 public:
     static constexpr std::size_t kMostMarks = 64;                    // one more waits until the first is certain
-    static constexpr Duration kHeldPoll = LookPlanner::kLateWindow;  // between looks while it waits for a transaction
+    static constexpr Duration kHeldPoll = PollPlanner::kLateWindow;  // between polls while it waits for a transaction
 
-    /// A look that asked for the end above known() found this. In a store without open writers everything is certain.
-    void looked(Instant began, Instant ended, const store::EventBatch& batch);
+    /// A poll that asked for the end above known() found this. In a store without open writers everything is certain.
+    void polled(Instant began, Instant ended, const store::EventBatch& batch);
 
     /// All up to this id is certain.
     [[nodiscard]] std::int64_t certain() const { return certain_; }
     [[nodiscard]] bool nothing() const { return certain_ == kNothing; }
     [[nodiscard]] bool everything() const { return certain_ == kEverything; }
-    /// Looks need to report only higher ids.
+    /// Polls need to report only higher ids.
     [[nodiscard]] std::int64_t known() const { return marks_.empty() ? certain_ : marks_.back().end; }
     /// Something is not certain yet.
     [[nodiscard]] bool waiting() const { return !marks_.empty(); }
-    /// When a look can make more certain; none: when there is something new.
-    [[nodiscard]] std::optional<Instant> next_look() const { return next_look_; }
+    /// When a poll can make more certain; none: when there is something new.
+    [[nodiscard]] std::optional<Instant> next_poll() const { return next_poll_; }
 
 private:
     static constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::min();
@@ -54,7 +54,7 @@ private:
 
     std::int64_t certain_ = kNothing;
     std::deque<Mark> marks_;  // oldest first
-    std::optional<Instant> next_look_;
+    std::optional<Instant> next_poll_;
 };
 
 }  // namespace deliverd::relay

@@ -20,11 +20,11 @@ std::optional<RowId> behind(const EventRow& row) {
 
 }  // namespace
 
-// --- looks ---------------------------------------------------------------------------------------------------------
+// --- polls ---------------------------------------------------------------------------------------------------------
 
-std::vector<store::EventFollow> OrderBook::begin_look(std::size_t most) {
-    ASSERT(!looking_);
-    looking_ = true;
+std::vector<store::EventFollow> OrderBook::begin_poll(std::size_t most) {
+    ASSERT(!polling_);
+    polling_ = true;
     std::vector<store::EventFollow> follow;
     while (follow.size() < most && !to_follow_.empty()) {
         Aggregate& aggregate = *to_follow_.front();
@@ -49,7 +49,7 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
     const bool follows = row.origin == EventOrigin::follow;
     const bool failed_before = row.message.failures > 0;
     if (follows) {
-        // Without the gap, rows between where this look began to follow and this row may have been dropped.
+        // Without the gap, rows between where this poll began to follow and this row may have been dropped.
         if (known == nullptr || !known->followed || !known->gap) return TakeResult::ignored;
         ++known->page_rows;
         known->page_last = row.row_id;
@@ -91,9 +91,9 @@ OrderBook::TakeResult OrderBook::take(EventRow& row, store::ShardLease lease, bo
     return TakeResult::taken;
 }
 
-void OrderBook::end_look(bool ok) {
-    ASSERT(looking_);
-    looking_ = false;
+void OrderBook::end_poll(bool ok) {
+    ASSERT(polling_);
+    polling_ = false;
     for (Aggregate* aggregate : std::exchange(following_, {})) {
         aggregate->followed = false;
         if (ok) {
@@ -208,7 +208,7 @@ void OrderBook::set_aside(Held& held) {
     aggregate.queued = 1;
     aggregate.aside = true;
     aggregate.followed = false;
-    std::erase(following_, &aggregate);  // that look asks behind what is dropped here
+    std::erase(following_, &aggregate);  // that poll asks behind what is dropped here
     const bool keep = room_aside() && (!first->refused || emptied_.empty());
     (keep ? aside_ : emptied_).push_back(&aggregate);
     if (!keep) drop_queue(aggregate);
@@ -245,7 +245,7 @@ void OrderBook::settled(Held& held, Recorded recorded) {
     ASSERT(held.state == Held::State::settling);  // recorded once
     if (Aggregate* aggregate = std::exchange(held.aggregate, nullptr)) {
         if (held.row.message.failures > 0) --aggregate->tried_again;
-        if (held.failed && looking_) {
+        if (held.failed && polling_) {
             resolutions_.push_back({aggregate, recorded});
         } else if (held.failed) {
             resolve(*aggregate, recorded);
@@ -255,8 +255,8 @@ void OrderBook::settled(Held& held, Recorded recorded) {
             forget_if_idle(*aggregate);
         }
     }
-    if (!looking_) return erase(held);
-    // The look may bring it as it was before.
+    if (!polling_) return erase(held);
+    // The poll may bring it as it was before.
     held.state = Held::State::fading;
     fading_.push_back(&held);
 }

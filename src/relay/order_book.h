@@ -10,7 +10,7 @@
 //   - *Failing.* After any other outcome nothing of the aggregate goes until the settlement is recorded: if a later
 //   event
 //     went out first and the process died, the next relay would try the failed one again and deliver it too late. What
-//     else is in hand of the aggregate is dropped, and what looks bring of it is ignored. If a retry is recorded, the
+//     else is in hand of the aggregate is dropped, and what polls bring of it is ignored. If a retry is recorded, the
 //     database keeps the later rows back (a probe into a small partial index) and the aggregate need not be remembered:
 //     its first row comes back when it is due. So memory does not grow with the number of failing aggregates, and a
 //     restart or a takeover knows them at once. If it is recorded as dead, or if what was recorded is not known, the
@@ -19,10 +19,10 @@
 //     page by page, until a page is not full; only then is nothing missing before what the position brings. A row that
 //     failed before makes a gap too when it comes back, because the position passed what waited behind it. So does an
 //     aggregate that has more in hand than one may have: the others must not wait behind it.
-//   - *Looks overlap settlements.* A look that began before a settlement was answered may have seen the table as it was
-//     before; without this rule an event would go out twice without a crash, or a later one before a waiting one. Looks
-//     come one after the other, so only the look under way is in question: a row that was settled stays known, and an
-//     aggregate that failed stays failing, until that look has ended.
+//   - *Polls overlap settlements.* A poll that began before a settlement was answered may have seen the table as it was
+//     before; without this rule an event would go out twice without a crash, or a later one before a waiting one. Polls
+//     come one after the other, so only the poll under way is in question: a row that was settled stays known, and an
+//     aggregate that failed stays failing, until that poll has ended.
 //   - *Due rows left out.* The database need not keep a row back behind a failed one that is due. Due rows come first
 //   in
 //     a batch. When there may be more of them than the batch has room for, an aggregate with nothing in hand may have
@@ -58,7 +58,7 @@ struct Held {
         queued,    // to be sent
         at_sink,   // under way
         settling,  // ended; to be recorded
-        fading,    // recorded while a look was under way: still known until that look has ended
+        fading,    // recorded while a poll was under way: still known until that poll has ended
     };
     store::EventRow row;
     store::ShardLease lease;
@@ -80,14 +80,14 @@ struct Aggregate {
     std::size_t queued = 0;
     std::size_t tried_again = 0;  // rows in hand that failed before, until they are recorded
     bool at_sink = false;
-    bool failing = false;               // a failure is to be recorded, or was recorded during the look under way
+    bool failing = false;               // a failure is to be recorded, or was recorded during the poll under way
     bool gap = false;                   // rows may lie behind the reading position
     bool ready = false;                 // in ready_
     bool aside = false;                 // in aside_ or emptied_
     bool to_follow = false;             // in to_follow_
-    bool followed = false;              // by the look under way
+    bool followed = false;              // by the poll under way
     std::optional<store::RowId> after;  // with a gap: where the next page begins
-    // Of the page that the look under way brings.
+    // Of the page that the poll under way brings.
     std::size_t page_rows = 0;
     std::optional<store::RowId> page_last;  // if there is any
 
@@ -103,7 +103,7 @@ enum class Recorded {
 
 struct OrderBookLimits {
     std::size_t of_one_aggregate = 0;  // rows in hand
-    std::size_t follow_page = 0;       // rows of an aggregate that one look asks for
+    std::size_t follow_page = 0;       // rows of an aggregate that one poll asks for
     std::size_t gaps = 0;              // aggregates with a gap, until full()
     std::size_t aside = 0;             // aggregates that were set aside and keep their row
 };
@@ -115,22 +115,22 @@ public:
     OrderBook(const OrderBook&) = delete;
     OrderBook& operator=(const OrderBook&) = delete;
 
-    // --- looks -----------------------------------------------------------------------------------------------------
+    // --- polls -----------------------------------------------------------------------------------------------------
 
-    /// A look begins: which aggregates it should follow, at most `most`. end_look() must follow.
-    [[nodiscard]] std::vector<store::EventFollow> begin_look(std::size_t most);
+    /// A poll begins: which aggregates it should follow, at most `most`. end_poll() must follow.
+    [[nodiscard]] std::vector<store::EventFollow> begin_poll(std::size_t most);
 
     enum class TakeResult {
         taken,    // `row` was moved from
         known,    // it is in hand
         ignored,  // its aggregate takes no rows now, or none of this origin
     };
-    /// The rows of the look under way, in their order. `trusted` false: there may be more due rows than were brought.
+    /// The rows of the poll under way, in their order. `trusted` false: there may be more due rows than were brought.
     TakeResult take(store::EventRow& row, store::ShardLease lease, bool trusted);
 
-    /// The look is over. `ok` false: it failed, or what it brought was not used.
-    void end_look(bool ok);
-    [[nodiscard]] bool looking() const { return looking_; }
+    /// The poll is over. `ok` false: it failed, or what it brought was not used.
+    void end_poll(bool ok);
+    [[nodiscard]] bool polling() const { return polling_; }
 
     // --- sending ---------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ public:
 
 private:
     using Rows = std::pmr::unordered_map<store::RowId, Held>;
-    struct Resolution {  // of an aggregate's failure, when the look under way has ended
+    struct Resolution {  // of an aggregate's failure, when the poll under way has ended
         Aggregate* aggregate;
         Recorded recorded;
     };
@@ -215,8 +215,8 @@ private:
     std::deque<Aggregate*> aside_;      // set aside, with their row
     std::deque<Aggregate*> emptied_;    // set aside, without
     std::deque<Aggregate*> to_follow_;  // with a gap, and little in hand
-    bool looking_ = false;
-    std::vector<Aggregate*> following_;  // by the look under way
+    bool polling_ = false;
+    std::vector<Aggregate*> following_;  // by the poll under way
     std::vector<Held*> fading_;
     std::vector<Resolution> resolutions_;
     std::size_t bytes_ = 0;

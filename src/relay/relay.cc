@@ -52,13 +52,13 @@ void Relay::release_shards() {
 
 Instant Relay::take() {
     if (read_once()) return clock_.now();
-    return with_core([&](RelayCore& core) { return core.next_look(clock_.now()); });
+    return with_core([&](RelayCore& core) { return core.next_poll(clock_.now()); });
 }
 
-/// False when it was not time for a look.
+/// False when it was not time for a poll.
 bool Relay::read_once() {
     const Instant began = clock_.now();
-    const auto request = with_core([&](RelayCore& core) { return core.begin_look(began); });
+    const auto request = with_core([&](RelayCore& core) { return core.begin_poll(began); });
     if (!request) return false;
     Result<store::EventBatch> found = reporter_.timed(clock_, "read", [&] { return outbox_.read(*request); });
     if (found && !found->rows.empty()) failpoint("lane.after_claim");
@@ -66,7 +66,7 @@ bool Relay::read_once() {
     bool quiet = false;
     {
         const MutexLock lock(mutex_);
-        core_.end_look(began, clock_.now(), std::move(found));
+        core_.end_poll(began, clock_.now(), std::move(found));
         can_send = core_.can_send();
         quiet = core_.quiet();
     }
@@ -75,7 +75,7 @@ bool Relay::read_once() {
     return true;
 }
 
-/// The one look that run_once makes, and those that strict_order needs before it.
+/// The one poll that run_once makes, and those that strict_order needs before it.
 void Relay::take_once() {
     const Instant deadline = clock_.now() + kOncePatience;
     while (!hurried() && clock_.now() < deadline) {
@@ -83,15 +83,15 @@ void Relay::take_once() {
         Instant next;
         {
             const MutexLock lock(mutex_);
-            if (!core_.look_left()) return;
-            next = core_.next_look(clock_.now());
+            if (!core_.poll_left()) return;
+            next = core_.next_poll(clock_.now());
         }
         control_.signals.take.wait_until(std::min({next, deadline, clock_.now() + kStopCheck}));
     }
 }
 
-/// Something may be written or committed between the last look and the moment when writers see that this relay sleeps:
-/// so one more look follows, and others while those writers are open.
+/// Something may be written or committed between the last poll and the moment when writers see that this relay sleeps:
+/// so one more poll follows, and others while those writers are open.
 void Relay::sleep_or_wake(bool quiet) {
     if (listener_ == nullptr || quiet == asleep_) return;
     const Result<void> answer =
@@ -107,7 +107,7 @@ void Relay::sleep_or_wake(bool quiet) {
 Instant Relay::send() {
     control_.inbox.take(answers_);
     if (!answers_.empty()) failpoint("lane.after_send");
-    bool can_look = false;
+    bool can_poll = false;
     bool settle_due = false;
     bool leaving = false;
     Instant wake_at;
@@ -117,7 +117,7 @@ Instant Relay::send() {
         const bool none_waited = core_.settled_all();
         if (!answers_.empty()) core_.outcomes(now, answers_);
         core_.send(now, batch_);
-        can_look = core_.can_look(now);
+        can_poll = core_.can_poll(now);
         settle_due = core_.settle_due(now) || (none_waited && !core_.settled_all());
         leaving = core_.shards().any_leaving();
         wake_at = core_.next_send(now);
@@ -127,7 +127,7 @@ Instant Relay::send() {
         sink_.send(batch_, control_.inbox);
     }
     if (settle_due) control_.signals.settle.poke();
-    if (can_look) control_.signals.take.poke();
+    if (can_poll) control_.signals.take.poke();
     if (leaving) control_.signals.keep.poke();
     return wake_at;
 }
@@ -145,15 +145,15 @@ Instant Relay::settle() {
     failpoint("lane.before_settle");
     const auto answer =
         reporter_.timed(clock_, "settle", [&] { return outbox_.settle(options_.worker_id, settlements); });
-    bool can_look = false;
+    bool can_poll = false;
     bool leaving = false;
     {
         const MutexLock lock(mutex_);
         core_.end_settle(clock_.now(), answer);
-        can_look = core_.can_look(clock_.now());
+        can_poll = core_.can_poll(clock_.now());
         leaving = core_.shards().any_leaving();
     }
-    if (can_look) control_.signals.take.poke();
+    if (can_poll) control_.signals.take.poke();
     if (leaving) control_.signals.keep.poke();
     control_.signals.stopping.poke();
     return clock_.now();
@@ -177,7 +177,7 @@ void Relay::leave() {
 }
 
 void Relay::prepare_once() {
-    with_core([](RelayCore& core) { core.look_once(); });
+    with_core([](RelayCore& core) { core.poll_once(); });
     keep();
 }
 

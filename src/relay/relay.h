@@ -6,10 +6,10 @@
 // RelayCore (relay_core.h) decides everything, without threads and without I/O; the simulator drives the same core. The
 // steps here carry its requests to the ports and bring back the answers, on the engine's threads (pipeline/engine.h).
 //
-// Writers notify only sleepers, because a commit that notifies takes a lock of the whole database. A relay that goes to
-// sleep says so in deliverd.relays, looks once more and then waits; the trigger notifies only while someone sleeps.
-// Under load nobody does, and no commit pays. A writer that wrote before and commits afterwards notifies nobody; so the
-// relay keeps looking until the transactions that were open when it fell asleep have ended (LookPlanner::fell_asleep).
+// Writers notify only idle relays, because a commit that notifies takes a lock of the whole database. A relay that
+// becomes idle says so in deliverd.relays, polls once more and then waits; the trigger notifies only while one is idle.
+// Under load none is, and no commit pays. A writer that wrote before and commits afterwards notifies nobody; so the
+// relay keeps polling until the transactions that were open when it fell asleep have ended (PollPlanner::fell_asleep).
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ constexpr std::size_t kAggregatesInHandLimit = 16;  // one aggregate may have th
 constexpr std::size_t kAsideShare = 4;              // what waits for paused topics may have this part
 constexpr std::size_t kTrialShare = 8;              // what is tried there may have this part of `parallelism`
 constexpr std::int32_t kRefusedInARow = 8;          // settles; then only one row is read now and then
-constexpr std::size_t kRowsAfterAFailure = 8;       // in a look: the database may have failed at their size
+constexpr std::size_t kRowsAfterAFailure = 8;       // in a poll: the database may have failed at their size
 
 /// As many as may be at the sink and as many to follow them, and batches on their way from and to the table.
 std::size_t rows_in_hand(const RelayOptions& options) {
@@ -70,8 +70,8 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     drop_shards(change.lost);
     for (const std::int32_t shard : change.leaving) {
         book_.drop_queued(shard);
-        // Nothing that the look under way brings of this shard is taken, even if the shard is wanted again before that
-        // look has ended: what was dropped here is not in it.
+        // Nothing that the poll under way brings of this shard is taken, even if the shard is wanted again before that
+        // poll has ended: what was dropped here is not in it.
         std::erase_if(asked_, [&](const store::ShardLease& lease) { return lease.shard == shard; });
     }
     if (change.gained) planner_.start_over();
@@ -85,7 +85,7 @@ void RelayCore::tended(Instant began, Instant now, const Result<store::ShardShar
     report();
 }
 
-/// What a look under way brings of them is not taken either: their tokens are over (take_row).
+/// What a poll under way brings of them is not taken either: their tokens are over (take_row).
 void RelayCore::drop_shards(std::span<const std::int32_t> lost) {
     for (const std::int32_t shard : lost) {
         book_.drop_shard(shard);
@@ -109,7 +109,7 @@ void RelayCore::end_release(Instant now, std::span<const store::ShardLease> leas
     }
 }
 
-// --- looks ---------------------------------------------------------------------------------------------------------
+// --- polls ---------------------------------------------------------------------------------------------------------
 
 std::size_t RelayCore::in_hand_limit() const {
     return rows_in_hand(options_);
@@ -130,56 +130,56 @@ std::size_t RelayCore::room() const {
         {in_hand_limit() - rows, budget_.rows(book_.bytes()), static_cast<std::size_t>(options_.batch_size)});
 }
 
-/// For a look. Rows in hand that come again must not take the room of others.
+/// For a poll. Rows in hand that come again must not take the room of others.
 std::size_t RelayCore::most_bytes(bool rows_come_again) const {
     return budget_.left(rows_come_again || book_.failed_before() > 0 ? 0 : book_.bytes());
 }
 
-/// When the next look is due; none: something else must happen first.
-std::optional<Instant> RelayCore::look_due_at(Instant now) const {
-    if (draining_ || book_.looking() || looks_left_ == 0 || keeper_.stale(now) || room() == 0) return std::nullopt;
-    const Instant next = planner_.next_look();
-    return settles_.refused() ? std::max(next, last_look_ + kLookIntervalWhileRefused) : next;
+/// When the next poll is due; none: something else must happen first.
+std::optional<Instant> RelayCore::poll_due_at(Instant now) const {
+    if (draining_ || book_.polling() || polls_left_ == 0 || keeper_.stale(now) || room() == 0) return std::nullopt;
+    const Instant next = planner_.next_poll();
+    return settles_.refused() ? std::max(next, last_poll_ + kPollIntervalWhileRefused) : next;
 }
 
-bool RelayCore::can_look(Instant now) const {
-    const std::optional<Instant> due = look_due_at(now);
+bool RelayCore::can_poll(Instant now) const {
+    const std::optional<Instant> due = poll_due_at(now);
     return due && *due <= now;
 }
 
-Instant RelayCore::next_look(Instant now) const {
+Instant RelayCore::next_poll(Instant now) const {
     const Instant nap = now + pipeline::kLongestNap;
-    return std::min(nap, look_due_at(now).value_or(nap));
+    return std::min(nap, poll_due_at(now).value_or(nap));
 }
 
-std::optional<store::EventRead> RelayCore::begin_look(Instant now) {
-    if (!can_look(now)) return std::nullopt;
+std::optional<store::EventRead> RelayCore::begin_poll(Instant now) {
+    if (!can_poll(now)) return std::nullopt;
     asked_ = keeper_.active();
     if (asked_.empty()) return std::nullopt;
-    // Until something is certain, a look only asks for what is.
-    if (looks_left_ && !(horizon_ && horizon_->nothing())) --*looks_left_;
-    last_look_ = now;
+    // Until something is certain, a poll only asks for what is.
+    if (polls_left_ && !(horizon_ && horizon_->nothing())) --*polls_left_;
+    last_poll_ = now;
     store::EventRead request;
     request.shards.reserve(asked_.size());
     for (const store::ShardLease& lease : asked_) request.shards.push_back(lease.shard);
-    const LookPlanner::Look look = planner_.plan(now);
-    request.after = look.after;
-    request.up_to = look.up_to;
-    request.end_above = look.end_above;
-    asked_rows_ = book_.full() ? 0 : room() + (look.sees_rows_again ? book_.rows() : 0);
+    const PollPlanner::Poll poll = planner_.plan(now);
+    request.after = poll.after;
+    request.up_to = poll.up_to;
+    request.end_above = poll.end_above;
+    asked_rows_ = book_.full() ? 0 : room() + (poll.sees_rows_again ? book_.rows() : 0);
     const std::size_t fitting = budget_.rows(book_.bytes());
-    request.byte_limit = static_cast<std::int64_t>(most_bytes(look.sees_rows_again));
+    request.byte_limit = static_cast<std::int64_t>(most_bytes(poll.sees_rows_again));
     if (horizon_) ask_what_is_certain(request);
     // Those in hand come again, as far as they are still due.
     asked_due_ = std::min(static_cast<std::size_t>(options_.batch_size), fitting) + book_.failed_before();
-    if (look_failed_) {
+    if (poll_failed_) {
         asked_rows_ = std::min(asked_rows_, kRowsAfterAFailure);
         asked_due_ = std::min(asked_due_, kRowsAfterAFailure);
     }
     request.limit = static_cast<std::int32_t>(asked_rows_);
     request.due_limit = static_cast<std::int32_t>(asked_due_);
     request.follow_limit = static_cast<std::int32_t>(page_of(options_));
-    request.follow = book_.begin_look(std::clamp<std::size_t>(fitting / page_of(options_), 1, kMostFollowed));
+    request.follow = book_.begin_poll(std::clamp<std::size_t>(fitting / page_of(options_), 1, kMostFollowed));
     return request;
 }
 
@@ -193,8 +193,8 @@ void RelayCore::ask_what_is_certain(store::EventRead& request) {
 }
 
 void RelayCore::learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch) {
-    horizon_->looked(began, now, batch);
-    if (const std::optional<Instant> next = horizon_->next_look()) planner_.look_again(*next);
+    horizon_->polled(began, now, batch);
+    if (const std::optional<Instant> next = horizon_->next_poll()) planner_.poll_again(*next);
 }
 
 /// A row that failed was sent before. What lies behind the horizon lies behind the position too, and is read later.
@@ -202,24 +202,24 @@ bool RelayCore::may_be_sent(const EventRow& row) const {
     return !horizon_ || row.message.failures > 0 || row.sequence <= horizon_->certain();
 }
 
-void RelayCore::end_look(Instant began, Instant now, Result<store::EventBatch> answer) {
-    look_failed_ = !answer;
+void RelayCore::end_poll(Instant began, Instant now, Result<store::EventBatch> answer) {
+    poll_failed_ = !answer;
     if (!answer) {
-        book_.end_look(false);
+        book_.end_poll(false);
         planner_.failed(began, now, random_);
         return reporter_.database_failed(now, "read", answer.error(), 0);
     }
     if (answer->writers) planner_.saw_writers(*answer->writers, began);
-    LookPlanner::LookResult found;
+    PollPlanner::PollResult found;
     found.began = began;
     found.ended = now;
     found.asked = asked_rows_ > 0 && believed(began, now, *answer);
     taken_ = 0;
     take(*answer, found);
     found.anything_new = taken_ > 0;
-    book_.end_look(!answer->follow_cut);  // a page that was cut short does not say that it was the last one
+    book_.end_poll(!answer->follow_cut);  // a page that was cut short does not say that it was the last one
     found.more_to_ask = found.more_to_ask || book_.follow_wanted();
-    planner_.looked(found);
+    planner_.polled(found);
     if (horizon_) learn_what_is_certain(began, now, *answer);
     ASSERT(book_.rows() <= most_rows());
     reporter_.claimed(taken_);
@@ -239,7 +239,7 @@ bool RelayCore::believed(Instant began, Instant now, store::EventBatch& batch) {
 }
 
 /// Due rows come first: they show whether the others can be trusted (order_book.h).
-void RelayCore::take(store::EventBatch& batch, LookPlanner::LookResult& found) {
+void RelayCore::take(store::EventBatch& batch, PollPlanner::PollResult& found) {
     std::size_t due = 0;
     std::size_t due_taken = 0;
     std::size_t forward = 0;
@@ -262,8 +262,8 @@ void RelayCore::take(store::EventBatch& batch, LookPlanner::LookResult& found) {
 }
 
 /// Where there is no room for a row there is none for those behind it: the position stays before it.
-void RelayCore::take_forward(EventRow& row, bool trusted, LookPlanner::LookResult& found) {
-    // At least one is passed: the planner assumes that a look without room for any row found none.
+void RelayCore::take_forward(EventRow& row, bool trusted, PollPlanner::PollResult& found) {
+    // At least one is passed: the planner assumes that a poll without room for any row found none.
     const bool enough_bytes = found.last && book_.bytes() >= options_.held_bytes;
     if (book_.rows() >= in_hand_limit() || enough_bytes) {
         found.full = true;

@@ -5,7 +5,7 @@
 //
 //     tend      next_tend() … tended()                                  shards (shard_keeper.h)
 //     release   begin_release() … end_release()                        (by the thread that tends)
-//     look      begin_look() … end_look()                               where and when (look_planner.h, horizon.h)
+//     poll      begin_poll() … end_poll()                               where and when (poll_planner.h, horizon.h)
 //     send      send() … outcomes()                                     the order (order_book.h)
 //     settle    begin_settle() … end_settle()                           batches and repeats (pipeline/settle_queue.h)
 //
@@ -28,8 +28,8 @@
 #include "pipeline/send_limit.h"
 #include "pipeline/settle_queue.h"
 #include "relay/horizon.h"
-#include "relay/look_planner.h"
 #include "relay/order_book.h"
+#include "relay/poll_planner.h"
 #include "relay/relay_options.h"
 #include "relay/shard_keeper.h"
 
@@ -41,10 +41,10 @@ using pipeline::Destinations;
 /// One thread at a time. Instants never go back.
 class RelayCore {
 public:
-    static constexpr std::size_t kMostFollowed = 64;  // aggregates per look
-    static constexpr std::size_t kMostGaps = 50'000;  // then looks bring no forward rows until some are closed
+    static constexpr std::size_t kMostFollowed = 64;  // aggregates per poll
+    static constexpr std::size_t kMostGaps = 50'000;  // then polls bring no forward rows until some are closed
     static constexpr Duration kPauseWhenNotAttempted = std::chrono::seconds(1);  // unless the sink names a time
-    static constexpr Duration kLookIntervalWhileRefused = std::chrono::seconds(5);
+    static constexpr Duration kPollIntervalWhileRefused = std::chrono::seconds(5);
     static constexpr Duration kDueSlack = std::chrono::milliseconds(2);
 
     RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::Observer& observer, Log& log);
@@ -57,13 +57,13 @@ public:
     /// Whatever the answer is: if they are still this relay's, a tend will show it.
     void end_release(Instant now, std::span<const store::ShardLease> leases, const Result<void>& answer);
 
-    // --- looks -----------------------------------------------------------------------------------------------------
+    // --- polls -----------------------------------------------------------------------------------------------------
     /// None when there is nothing to ask, when it is not time yet, or when there is no room.
-    [[nodiscard]] std::optional<store::EventRead> begin_look(Instant now);
-    [[nodiscard]] bool can_look(Instant now) const;
+    [[nodiscard]] std::optional<store::EventRead> begin_poll(Instant now);
+    [[nodiscard]] bool can_poll(Instant now) const;
     /// When to try again if nobody wakes the reader.
-    [[nodiscard]] Instant next_look(Instant now) const;
-    void end_look(Instant began, Instant now, Result<store::EventBatch> answer);
+    [[nodiscard]] Instant next_poll(Instant now) const;
+    void end_poll(Instant began, Instant now, Result<store::EventBatch> answer);
     /// A writer committed something.
     void wake(Instant now) { planner_.wake(now); }
     [[nodiscard]] bool quiet() const { return planner_.quiet(); }
@@ -90,11 +90,11 @@ public:
     void cut_off() { cut_off_ = true; }
     /// Counts what is not recorded as abandoned and what was not sent as released.
     void abandon();
-    /// Makes only one more look, for Engine::run_once; with strict_order the first for which anything is certain.
-    void look_once() { looks_left_ = 1; }
-    /// That look is still to come, and there is something to wait for.
-    [[nodiscard]] bool look_left() const {
-        return looks_left_.value_or(0) > 0 && horizon_ && (horizon_->waiting() || !horizon_->nothing());
+    /// Makes only one more poll, for Engine::run_once; with strict_order the first for which anything is certain.
+    void poll_once() { polls_left_ = 1; }
+    /// That poll is still to come, and there is something to wait for.
+    [[nodiscard]] bool poll_left() const {
+        return polls_left_.value_or(0) > 0 && horizon_ && (horizon_->waiting() || !horizon_->nothing());
     }
 
     [[nodiscard]] bool draining() const { return draining_; }
@@ -117,7 +117,7 @@ public:
 
 private:
     [[nodiscard]] std::size_t in_hand_limit() const;
-    [[nodiscard]] std::optional<Instant> look_due_at(Instant now) const;
+    [[nodiscard]] std::optional<Instant> poll_due_at(Instant now) const;
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] std::size_t most_bytes(bool rows_come_again) const;
     [[nodiscard]] bool nothing_to_wait_for() const {
@@ -128,8 +128,8 @@ private:
     void learn_what_is_certain(Instant began, Instant now, const store::EventBatch& batch);
     [[nodiscard]] bool may_be_sent(const store::EventRow& row) const;
     bool believed(Instant began, Instant now, store::EventBatch& batch);
-    void take(store::EventBatch& batch, LookPlanner::LookResult& found);
-    void take_forward(store::EventRow& row, bool trusted, LookPlanner::LookResult& found);
+    void take(store::EventBatch& batch, PollPlanner::PollResult& found);
+    void take_forward(store::EventRow& row, bool trusted, PollPlanner::PollResult& found);
     OrderBook::TakeResult take_row(store::EventRow& row, bool trusted);
     void finish(Instant now, Held& held, Answer& answer);
     void put_back(Held& held);
@@ -148,7 +148,7 @@ private:
     pipeline::Reporter reporter_;
     pipeline::SendLimit limit_;
     ShardKeeper keeper_;
-    LookPlanner planner_;
+    PollPlanner planner_;
     std::optional<Horizon> horizon_;  // with strict_order
     OrderBook book_;
     Destinations destinations_;
@@ -157,15 +157,15 @@ private:
     pipeline::QueueDepth in_hand_depth_{"in_hand"};
     pipeline::QueueDepth settling_depth_{"settling"};
 
-    // The look under way.
+    // The poll under way.
     std::vector<store::ShardLease> asked_;
     std::size_t asked_rows_ = 0;
     std::size_t asked_due_ = 0;
     std::size_t taken_ = 0;     // of its rows
-    bool look_failed_ = false;  // the one before
+    bool poll_failed_ = false;  // the one before
 
-    Instant last_look_{};
-    std::optional<std::int32_t> looks_left_;
+    Instant last_poll_{};
+    std::optional<std::int32_t> polls_left_;
     bool draining_ = false;
     bool cut_off_ = false;
 };

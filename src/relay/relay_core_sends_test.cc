@@ -29,7 +29,7 @@ protected:
             batch.rows.push_back(row(first++, aggregate, EventOrigin::forward));
             batch.rows.back().message.type = aggregate.substr(0, 1);
         }
-        look(std::move(batch));
+        poll(std::move(batch));
     }
     [[nodiscard]] Instant next_send() const { return core_->next_send(now_); }
     [[nodiscard]] Instant nap() const { return now_ + pipeline::kLongestNap; }
@@ -93,9 +93,9 @@ TEST_F(RelayCoreSends, WhenATopicTakesEventsAgainAllOfItGoes) {
     read(1, {"a1", "a2"});
     for (const std::int64_t id : send()) answer(id, not_attempted("NO_LEADER"));
     EXPECT_THAT(send(), IsEmpty());
-    while (!core_->quiet()) look(store::EventBatch{});
+    while (!core_->quiet()) poll(store::EventBatch{});
     EXPECT_THAT(send(), ElementsAre(1));
-    EXPECT_LE(core_->next_look(now_), now_) << "what was behind it is followed";
+    EXPECT_LE(core_->next_poll(now_), now_) << "what was behind it is followed";
     EXPECT_THAT(send(), IsEmpty());
     answer(1, delivered());
     EXPECT_THAT(send(), ElementsAre(2));
@@ -127,10 +127,10 @@ TEST_F(RelayCoreSends, TheEndOfATopicsPauseIsNoReasonToRead) {
     read(1, {"a"});
     send();
     answer(1, not_attempted("NO_LEADER"));
-    while (!core_->quiet()) look(store::EventBatch{});
-    const Instant next = core_->next_look(now_);
+    while (!core_->quiet()) poll(store::EventBatch{});
+    const Instant next = core_->next_poll(now_);
     EXPECT_THAT(send(), ElementsAre(1));
-    EXPECT_EQ(core_->next_look(now_), next);
+    EXPECT_EQ(core_->next_poll(now_), next);
 }
 
 TEST_F(RelayCoreSends, ATopicIsNotTriedWhileTheReceiverAskedForLess) {
@@ -213,7 +213,7 @@ TEST_F(RelayCoreSends, AQuarterOfTheHandMayWaitForTopics) {
     EXPECT_EQ(core_->book().rows(), 12U);
     now_ += RelayCore::kPauseWhenNotAttempted;
     EXPECT_EQ(send().size(), 1U) << "an eighth of the parallelism is less than one";
-    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 2U) << "of that one, and of one that kept no row";
+    EXPECT_EQ(poll(store::EventBatch{}).follow.size(), 2U) << "of that one, and of one that kept no row";
 }
 
 TEST_F(RelayCoreSends, RoomInAnAggregatesQueueIsFilledAtOnce) {
@@ -224,11 +224,11 @@ TEST_F(RelayCoreSends, RoomInAnAggregatesQueueIsFilledAtOnce) {
         EXPECT_THAT(send(), ElementsAre(id));
         answer(id, delivered());
     }
-    while (!core_->quiet()) look(store::EventBatch{});
+    while (!core_->quiet()) poll(store::EventBatch{});
     EXPECT_THAT(send(), ElementsAre(3));
-    EXPECT_GT(core_->next_look(now_), now_);
+    EXPECT_GT(core_->next_poll(now_), now_);
     answer(3, delivered());
-    EXPECT_LE(core_->next_look(now_), now_);
+    EXPECT_LE(core_->next_poll(now_), now_);
 }
 
 }  // namespace

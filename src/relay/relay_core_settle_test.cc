@@ -20,7 +20,7 @@ protected:
     }
     /// Sends these, one of each aggregate.
     void sent(std::vector<store::EventRow> rows) {
-        look(batch_of(std::move(rows)));
+        poll(batch_of(std::move(rows)));
         (void)send();
     }
     static store::EventRow event(std::int64_t id, const std::string& aggregate) {
@@ -30,7 +30,7 @@ protected:
     static Outcome refused() { return {.kind = OutcomeKind::permanent, .code = "TOO_LARGE"}; }
     std::vector<std::string> followed() {
         std::vector<std::string> names;
-        for (const store::EventFollow& follow : look(store::EventBatch{}).follow) names.push_back(follow.aggregate_id);
+        for (const store::EventFollow& follow : poll(store::EventBatch{}).follow) names.push_back(follow.aggregate_id);
         return names;
     }
 
@@ -77,28 +77,28 @@ TEST_F(RelayCoreSettles, AFailedSettleIsReportedAndRepeated) {
     EXPECT_EQ(core_->next_settle(now_), now_ + pipeline::kLongestNap);
 }
 
-TEST_F(RelayCoreSettles, ARetryIsLookedForWhenItIsDue) {
+TEST_F(RelayCoreSettles, ARetryIsPolledForWhenItIsDue) {
     options_.retry.base_seconds = 0.5;
     restart();
     sent({event(1, "a")});
     answer(1, fails());
-    while (!core_->quiet()) look(store::EventBatch{});
-    for (int i = 0; i < 10; ++i) look(store::EventBatch{});
-    const Instant next = core_->next_look(now_);
+    while (!core_->quiet()) poll(store::EventBatch{});
+    for (int i = 0; i < 10; ++i) poll(store::EventBatch{});
+    const Instant next = core_->next_poll(now_);
     settle_as(EventSettled::applied, Duration::zero());
-    EXPECT_LT(core_->next_look(now_), next);
+    EXPECT_LT(core_->next_poll(now_), next);
     EXPECT_EQ(core_->totals().retried, 1U);
-    EXPECT_EQ(core_->next_look(now_), now_ + std::chrono::milliseconds(500) + RelayCore::kDueSlack);
+    EXPECT_EQ(core_->next_poll(now_), now_ + std::chrono::milliseconds(500) + RelayCore::kDueSlack);
     EXPECT_THAT(followed(), IsEmpty()) << "the database keeps it back";
 }
 
-TEST_F(RelayCoreSettles, ADeliveryBringsNoLookForward) {
+TEST_F(RelayCoreSettles, ADeliveryBringsNoPollForward) {
     sent({event(1, "a")});
     answer(1, delivered());
-    while (!core_->quiet()) look(store::EventBatch{});
-    const Instant next = core_->next_look(now_);
+    while (!core_->quiet()) poll(store::EventBatch{});
+    const Instant next = core_->next_poll(now_);
     settle_as(EventSettled::applied, Duration::zero());
-    EXPECT_EQ(core_->next_look(now_), next);
+    EXPECT_EQ(core_->next_poll(now_), next);
 }
 
 TEST_F(RelayCoreSettles, AfterATryInDoubtAConflictIsASuccessAndALostShardIsNot) {
@@ -143,7 +143,7 @@ TEST_F(RelayCoreSettles, BehindARetryThatCouldNotBeRecordedEverythingIsReadAgain
     settle_as(EventSettled::locked);
     now_ += options_.settle_patience;
     settle_as(EventSettled::locked);
-    const std::vector<store::EventFollow> follow = look(store::EventBatch{}).follow;
+    const std::vector<store::EventFollow> follow = poll(store::EventBatch{}).follow;
     ASSERT_EQ(follow.size(), 1U);
     EXPECT_EQ(follow.front().after, std::nullopt);
 }
@@ -200,11 +200,11 @@ TEST_F(RelayCoreSettles, AnOutcomeAfterTheShardWasLostIsAConflict) {
 TEST_F(RelayCoreSettles, ASettleMakesRoomForTheRestOfAnAggregate) {
     sent({row(1, "a", EventOrigin::due, 1)});
     answer(1, delivered());
-    while (!core_->quiet()) look(store::EventBatch{});
-    EXPECT_GT(core_->next_look(now_), now_);
+    while (!core_->quiet()) poll(store::EventBatch{});
+    EXPECT_GT(core_->next_poll(now_), now_);
     settle_as(EventSettled::applied, Duration::zero());
-    EXPECT_LE(core_->next_look(now_), now_);
-    const std::vector<store::EventFollow> follow = look(store::EventBatch{}).follow;
+    EXPECT_LE(core_->next_poll(now_), now_);
+    const std::vector<store::EventFollow> follow = poll(store::EventBatch{}).follow;
     ASSERT_EQ(follow.size(), 1U);
     EXPECT_EQ(follow.front().after, "1");
 }
@@ -273,7 +273,7 @@ TEST_F(RelayCoreSettles, EachStepReportsWhereTheRowsAre) {
     EXPECT_THAT(where(), ElementsAre(0, 0, 0));
     store::EventRow old = event(1, "a");
     old.age_seconds = 7;
-    look(batch_of({old, event(2, "b"), event(3, "c")}));
+    poll(batch_of({old, event(2, "b"), event(3, "c")}));
     EXPECT_THAT(where(), ElementsAre(3, 0, 0));
     EXPECT_EQ(observer.lag, 7);
     EXPECT_EQ(core_->totals().claimed, 3U);

@@ -9,7 +9,7 @@ TEST_F(RelayCoreTest, ASettleWaitsForMoreWhileTheTableIsBusy) {
     const RelayOptions options;
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     table_.add("a");
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1));
     answer(1, delivered());
     EXPECT_FALSE(core_->settle_due(now_)) << "others are likely to follow";
@@ -20,12 +20,12 @@ TEST_F(RelayCoreTest, ASettleDoesNotWaitIfTheTableIsQuiet) {
     const RelayOptions options;
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     table_.add("a");
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1));
     for (int i = 0; i < 10; ++i) {  // nothing new
         now_ += options.idle_poll;
         core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
-        look();
+        poll();
     }
     answer(1, delivered());
     EXPECT_TRUE(core_->quiet());
@@ -34,9 +34,9 @@ TEST_F(RelayCoreTest, ASettleDoesNotWaitIfTheTableIsQuiet) {
 
 TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
     table_.add("a");
-    EXPECT_FALSE(core_->begin_look(now_).has_value());
+    EXPECT_FALSE(core_->begin_poll(now_).has_value());
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(6)));
-    look();
+    poll();
     now_ += std::chrono::seconds(4);
     EXPECT_THAT(send(), IsEmpty()) << "two thirds of the lease have passed";
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(6)));
@@ -52,7 +52,7 @@ TEST_F(RelayCoreTest, WithAnotherNumberOfShardsElsewhereItKeepsAskingAndLogsOnce
     const Instant start = now_;
     for (; now_ < start + std::chrono::seconds(90); now_ = core_->next_tend()) {
         core_->tended(now_, now_, refused("two others"));
-        EXPECT_FALSE(core_->begin_look(now_).has_value());
+        EXPECT_FALSE(core_->begin_poll(now_).has_value());
         EXPECT_GT(core_->next_tend(), now_);
         EXPECT_LE(core_->next_tend(), now_ + std::chrono::seconds(1));
     }
@@ -60,28 +60,28 @@ TEST_F(RelayCoreTest, WithAnotherNumberOfShardsElsewhereItKeepsAskingAndLogsOnce
     core_->tended(now_, now_, refused("one other"));
     EXPECT_EQ(lines_with("one other"), 1U) << "something changed";
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1));
 }
 
-TEST_F(RelayCoreTest, RowsOfAShardThatWasGivenUpDuringTheLookAreNotTaken) {
+TEST_F(RelayCoreTest, RowsOfAShardThatWasGivenUpDuringThePollAreNotTaken) {
     const auto both = *table_.tend("r", std::chrono::hours(1));
     core_->tended(now_, now_, both);
-    const std::optional<store::EventRead> request = core_->begin_look(now_);
+    const std::optional<store::EventRead> request = core_->begin_poll(now_);
     for (const char* aggregate : {"a", "b", "c", "d"}) table_.add(aggregate);
     const auto batch = table_.read(*request);
     tend(both.held, 0);  // both are too many …
-    tend(both.held, 2);  // … and wanted again, before the look has ended
-    core_->end_look(now_, now_, batch);
+    tend(both.held, 2);  // … and wanted again, before the poll has ended
+    core_->end_poll(now_, now_, batch);
     EXPECT_THAT(send(), IsEmpty());
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1, 2, 3, 4)) << "read again from the beginning";
 }
 
 TEST_F(RelayCoreTest, AFencedSettleEndsTheShard) {
     for (const char* aggregate : {"a", "a"}) table_.add(aggregate);
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     send();
     (void)table_.leave("r");
     (void)table_.tend("other", std::chrono::hours(1));
@@ -96,7 +96,7 @@ TEST_F(RelayCoreTest, AFencedSettleEndsTheShard) {
 TEST_F(RelayCoreTest, AConflictAfterATryInDoubtMeansThatTheTryTookEffect) {
     table_.add("a");
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     send();
     answer(1, delivered());
     now_ += RelayOptions{}.settle_linger;
@@ -116,7 +116,7 @@ TEST_F(RelayCoreTest, WithoutABrokerNothingIsCountedAndEverythingPauses) {
     narrow.lease = std::chrono::hours(1);
     make(narrow);
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1));
     answer(1, {.kind = OutcomeKind::retryable,
                .code = std::string(sink::kBrokerUnreachable),
@@ -140,7 +140,7 @@ TEST_F(RelayCoreTest, NothingCanBeSentIsLoggedOncePerMinute) {
     make(options);
     for (const char* aggregate : {"a", "b", "c"}) table_.add(aggregate);
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     const auto fail_all = [&](const char* code) {
         for (const std::int64_t id : send()) {
             answer(id, {.kind = OutcomeKind::retryable, .code = code, .detail = "no answer", .not_attempted = true});
@@ -162,7 +162,7 @@ TEST_F(RelayCoreTest, AFailingAggregateWaitsAndContinuesInOrder) {
     make(options);
     for (const char* aggregate : {"a", "b", "a", "b"}) table_.add(aggregate);
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(1, 2));
     answer(1, {.kind = OutcomeKind::retryable, .code = "DOWN"});
     answer(2, delivered());
@@ -170,12 +170,12 @@ TEST_F(RelayCoreTest, AFailingAggregateWaitsAndContinuesInOrder) {
     answer(4, delivered());
     settle();
     table_.add("a");
-    look();  // a second later: it is due
+    poll();  // a second later: it is due
     EXPECT_THAT(send(), ElementsAre(1));
     answer(1, delivered());
     EXPECT_THAT(send(), IsEmpty());
     settle();
-    look();
+    poll();
     EXPECT_THAT(send(), ElementsAre(3));
     answer(3, delivered());
     EXPECT_THAT(send(), ElementsAre(5));
@@ -191,14 +191,14 @@ protected:
         core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
     }
     /// Seen, certain, read.
-    void looks() {
-        for (int i = 0; i < 3; ++i) look();
+    void polls() {
+        for (int i = 0; i < 3; ++i) poll();
     }
 };
 
 TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillPrecedeIt) {
     table_.add("a");
-    looks();
+    polls();
     EXPECT_THAT(send(), ElementsAre(1));
     const std::uint64_t first = table_.begin_transaction();
     const std::int64_t low = table_.begin("b");  // by a later transaction
@@ -206,11 +206,11 @@ TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillPrecedeIt) {
     table_.write(high, first);
     table_.end_transaction(first, true);
     table_.add("c");
-    looks();
+    polls();
     EXPECT_THAT(send(), IsEmpty());
     table_.begin_transaction();  // after all of them: nobody waits for it
     table_.commit(low);
-    looks();
+    polls();
     EXPECT_THAT(send(), ElementsAre(low, 4));
     answer(low, delivered());
     EXPECT_THAT(send(), ElementsAre(high));
@@ -218,12 +218,12 @@ TEST_F(StrictOrder, AnEventWaitsForAllThatMayStillPrecedeIt) {
 
 TEST_F(StrictOrder, UncertainRowsAreNotRead) {
     for (int i = 0; i < 3; ++i) table_.add("a");
-    looks();
+    polls();
     table_.begin("b");
     table_.add("a");
-    looks();
+    polls();
     now_ += std::chrono::seconds(1);
-    const auto request = core_->begin_look(now_);
+    const auto request = core_->begin_poll(now_);
     ASSERT_TRUE(request);
     EXPECT_EQ(request->up_to, "3");
     EXPECT_EQ(table_.read(*request)->rows.size(), 3U);
@@ -231,20 +231,20 @@ TEST_F(StrictOrder, UncertainRowsAreNotRead) {
 
 TEST_F(StrictOrder, TheRestOfAFailedAggregateWaitsLikeAnyOther) {
     table_.add("a");
-    looks();
+    polls();
     EXPECT_THAT(send(), ElementsAre(1));
     answer(1, {.kind = OutcomeKind::retryable, .code = "DOWN"});
     settle();
     const std::int64_t low = table_.begin("a");
     table_.add("a");
-    looks();
+    polls();
     EXPECT_THAT(send(), ElementsAre(1)) << "it was sent before";
     answer(1, delivered());
     settle();
-    looks();
+    polls();
     EXPECT_THAT(send(), IsEmpty()) << "2 may still come";
     table_.commit(low);
-    looks();
+    polls();
     EXPECT_THAT(send(), ElementsAre(2));
     answer(2, delivered());
     EXPECT_THAT(send(), ElementsAre(3));
@@ -258,8 +258,8 @@ TEST_F(StrictOrder, NothingIsHeldBackIfEverythingIsCertain) {
     table.add("a");
     core_->tended(now_, now_, table.tend("r", std::chrono::hours(1)));
     for (int i = 0; i < 2; ++i) {
-        ASSERT_LE(core_->next_look(now_), now_);
-        core_->end_look(now_, now_, table.read(*core_->begin_look(now_)));
+        ASSERT_LE(core_->next_poll(now_), now_);
+        core_->end_poll(now_, now_, table.read(*core_->begin_poll(now_)));
     }
     core_->send(now_, batch_);
     EXPECT_EQ(batch_.size(), 1U);
@@ -275,10 +275,10 @@ TEST_F(RelayCoreTest, ReadsAtMostWhatMayBeInHand) {
     table_.body = std::string(400, 'x');
     for (int i = 0; i < 100; ++i) table_.add("a" + std::to_string(i));
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
-    look();  // nothing is known of their size yet: the read itself ends
+    poll();  // nothing is known of their size yet: the read itself ends
     EXPECT_EQ(core_->book().rows(), 3U);
     now_ += std::chrono::seconds(1);
-    EXPECT_FALSE(core_->begin_look(now_).has_value());
+    EXPECT_FALSE(core_->begin_poll(now_).has_value());
 }
 
 /// Metadata of many tiny entries takes many times its text in memory.
@@ -295,14 +295,14 @@ TEST_F(RelayCoreTest, HeadersCountTowardsWhatMayBeInHand) {
     core_->tended(now_, now_, table_.tend("r", std::chrono::hours(1)));
     for (int i = 0; i < 10; ++i) {
         now_ += std::chrono::seconds(1);
-        if (auto request = core_->begin_look(now_)) core_->end_look(now_, now_, table_.read(*request));
+        if (auto request = core_->begin_poll(now_)) core_->end_poll(now_, now_, table_.read(*request));
     }
     const std::size_t one = 1000 * 2 * sizeof(std::string);
     EXPECT_GE(core_->book().rows(), 1U);
     EXPECT_LE(core_->book().rows(), options.held_bytes / one + 1);
 }
 
-/// What a look left out because of its size comes with the next ones, in order, and nothing is passed over.
+/// What a poll left out because of its size comes with the next ones, in order, and nothing is passed over.
 TEST_F(RelayCoreTest, RowsThatWereCutForTheirSizeComeLater) {
     RelayOptions options;
     options.lease = std::chrono::hours(1);
@@ -316,7 +316,7 @@ TEST_F(RelayCoreTest, RowsThatWereCutForTheirSizeComeLater) {
     std::size_t most_in_hand = 0;
     for (int round = 0; round < 200 && sent.size() < 20; ++round) {
         now_ += std::chrono::seconds(1);
-        if (auto request = core_->begin_look(now_)) core_->end_look(now_, now_, table_.read(*request));
+        if (auto request = core_->begin_poll(now_)) core_->end_poll(now_, now_, table_.read(*request));
         most_in_hand = std::max(most_in_hand, core_->book().bytes());
         for (const std::int64_t id : send()) {
             EXPECT_LT(last[id % 3], id) << "order of an aggregate";
@@ -335,20 +335,20 @@ TEST_F(RelayCoreTest, RowsThatWereCutForTheirSizeComeLater) {
 }
 
 /// The database may have failed because of the rows' size: the same question again would fail for ever.
-TEST_F(RelayCoreTest, AfterAFailedLookTheNextAsksForFewRows) {
+TEST_F(RelayCoreTest, AfterAFailedPollTheNextAsksForFewRows) {
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
     now_ += std::chrono::seconds(1);
-    const std::int32_t usual = core_->begin_look(now_)->limit;
-    core_->end_look(now_, now_, retryable("db_timeout", "too slow"));
+    const std::int32_t usual = core_->begin_poll(now_)->limit;
+    core_->end_poll(now_, now_, retryable("db_timeout", "too slow"));
     now_ += std::chrono::seconds(10);
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
-    const auto request = core_->begin_look(now_);
+    const auto request = core_->begin_poll(now_);
     EXPECT_EQ(request->limit, 8);
     EXPECT_EQ(request->due_limit, 8);
-    core_->end_look(now_, now_, table_.read(*request));
+    core_->end_poll(now_, now_, table_.read(*request));
     now_ += std::chrono::seconds(10);
     core_->tended(now_, now_, table_.tend("r", std::chrono::seconds(60)));
-    EXPECT_EQ(core_->begin_look(now_)->limit, usual);
+    EXPECT_EQ(core_->begin_poll(now_)->limit, usual);
 }
 
 }  // namespace

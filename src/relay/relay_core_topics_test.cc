@@ -25,8 +25,8 @@ protected:
     void second(const std::function<bool(const Message&)>& takes) {
         for (int tenth = 0; tenth < 10; ++tenth) {
             const Instant began = now_;
-            now_ += std::chrono::milliseconds(100);  // that a look takes
-            if (auto request = core_->begin_look(began)) core_->end_look(began, now_, table_.read(*request));
+            now_ += std::chrono::milliseconds(100);  // that a poll takes
+            if (auto request = core_->begin_poll(began)) core_->end_poll(began, now_, table_.read(*request));
             for (; !refusals_.empty() && refusals_.front().first <= now_; refusals_.pop_front())
                 answer(refusals_.front().second, no_leader());
             for (std::vector<std::int64_t> ids = send(); !ids.empty(); ids = send()) {

@@ -171,7 +171,7 @@ TEST_F(RelayTest, SleepsAndIsWokenByAWriter) {
 }
 
 TEST_F(RelayTest, WhileAsleepItFindsEventsWrittenBeforeAndCommittedAfterwards) {
-    options_.busy_poll = options_.idle_poll = std::chrono::hours(1);  // no look comes by itself
+    options_.busy_poll = options_.idle_poll = std::chrono::hours(1);  // no poll comes by itself
     const std::int64_t id = table_.begin("a");                        // it notifies nobody: nobody sleeps yet
     const auto relay = make();
     relay->start();

@@ -1,5 +1,5 @@
 // How many rows a relay reads per event while other transactions stay open: what it costs to watch
-// transactions (src/relay/look_planner.h, docs/benchmarks.md). Time is simulated: the numbers are the same on every
+// transactions (src/relay/poll_planner.h, docs/benchmarks.md). Time is simulated: the numbers are the same on every
 // machine.
 //
 //     build/deliverd_relay_reread
@@ -57,7 +57,7 @@ public:
             if (load_.backlog > 0 && world_.arrived.size() >= load_.backlog) break;
         }
         sum.events += world_.arrived.size();
-        sum.looks += world_.report.looks;
+        sum.polls += world_.report.polls;
         sum.rows_read += world_.report.rows_read;
         seconds += to_seconds(world_.elapsed - (load_.backlog > 0 ? kWarmUp : Duration::zero()));
     }
@@ -94,7 +94,7 @@ void row(const Load& load) {
     const auto events = static_cast<double>(sum.events);
     std::printf("| %llu | %.1f | %.2f | %.0f | %.0f |\n", static_cast<unsigned long long>(load.open_writers),
                 to_seconds(load.open_for), static_cast<double>(sum.rows_read) / events,
-                static_cast<double>(sum.looks) / seconds, events / seconds);
+                static_cast<double>(sum.polls) / seconds, events / seconds);
 }
 
 void table(std::uint64_t per_second, std::uint64_t backlog) {

@@ -49,7 +49,7 @@ struct RelayReport {
     std::vector<std::string> violations;  // empty: every promise was kept
     std::uint64_t trace = 0;              // digest of every step: equal seeds give equal traces
     std::uint64_t events = 0;
-    std::uint64_t looks = 0;      // that were answered
+    std::uint64_t polls = 0;      // that were answered
     std::uint64_t rows_read = 0;  // by them
     std::uint64_t sends = 0;
     std::uint64_t repeated = 0;  // events that arrived again

@@ -66,7 +66,7 @@ void SimulatedRelay::call(std::string_view name, std::function<Result<Answer>()>
 void SimulatedRelay::pump() {
     if (gone_ || world_.elapsed < paused_until_) return;
     tend();
-    look();
+    poll();
     send();
     settle();
     leave_when_done();
@@ -112,19 +112,19 @@ void SimulatedRelay::tend() {
         });
 }
 
-void SimulatedRelay::look() {
+void SimulatedRelay::poll() {
     const Instant began = world_.now();
-    std::optional<store::EventRead> request = core_->begin_look(began);
+    std::optional<store::EventRead> request = core_->begin_poll(began);
     if (!request) return;
     call<store::EventBatch>(
         "read", [&world = world_, request = std::move(*request)] { return world.table->read(request); },
         [this, began, asked = core_->shards().active()](Result<store::EventBatch> answer) {
             if (answer) {
-                ++world_.report.looks;
+                ++world_.report.polls;
                 world_.report.rows_read += answer->rows.size();
                 remember_returned(asked, *answer);
             }
-            core_->end_look(began, world_.now(), std::move(answer));
+            core_->end_poll(began, world_.now(), std::move(answer));
         });
 }
 
@@ -228,7 +228,7 @@ void SimulatedRelay::leave_when_done() {
 void SimulatedRelay::wake_later() {
     if (gone_) return;
     const Instant now = world_.now();
-    Instant next = std::min({core_->next_look(now), core_->next_send(now), core_->next_settle(now)});
+    Instant next = std::min({core_->next_poll(now), core_->next_send(now), core_->next_settle(now)});
     if (!tending_) next = std::min(next, core_->next_tend());
     const Duration at = world_.elapsed + std::max(next - now, kShortestNap);
     if (wakes_at_ > world_.elapsed && wakes_at_ <= at) return;

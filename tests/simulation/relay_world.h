@@ -116,7 +116,7 @@ private:
     template <typename Event>
     void later(Duration wait, Event event);
     void tend();
-    void look();
+    void poll();
     void remember_returned(std::span<const store::ShardLease> asked, const store::EventBatch& batch);
     void check_returned(const Message& message);
     void send();

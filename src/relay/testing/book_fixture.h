@@ -13,7 +13,7 @@
 
 namespace deliverd::relay {
 
-/// A book that is told by hand what looks bring and what became of sends. Aggregate "other" is of shard 1, all others
+/// A book that is told by hand what polls bring and what became of sends. Aggregate "other" is of shard 1, all others
 /// of shard 0; events of shard 1 have ids from 100.
 class OrderBookTest : public ::testing::Test {
 protected:
@@ -34,16 +34,16 @@ protected:
         const store::ShardLease lease{event.shard, 7};
         return book_.take(event, lease, trusted);
     }
-    /// A look that brings these.
-    void look(std::vector<store::EventRow> rows) {
-        follows_ = book_.begin_look(10);
+    /// A poll that brings these.
+    void poll(std::vector<store::EventRow> rows) {
+        follows_ = book_.begin_poll(10);
         for (store::EventRow& event : rows) take(std::move(event));
-        book_.end_look(true);
+        book_.end_poll(true);
     }
-    OrderBook::TakeResult take_in_a_look(store::EventRow event) {
-        (void)book_.begin_look(10);
+    OrderBook::TakeResult take_in_a_poll(store::EventRow event) {
+        (void)book_.begin_poll(10);
         const OrderBook::TakeResult result = take(std::move(event));
-        book_.end_look(true);
+        book_.end_poll(true);
         return result;
     }
     /// Everything that may go now, now at the sink.

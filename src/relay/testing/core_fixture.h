@@ -32,23 +32,23 @@ protected:
     void tend(std::vector<store::ShardLease> held, std::int32_t share) {
         core_->tended(now_, now_, store::ShardShare{std::move(held), 1, share});
     }
-    /// Takes what the table gives, as one look.
-    void look() {
+    /// Takes what the table gives, as one poll.
+    void poll() {
         now_ += std::chrono::seconds(1);
-        std::optional<store::EventRead> request = core_->begin_look(now_);
+        std::optional<store::EventRead> request = core_->begin_poll(now_);
         ASSERT_TRUE(request.has_value());
-        core_->end_look(now_, now_, table_.read(*request));
+        core_->end_poll(now_, now_, table_.read(*request));
     }
-    /// A look that brings these, whatever the table has; answers what it asked for.
-    store::EventRead look(store::EventBatch batch) {
+    /// A poll that brings these, whatever the table has; answers what it asked for.
+    store::EventRead poll(store::EventBatch batch) {
         now_ += std::chrono::seconds(1);
-        std::optional<store::EventRead> request = core_->begin_look(now_);
+        std::optional<store::EventRead> request = core_->begin_poll(now_);
         EXPECT_TRUE(request.has_value());
         if (!request) return {};
-        core_->end_look(now_, now_, std::move(batch));
+        core_->end_poll(now_, now_, std::move(batch));
         return std::move(*request);
     }
-    /// A row of shard 0 for such a look.
+    /// A row of shard 0 for such a poll.
     static store::EventRow row(std::int64_t id, const std::string& aggregate, store::EventOrigin origin,
                                std::int32_t failures = 0) {
         store::EventRow row;

@@ -1,13 +1,13 @@
 // What a relay's core asks its table for, and what it takes of the answers.
 #include "relay/relay_core.h"
-#include "relay/testing/looks_fixture.h"
+#include "relay/testing/polls_fixture.h"
 
 namespace deliverd::relay {
 namespace {
 
 using store::EventOrigin;
 
-TEST_F(RelayCoreLooks, LogsThatShardsChangeHandsAndNothingElse) {
+TEST_F(RelayCorePolls, LogsThatShardsChangeHandsAndNothingElse) {
     const std::size_t before = lines_with("changed hands");
     const auto lines = [&] { return lines_with("changed hands") - before; };
     tend(both_, 2);
@@ -22,9 +22,9 @@ TEST_F(RelayCoreLooks, LogsThatShardsChangeHandsAndNothingElse) {
     EXPECT_EQ(lines(), 4U);
 }
 
-TEST_F(RelayCoreLooks, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
+TEST_F(RelayCorePolls, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
     for (const char* aggregate : {"a", "b", "c", "d", "a", "b", "c", "d"}) table_.add(aggregate);
-    RelayCoreTest::look();
+    RelayCoreTest::poll();
     EXPECT_THAT(send(), ElementsAre(1, 2, 3, 4));
     tend(both_, 0);
     EXPECT_THAT(core_->begin_release(), IsEmpty());
@@ -46,20 +46,20 @@ TEST_F(RelayCoreLooks, ALeavingShardIsGivenBackOnceNothingOfItIsUnderWay) {
     EXPECT_EQ(lines_with("release"), 1U);
 }
 
-TEST_F(RelayCoreLooks, NothingOfAShardThatWasGivenBackIsFollowed) {
-    look(batch_of({row(1, "a", EventOrigin::due, 1)}));
+TEST_F(RelayCorePolls, NothingOfAShardThatWasGivenBackIsFollowed) {
+    poll(batch_of({row(1, "a", EventOrigin::due, 1)}));
     EXPECT_THAT(send(), ElementsAre(1));
     tend({both_[0]}, 0);
     answer(1, delivered());
     settle_as(store::EventSettled::applied);
     core_->end_release(now_, core_->begin_release(), {});
     tend({both_[1]}, 1);
-    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 0U);
+    EXPECT_EQ(poll(store::EventBatch{}).follow.size(), 0U);
     tend({}, 0);
     EXPECT_FALSE(ask()) << "there is no shard";
 }
 
-TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereAskedForAreTaken) {
+TEST_F(RelayCorePolls, OnlyRowsOfShardsThatWereAskedForAreTaken) {
     tend({both_[1]}, 1);
     EXPECT_TRUE(ask());
     tend(both_, 2);
@@ -72,11 +72,11 @@ TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereAskedForAreTaken) {
     restart(options);
     batch = batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)});
     batch.rows[0].shard = 5;
-    look(std::move(batch));
+    poll(std::move(batch));
     EXPECT_THAT(send(), ElementsAre(2)) << "the other does not count as taken";
 }
 
-TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereKeptDuringTheLookAreTaken) {
+TEST_F(RelayCorePolls, OnlyRowsOfShardsThatWereKeptDuringThePollAreTaken) {
     const auto taken = [&](const std::function<void()>& meanwhile) {
         restart({});
         EXPECT_TRUE(ask());
@@ -92,7 +92,7 @@ TEST_F(RelayCoreLooks, OnlyRowsOfShardsThatWereKeptDuringTheLookAreTaken) {
     EXPECT_THAT(taken([&] { tend({{0, both_[0].token + 1}, both_[1]}, 2); }), ElementsAre(2));
 }
 
-TEST_F(RelayCoreLooks, OnlyAGainedShardMakesTheReadingStartOver) {
+TEST_F(RelayCorePolls, OnlyAGainedShardMakesTheReadingStartOver) {
     RelayOptions options;
     options.batch_size = 2;
     restart(options);
@@ -101,15 +101,15 @@ TEST_F(RelayCoreLooks, OnlyAGainedShardMakesTheReadingStartOver) {
         for (store::EventRow& row : batch.rows) row.age_seconds = 60;
         return batch;
     };
-    look(old(1));
-    EXPECT_EQ(look(old(1)).up_to, "2") << "a page of a sweep";
+    poll(old(1));
+    EXPECT_EQ(poll(old(1)).up_to, "2") << "a page of a sweep";
     tend(both_, 2);
-    EXPECT_EQ(look(old(3)).after, "2");
+    EXPECT_EQ(poll(old(3)).after, "2");
     start_over();
-    EXPECT_EQ(look(old(1)).after, std::nullopt);
+    EXPECT_EQ(poll(old(1)).after, std::nullopt);
 }
 
-TEST_F(RelayCoreLooks, TheYoungestRowOfALookSaysWhetherItIsABacklog) {
+TEST_F(RelayCorePolls, TheYoungestRowOfAPollSaysWhetherItIsABacklog) {
     const auto continues = [&](double first, double second) {
         RelayOptions options;
         options.batch_size = 2;
@@ -117,9 +117,9 @@ TEST_F(RelayCoreLooks, TheYoungestRowOfALookSaysWhetherItIsABacklog) {
         store::EventBatch batch = forward(1, 2);
         batch.rows[0].age_seconds = first;
         batch.rows[1].age_seconds = second;
-        look(std::move(batch));
-        look({});  // a page of a sweep, where it is one
-        return look({}).after == "2";
+        poll(std::move(batch));
+        poll({});  // a page of a sweep, where it is one
+        return poll({}).after == "2";
     };
     EXPECT_TRUE(continues(60, 60));
     EXPECT_FALSE(continues(60, 0.01));
@@ -127,13 +127,13 @@ TEST_F(RelayCoreLooks, TheYoungestRowOfALookSaysWhetherItIsABacklog) {
     EXPECT_FALSE(continues(0.01, 0.01));
 }
 
-TEST_F(RelayCoreLooks, WhatOneLookMayAskForFollowsFromTheOptions) {
+TEST_F(RelayCorePolls, WhatOnePollMayAskForFollowsFromTheOptions) {
     const auto request_of = [&](std::int32_t batch_size, std::int32_t parallelism) {
         RelayOptions options;
         options.batch_size = batch_size;
         options.parallelism = parallelism;
         restart(options);
-        return look(store::EventBatch{});
+        return poll(store::EventBatch{});
     };
     EXPECT_EQ(request_of(10, 3).follow_limit, 2);
     EXPECT_EQ(core_->most_rows(), 46U + 10 + 64 * 2 + 3) << "46 in hand";
@@ -147,42 +147,42 @@ TEST_F(RelayCoreLooks, WhatOneLookMayAskForFollowsFromTheOptions) {
     EXPECT_EQ(core_->most_rows(), 4000U + 500 + 64 * 31 + 1000);
 }
 
-TEST_F(RelayCoreLooks, OneAggregateMayHaveAPartOfTheHand) {
+TEST_F(RelayCorePolls, OneAggregateMayHaveAPartOfTheHand) {
     const auto taken_of_one = [&](const RelayOptions& options) {
         restart(options);
         store::EventBatch batch;
         for (std::int64_t id = 1; id <= 300; ++id) batch.rows.push_back(row(id, "a", EventOrigin::forward));
-        look(std::move(batch));
+        poll(std::move(batch));
         return core_->book().rows();
     };
     EXPECT_EQ(taken_of_one({}), 250U);
     EXPECT_EQ(taken_of_one(small()), 4U) << "two pages at least";
 }
 
-TEST_F(RelayCoreLooks, NoMoreRowsAreTakenThanTheHandHolds) {
+TEST_F(RelayCorePolls, NoMoreRowsAreTakenThanTheHandHolds) {
     restart(small());
-    look(forward(1, 40));
+    poll(forward(1, 40));
     start_over();
     const std::optional<store::EventRead> request = ask();
     EXPECT_EQ(request->limit, 6) << "of 46";
     end(forward(41, 100));
     EXPECT_EQ(core_->book().rows(), 46U);
-    EXPECT_FALSE(core_->can_look(now_ + kLong / 100));
+    EXPECT_FALSE(core_->can_poll(now_ + kLong / 100));
     restart(small());
-    look(forward(1, 45));
+    poll(forward(1, 45));
     start_over();
     EXPECT_TRUE(ask());
     end(batch_of({row(101, "b", EventOrigin::due, 1), row(102, "c", EventOrigin::due, 1)}));
     EXPECT_EQ(core_->book().rows(), 47U) << "one aggregate or the other always fits";
-    EXPECT_FALSE(core_->can_look(now_ + kLong / 100));
-    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_FALSE(core_->can_poll(now_ + kLong / 100));
+    EXPECT_EQ(core_->next_poll(now_), now_ + pipeline::kLongestNap);
 }
 
-TEST_F(RelayCoreLooks, RowsThatComeAgainDoNotTakeTheRoomOfOthers) {
+TEST_F(RelayCorePolls, RowsThatComeAgainDoNotTakeTheRoomOfOthers) {
     RelayOptions options = small();
     options.held_bytes = 1000;
     restart(options);
-    look(forward(1, 4, std::string(100, 'x')));
+    poll(forward(1, 4, std::string(100, 'x')));
     const std::optional<store::EventRead> again = ask();
     EXPECT_EQ(again->after, std::nullopt);
     EXPECT_EQ(again->limit, 6 + 4) << "six of the usual size fit";
@@ -199,11 +199,11 @@ TEST_F(RelayCoreLooks, RowsThatComeAgainDoNotTakeTheRoomOfOthers) {
     end({});
 }
 
-TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
+TEST_F(RelayCorePolls, APollTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
     RelayOptions options = small();
     options.held_bytes = 1000;
     restart(options);
-    look(forward(1, 4, std::string(500, 'x')));
+    poll(forward(1, 4, std::string(500, 'x')));
     EXPECT_EQ(core_->book().rows(), 2U);
     EXPECT_FALSE(ask()) << "no further one fits";
     for (const std::int64_t id : send()) answer(id, delivered());
@@ -213,10 +213,10 @@ TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
     store::EventBatch with_retry = forward(1, 1);
     with_retry.rows.insert(with_retry.rows.begin(), row(9, "b", EventOrigin::due, 1));
     with_retry.rows.front().message.body = std::string(2000, 'x');
-    look(std::move(with_retry));
+    poll(std::move(with_retry));
     EXPECT_EQ(core_->book().rows(), 2U);
     restart(options);
-    look(forward(1, 4, std::string(5000, 'x')));
+    poll(forward(1, 4, std::string(5000, 'x')));
     EXPECT_EQ(core_->book().rows(), 1U);
     EXPECT_FALSE(ask());
     EXPECT_THAT(send(), ElementsAre(1));
@@ -227,10 +227,10 @@ TEST_F(RelayCoreLooks, ALookTakesRowsUntilThereAreEnoughBytesAndAtLeastOne) {
     EXPECT_THAT(send(), ElementsAre(2));
 }
 
-TEST_F(RelayCoreLooks, WithTooManyGapsNothingNewIsReadAndThePositionStays) {
+TEST_F(RelayCorePolls, WithTooManyGapsNothingNewIsReadAndThePositionStays) {
     store::EventBatch batch = forward(1, 49'999);
     batch.due_cut = true;  // so none of them can be trusted
-    look(std::move(batch));
+    poll(std::move(batch));
     EXPECT_GT(ask_forward().limit, 0);
     batch = forward(50'000, 50'000);
     batch.due_cut = batch.follow_cut = batch.forward_cut = true;
@@ -242,126 +242,126 @@ TEST_F(RelayCoreLooks, WithTooManyGapsNothingNewIsReadAndThePositionStays) {
         batch = {};
         batch.follow_cut = true;
         end(std::move(batch));
-        EXPECT_GT(core_->next_look(now_), now_) << "it brought nothing";
+        EXPECT_GT(core_->next_poll(now_), now_) << "it brought nothing";
     }
 }
 
-TEST_F(RelayCoreLooks, ALookThatWasCutShortIsContinued) {
+TEST_F(RelayCorePolls, APollThatWasCutShortIsContinued) {
     RelayOptions options;
     options.batch_size = 2;
     restart(options);
-    look(forward(1, 1));
-    EXPECT_GT(core_->next_look(now_), now_);
+    poll(forward(1, 1));
+    EXPECT_GT(core_->next_poll(now_), now_);
     restart(options);
     store::EventBatch batch = forward(1, 1);
     batch.forward_cut = true;
-    look(std::move(batch));
-    EXPECT_EQ(core_->next_look(now_), now_);
+    poll(std::move(batch));
+    EXPECT_EQ(core_->next_poll(now_), now_);
     EXPECT_EQ(ask_forward().after, "1");
     options.batch_size = 1;
     restart(options);
-    look(forward(1, 1));
+    poll(forward(1, 1));
     EXPECT_EQ(ask_forward().after, "1");
 }
 
-TEST_F(RelayCoreLooks, ALookFollowsAsManyAggregatesAsFit) {
+TEST_F(RelayCorePolls, APollFollowsAsManyAggregatesAsFit) {
     const auto followed_with = [&](std::size_t body) {
         RelayOptions options;
         options.held_bytes = 10'000;
         options.batch_size = 32;  // a page is 2 rows
         restart(options);
-        look(forward(1, 1, std::string(body, 'x')));
+        poll(forward(1, 1, std::string(body, 'x')));
         store::EventBatch batch = forward(2, 101);
         batch.due_cut = true;
-        look(std::move(batch));
-        return look(store::EventBatch{}).follow.size();
+        poll(std::move(batch));
+        return poll(store::EventBatch{}).follow.size();
     };
     EXPECT_EQ(followed_with(1), RelayCore::kMostFollowed);
     EXPECT_EQ(followed_with(1000), 4U) << "nine rows";
     EXPECT_EQ(followed_with(4000), 1U) << "one row: one page at least";
 }
 
-TEST_F(RelayCoreLooks, IfTheLookLeftSomethingToFollowTheNextComesAtOnce) {
+TEST_F(RelayCorePolls, IfThePollLeftSomethingToFollowTheNextComesAtOnce) {
     store::EventBatch batch = forward(1, 100);
     batch.due_cut = true;
-    look(std::move(batch));
-    look(batch_of({row(1, "a1", EventOrigin::follow)}));
-    EXPECT_EQ(core_->next_look(now_), now_);
+    poll(std::move(batch));
+    poll(batch_of({row(1, "a1", EventOrigin::follow)}));
+    EXPECT_EQ(core_->next_poll(now_), now_);
 }
 
-TEST_F(RelayCoreLooks, APageThatWasCutOrFailedIsAskedForAgain) {
+TEST_F(RelayCorePolls, APageThatWasCutOrFailedIsAskedForAgain) {
     store::EventBatch batch = forward(1, 1);
     batch.due_cut = true;
-    look(std::move(batch));
+    poll(std::move(batch));
     EXPECT_EQ(ask()->follow.size(), 1U);
-    core_->end_look(now_, now_, retryable("db_timeout", "too slow"));
-    EXPECT_GT(core_->next_look(now_), now_);
+    core_->end_poll(now_, now_, retryable("db_timeout", "too slow"));
+    EXPECT_GT(core_->next_poll(now_), now_);
     EXPECT_EQ(ask()->follow.size(), 1U);
     batch = {};
     batch.follow_cut = true;
     end(std::move(batch));
-    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 1U);
-    EXPECT_EQ(look(store::EventBatch{}).follow.size(), 0U) << "the page was empty";
+    EXPECT_EQ(poll(store::EventBatch{}).follow.size(), 1U);
+    EXPECT_EQ(poll(store::EventBatch{}).follow.size(), 0U) << "the page was empty";
 }
 
-TEST_F(RelayCoreLooks, IfMoreRowsMayBeDueThanCameOthersAreNotTrusted) {
+TEST_F(RelayCorePolls, IfMoreRowsMayBeDueThanCameOthersAreNotTrusted) {
     RelayOptions options;
     options.batch_size = 2;
     restart(options);
-    look(batch_of({row(1, "a", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
+    poll(batch_of({row(1, "a", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
     EXPECT_EQ(core_->book().rows(), 2U) << "one is fewer than were asked for";
     restart(options);
-    look(batch_of(
+    poll(batch_of(
         {row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(9, "unknown", EventOrigin::forward)}));
     EXPECT_EQ(core_->book().rows(), 2U);
-    EXPECT_EQ(core_->next_look(now_), now_);
-    look(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(3, "c", EventOrigin::due, 1),
+    EXPECT_EQ(core_->next_poll(now_), now_);
+    poll(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1), row(3, "c", EventOrigin::due, 1),
                    row(4, "d", EventOrigin::due, 1)}));
     EXPECT_EQ(core_->book().rows(), 4U) << "those that came again do not count";
     restart(options);
-    look(batch_of({row(1, "a", EventOrigin::due, 1)}));
-    EXPECT_GT(core_->next_look(now_), now_);
+    poll(batch_of({row(1, "a", EventOrigin::due, 1)}));
+    EXPECT_GT(core_->next_poll(now_), now_);
     restart(options);
-    look(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)}));
-    EXPECT_EQ(core_->next_look(now_), now_) << "there may be more";
+    poll(batch_of({row(1, "a", EventOrigin::due, 1), row(2, "b", EventOrigin::due, 1)}));
+    EXPECT_EQ(core_->next_poll(now_), now_) << "there may be more";
     // Two are in hand, so four were asked for; but only two at a time are taken.
-    look(batch_of({row(3, "c", EventOrigin::due, 1), row(4, "d", EventOrigin::due, 1), row(5, "e", EventOrigin::due, 1),
+    poll(batch_of({row(3, "c", EventOrigin::due, 1), row(4, "d", EventOrigin::due, 1), row(5, "e", EventOrigin::due, 1),
                    row(10, "unknown too", EventOrigin::forward)}));
     EXPECT_EQ(core_->book().rows(), 4U);
 }
 
-TEST_F(RelayCoreLooks, NothingIsAskedTwiceAtATimeNorAfterTheEnd) {
+TEST_F(RelayCorePolls, NothingIsAskedTwiceAtATimeNorAfterTheEnd) {
     EXPECT_TRUE(ask());
-    EXPECT_FALSE(core_->begin_look(now_));
-    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_FALSE(core_->begin_poll(now_));
+    EXPECT_EQ(core_->next_poll(now_), now_ + pipeline::kLongestNap);
     end({});
-    EXPECT_LT(core_->next_look(now_), now_ + pipeline::kLongestNap);
-    EXPECT_FALSE(core_->begin_look(core_->next_look(now_) - Duration(1)));
-    EXPECT_TRUE(core_->begin_look(core_->next_look(now_)));
+    EXPECT_LT(core_->next_poll(now_), now_ + pipeline::kLongestNap);
+    EXPECT_FALSE(core_->begin_poll(core_->next_poll(now_) - Duration(1)));
+    EXPECT_TRUE(core_->begin_poll(core_->next_poll(now_)));
     end({});
-    core_->look_once();
+    core_->poll_once();
     EXPECT_TRUE(ask());
     end({});
     EXPECT_FALSE(ask());
-    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_EQ(core_->next_poll(now_), now_ + pipeline::kLongestNap);
     restart({});
     core_->drain();
     EXPECT_FALSE(ask());
-    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_EQ(core_->next_poll(now_), now_ + pipeline::kLongestNap);
     restart({});
     now_ += kLong;
     EXPECT_FALSE(ask()) << "the lease";
-    EXPECT_EQ(core_->next_look(now_), now_ + pipeline::kLongestNap);
+    EXPECT_EQ(core_->next_poll(now_), now_ + pipeline::kLongestNap);
 }
 
-TEST_F(RelayCoreLooks, ARowThatWasFoundMeansThatTheTableIsNotQuiet) {
-    while (!core_->quiet()) look(store::EventBatch{});
-    look(forward(1, 1));
+TEST_F(RelayCorePolls, ARowThatWasFoundMeansThatTheTableIsNotQuiet) {
+    while (!core_->quiet()) poll(store::EventBatch{});
+    poll(forward(1, 1));
     EXPECT_FALSE(core_->quiet());
 }
 
-TEST_F(RelayCoreLooks, IfSettlesAreRefusedOneRowIsReadNowAndThen) {
-    look(forward(1, 5));
+TEST_F(RelayCorePolls, IfSettlesAreRefusedOneRowIsReadNowAndThen) {
+    poll(forward(1, 5));
     send();
     answer(1, delivered());
     const auto refuse = [&] {
@@ -377,11 +377,11 @@ TEST_F(RelayCoreLooks, IfSettlesAreRefusedOneRowIsReadNowAndThen) {
     start_over();
     EXPECT_EQ(ask()->limit, 1);
     end({});
-    start_over();  // it would look at once
-    EXPECT_FALSE(core_->begin_look(now_ + RelayCore::kLookIntervalWhileRefused - Duration(1)));
-    EXPECT_EQ(core_->next_look(now_ + RelayCore::kLookIntervalWhileRefused - Duration(1)),
-              now_ + RelayCore::kLookIntervalWhileRefused);
-    EXPECT_TRUE(core_->begin_look(now_ + RelayCore::kLookIntervalWhileRefused));
+    start_over();  // it would poll at once
+    EXPECT_FALSE(core_->begin_poll(now_ + RelayCore::kPollIntervalWhileRefused - Duration(1)));
+    EXPECT_EQ(core_->next_poll(now_ + RelayCore::kPollIntervalWhileRefused - Duration(1)),
+              now_ + RelayCore::kPollIntervalWhileRefused);
+    EXPECT_TRUE(core_->begin_poll(now_ + RelayCore::kPollIntervalWhileRefused));
 }
 
 }  // namespace

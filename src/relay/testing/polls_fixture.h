@@ -1,4 +1,4 @@
-// A RelayCore that holds both shards, and is told by hand what looks bring.
+// A RelayCore that holds both shards, and is told by hand what polls bring.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace deliverd::relay {
 
-class RelayCoreLooks : public RelayCoreTest {
+class RelayCorePolls : public RelayCoreTest {
 protected:
     static constexpr Duration kLong = std::chrono::hours(10);
 
-    RelayCoreLooks() { restart({}); }
+    RelayCorePolls() { restart({}); }
     /// A core that holds both shards.
     void restart(RelayOptions options) {
         options.lease = kLong;
@@ -36,18 +36,18 @@ protected:
         }
         return batch;
     }
-    /// The next look begins at the beginning, as if nothing was known of the table; what is in hand of shard 0 stays.
+    /// The next poll begins at the beginning, as if nothing was known of the table; what is in hand of shard 0 stays.
     void start_over() {
         tend(both_, 1);
         tend(both_, 2);
     }
     std::optional<store::EventRead> ask() {
         now_ += std::chrono::seconds(1);
-        return core_->begin_look(now_);
+        return core_->begin_poll(now_);
     }
-    void end(store::EventBatch batch) { core_->end_look(now_, now_, std::move(batch)); }
+    void end(store::EventBatch batch) { core_->end_poll(now_, now_, std::move(batch)); }
 
-    /// The next look that goes forward; pages of sweeps before it find nothing.
+    /// The next poll that goes forward; pages of sweeps before it find nothing.
     store::EventRead ask_forward() {
         for (;;) {
             std::optional<store::EventRead> request = ask();

@@ -1,4 +1,4 @@
-#include "relay/look_planner.h"
+#include "relay/poll_planner.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,56 +22,56 @@ std::optional<Position> earlier(const std::optional<Position>& one, const std::o
 
 }  // namespace
 
-LookPlanner::LookPlanner(Duration busy_poll, Duration idle_poll)
+PollPlanner::PollPlanner(Duration busy_poll, Duration idle_poll)
     : busy_poll_(busy_poll), idle_poll_(std::max(busy_poll, idle_poll)), wait_(busy_poll) {}
 
-/// Never two pages without a look that goes forward in between.
-bool LookPlanner::sweep_is_due(Instant now) const {
-    return highest_.has_value() && !unordered_ && !look_.up_to && now >= next_sweep_;
+/// Never two pages without a poll that goes forward in between.
+bool PollPlanner::sweep_is_due(Instant now) const {
+    return highest_.has_value() && !unordered_ && !poll_.up_to && now >= next_sweep_;
 }
 
-LookPlanner::Look LookPlanner::plan(Instant now) {
+PollPlanner::Poll PollPlanner::plan(Instant now) {
     valid_ = true;
     const bool sweep = sweep_is_due(now);
-    look_ = Look{};
-    if (more_ && drawn_ == end_) look_.end_above = end_;
+    poll_ = Poll{};
+    if (more_ && drawn_ == end_) poll_.end_above = end_;
     if (back_) {
         begin_behind(back_->to);
-        return look_;
+        return poll_;
     }
     if (sweep) {
-        look_.sweep = true;
+        poll_.sweep = true;
         if (!sweep_from_) sweep_up_to_ = highest_;
         begin_behind(sweep_from_);
         // Otherwise the position is near the end, and what is new comes with the sweep.
-        if (sweep_from_ || continue_) look_.up_to = id_of(sweep_up_to_);
-        return look_;
+        if (sweep_from_ || continue_) poll_.up_to = id_of(sweep_up_to_);
+        return poll_;
     }
-    if (continue_) {  // a pass of several looks
+    if (continue_) {  // a pass of several polls
         begin_behind(continue_);
-        return look_;
+        return poll_;
     }
     pass_began_ = now;
     begin_behind(unordered_ ? std::nullopt : near_the_end(now));
-    return look_;
+    return poll_;
 }
 
-/// What transactions that the last look did not see cannot have written: they drew their first id kLateWindow before it
+/// What transactions that the last poll did not see cannot have written: they drew their first id kLateWindow before it
 /// at the earliest.
-std::optional<Position> LookPlanner::before_new_writers() const {
+std::optional<Position> PollPlanner::before_new_writers() const {
     for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
         if (writers_asked_ - mark->at >= kLateWindow) return mark->highest;
     }
     return std::nullopt;
 }
 
-void LookPlanner::begin_behind(std::optional<Position> position) {
-    look_.after = id_of(position);
-    look_.sees_rows_again = highest_ && (!position || position->before(*highest_));
-    look_from_ = std::move(position);
+void PollPlanner::begin_behind(std::optional<Position> position) {
+    poll_.after = id_of(position);
+    poll_.sees_rows_again = highest_ && (!position || position->before(*highest_));
+    poll_from_ = std::move(position);
 }
 
-std::optional<Position> LookPlanner::near_the_end(Instant now) const {
+std::optional<Position> PollPlanner::near_the_end(Instant now) const {
     std::optional<Position> from = safe_;
     for (const auto& [transaction, watched] : watched_) {
         if (now - watched.seen > kWatchedClosely) continue;
@@ -80,7 +80,7 @@ std::optional<Position> LookPlanner::near_the_end(Instant now) const {
     return from;
 }
 
-bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
+bool PollPlanner::believes(const std::optional<store::OpenWriters>& writers, const std::optional<Position>& last,
                            std::optional<std::int64_t> end, Instant began, Instant ended) {
     if (!valid_) return false;
     if (!writers) {  // rows appear in order, or have none
@@ -93,7 +93,7 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
         end_known_ = ended;
     }
     // The pages of a sweep bring what was written before it began, in order.
-    if (look_.up_to) return true;
+    if (poll_.up_to) return true;
     for (auto entry = watched_.begin(); entry != watched_.end();) {
         if (writers->has(entry->first)) {
             entry->second.end = end_;
@@ -106,9 +106,9 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     const bool covered = ended_ && covers(*ended_);
     const bool written_beside = ended_ && last && last->sequence <= ended_->end;
     if (covered || (ended_ && !written_beside)) {
-        // A look that began early enough may have had no room for what that transaction wrote: it is repeated until it
+        // A poll that began early enough may have had no room for what that transaction wrote: it is repeated until it
         // has.
-        back_ = Back{covered ? look_from_ : ended_->from};
+        back_ = Back{covered ? poll_from_ : ended_->from};
         ended_.reset();
         if (!covered) return false;
     }
@@ -120,13 +120,13 @@ bool LookPlanner::believes(const std::optional<store::OpenWriters>& writers, con
     return true;
 }
 
-void LookPlanner::fell_asleep(Instant now) {
+void PollPlanner::fell_asleep(Instant now) {
     asleep_since_ = now;
     asks_unnotified_ = true;
-    look_again(now);
+    poll_again(now);
 }
 
-void LookPlanner::saw_writers(const store::OpenWriters& writers, Instant began) {
+void PollPlanner::saw_writers(const store::OpenWriters& writers, Instant began) {
     if (asks_unnotified_ && began >= asleep_since_) {
         asks_unnotified_ = false;
         unnotified_ = writers.transactions;
@@ -136,13 +136,13 @@ void LookPlanner::saw_writers(const store::OpenWriters& writers, Instant began) 
     if (began - asleep_since_ >= kLongestUnnotified) unnotified_.clear();
 }
 
-/// Whether the look under way shows all that this transaction wrote.
-bool LookPlanner::covers(const Watched& watched) const {
-    return !look_from_ || (watched.from && !watched.from->before(*look_from_));
+/// Whether the poll under way shows all that this transaction wrote.
+bool PollPlanner::covers(const Watched& watched) const {
+    return !poll_from_ || (watched.from && !watched.from->before(*poll_from_));
 }
 
 /// The first one to end has the lowest `end`, because the table only grows.
-void LookPlanner::keep_ended(const Watched& watched) {
+void PollPlanner::keep_ended(const Watched& watched) {
     if (ended_) {
         ended_->from = earlier(ended_->from, watched.from);
     } else {
@@ -150,28 +150,28 @@ void LookPlanner::keep_ended(const Watched& watched) {
     }
 }
 
-Instant LookPlanner::next_look() const {
-    return due_times_.empty() ? next_look_ : std::min(next_look_, due_times_.top());
+Instant PollPlanner::next_poll() const {
+    return due_times_.empty() ? next_poll_ : std::min(next_poll_, due_times_.top());
 }
 
-void LookPlanner::looked(const LookResult& found) {
+void PollPlanner::polled(const PollResult& found) {
     failures_ = 0;
     while (!due_times_.empty() && due_times_.top() <= found.began) due_times_.pop();
     if (found.last && found.last->sequence == 0) unordered_ = true;
     // After start_over() what was found says nothing about the new position.
     if (valid_ && found.asked) {
-        if (look_.sweep) {
+        if (poll_.sweep) {
             advance_sweep(found);
         } else if (!back_) {
             forward_cost_ = found.ended - found.began;
         }
         const bool no_step = found.full && !found.last;  // there was no room for even one
-        if (!look_.up_to && !no_step) advance(found);
+        if (!poll_.up_to && !no_step) advance(found);
     }
     pace(found);
 }
 
-void LookPlanner::advance(const LookResult& found) {
+void PollPlanner::advance(const PollResult& found) {
     const bool more = found.full;
     if (more && !unordered_ && highest_ && found.last->before(*highest_)) {
         back_ = Back{found.last};  // nothing between may be skipped
@@ -182,18 +182,18 @@ void LookPlanner::advance(const LookResult& found) {
     more_ = more;
     if (found.last && (!highest_ || highest_->before(*found.last))) highest_ = found.last;
     const bool old = found.youngest_seconds == 0 || found.youngest_seconds >= kBacklogAgeSeconds;
-    const bool backlog = more && old && found.last->sequence <= drawn_ && !look_.sweep;
-    // A look that began further back, was full and found only what was known: the reading continues behind that.
+    const bool backlog = more && old && found.last->sequence <= drawn_ && !poll_.sweep;
+    // A poll that began further back, was full and found only what was known: the reading continues behind that.
     const bool go_on = more && !unordered_ && (backlog || !found.anything_new);
     continue_ = go_on ? found.last : std::nullopt;
-    if (look_.sweep) pass_began_ = found.began;
+    if (poll_.sweep) pass_began_ = found.began;
     make_safe(found, backlog);
     if (highest_ && (marks_.empty() || found.ended - marks_.back().at >= kMarkInterval)) {
         marks_.push_back({found.ended, *highest_});
     }
 }
 
-void LookPlanner::make_safe(const LookResult& found, bool backlog) {
+void PollPlanner::make_safe(const PollResult& found, bool backlog) {
     if (backlog) {
         ASSERT(unordered_ || !safe_ || !found.last->before(*safe_));  // the position only moves forward
         safe_ = found.last;
@@ -207,53 +207,53 @@ void LookPlanner::make_safe(const LookResult& found, bool backlog) {
 }
 
 /// Those that are older than another that was kLateWindow ago then.
-void LookPlanner::forget_marks(Instant began) {
+void PollPlanner::forget_marks(Instant began) {
     while (marks_.size() > 1 && began - marks_[1].at >= kLateWindow) marks_.pop_front();
 }
 
-void LookPlanner::advance_sweep(const LookResult& found) {
+void PollPlanner::advance_sweep(const PollResult& found) {
     const Duration cost = found.ended - found.began;
-    const Duration extra = look_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
+    const Duration extra = poll_.up_to ? cost : std::max(cost - forward_cost_, Duration::zero());
     pay_for_sweep(extra, found.ended);
     const bool more = found.full && found.last && found.last->before(*sweep_up_to_);
     sweep_from_ = more ? found.last : std::nullopt;
-    if (!more && look_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
+    if (!more && poll_.up_to) next_sweep_ = std::max(next_sweep_, found.ended + kBetweenSweeps);
 }
 
 /// One page that happened to be slow says little: the cheaper of two counts.
-void LookPlanner::pay_for_sweep(Duration cost, Instant ended) {
+void PollPlanner::pay_for_sweep(Duration cost, Instant ended) {
     next_sweep_ = ended + std::min(cost, std::exchange(sweep_cost_, cost)) * (kSweepShare - 1);
 }
 
-void LookPlanner::pace(const LookResult& found) {
-    if (look_.up_to) {  // it replaced a look that goes forward
+void PollPlanner::pace(const PollResult& found) {
+    if (poll_.up_to) {  // it replaced a poll that goes forward
         if (found.anything_new) wait_ = busy_poll_;
-        next_look_ = found.ended;
+        next_poll_ = found.ended;
         return;
     }
     const bool rows_left = found.full;
-    const bool busy = found.anything_new || (rows_left && !look_.sweep && !unordered_);
+    const bool busy = found.anything_new || (rows_left && !poll_.sweep && !unordered_);
     wait_ = busy ? busy_poll_ : std::min(wait_ * 2, idle_poll_);
-    // Without an order each look begins anew, and a full one that brought nothing new brings the same again.
+    // Without an order each poll begins anew, and a full one that brought nothing new brings the same again.
     const bool more_behind = rows_left && (!unordered_ || found.anything_new);
     const bool at_once = more_behind || (found.more_to_ask && found.anything_new);
-    next_look_ = at_once ? found.ended : std::max(found.began + wait_, found.ended + wait_ / 2);
-    if (!unnotified_.empty()) next_look_ = std::min(next_look_, found.ended + kWhileUnnotified);
-    if (back_) next_look_ = found.ended;
-    if (sweep_from_) next_look_ = std::min(next_look_, std::max(next_sweep_, found.ended));
+    next_poll_ = at_once ? found.ended : std::max(found.began + wait_, found.ended + wait_ / 2);
+    if (!unnotified_.empty()) next_poll_ = std::min(next_poll_, found.ended + kWhileUnnotified);
+    if (back_) next_poll_ = found.ended;
+    if (sweep_from_) next_poll_ = std::min(next_poll_, std::max(next_sweep_, found.ended));
 }
 
-void LookPlanner::failed(Instant began, Instant ended, Random& random) {
-    if (look_.sweep) {
+void PollPlanner::failed(Instant began, Instant ended, Random& random) {
+    if (poll_.sweep) {
         pay_for_sweep(ended - began, ended);
         next_sweep_ = std::max(next_sweep_, ended + kBetweenSweeps);
     }
-    // Nothing else brings the next look forward: the database may need the time.
-    next_look_ = ended + pipeline::backoff(++failures_, pipeline::kFirstLookRetry, pipeline::kLongestLookRetry, random);
-    while (!due_times_.empty() && due_times_.top() <= next_look_) due_times_.pop();
+    // Nothing else brings the next poll forward: the database may need the time.
+    next_poll_ = ended + pipeline::backoff(++failures_, pipeline::kFirstPollRetry, pipeline::kLongestPollRetry, random);
+    while (!due_times_.empty() && due_times_.top() <= next_poll_) due_times_.pop();
 }
 
-void LookPlanner::start_over() {
+void PollPlanner::start_over() {
     valid_ = false;
     highest_.reset();
     safe_.reset();
@@ -263,16 +263,16 @@ void LookPlanner::start_over() {
     sweep_from_.reset();
     back_.reset();
     wait_ = busy_poll_;
-    if (failures_ == 0) next_look_ = Instant{};
+    if (failures_ == 0) next_poll_ = Instant{};
 }
 
-void LookPlanner::wake(Instant now) {
+void PollPlanner::wake(Instant now) {
     if (failures_ > 0) return;
     wait_ = busy_poll_;
-    next_look_ = std::min(next_look_, now);
+    next_poll_ = std::min(next_poll_, now);
 }
 
-void LookPlanner::due_at(Instant at) {
+void PollPlanner::due_at(Instant at) {
     if (due_times_.size() < kMostDueTimes) due_times_.push(at);
 }
 
