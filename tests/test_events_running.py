@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 import psycopg
 import pytest
@@ -381,8 +382,12 @@ def test_the_metrics_of_a_lane_move_and_are_documented(store, receiver, serve):
 
 
 def test_the_age_of_the_oldest_waiting_event_is_reported(store, receiver, serve):
-    receiver.answer_with(lambda call: Answer(503, {}))
+    answer = threading.Event()  # an event that failed waits for its retry, and is not counted then
+    receiver.answer_with(lambda call: Answer(200, hold=answer))
     write(store)
-    service = serve(store, retry={"base_seconds": 3600})
-    wait_for(lambda: service.total(r'^outbox_oldest_due_seconds{lane="events"}') > 0, 30,
-             lambda: service.get("/metrics").text)
+    service = serve(store)
+    try:
+        wait_for(lambda: service.total(r'^outbox_oldest_due_seconds{lane="events"}') > 0, 30,
+                 lambda: service.get("/metrics").text)
+    finally:
+        answer.set()

@@ -9,6 +9,7 @@ import nats
 import pika
 
 from harness.receiver import Answer
+from harness.stores import write_whole
 from harness.waiting import wait_for
 
 DEADLINE_SECONDS = 60
@@ -19,9 +20,7 @@ def events_config(folder, store, sink, *, lane=None, lane_name="events", name="d
     """Writes a configuration with one lane of events. (JSON is YAML.) Returns its path."""
     document = {"database": {"url": store.url},
                 "lanes": {lane_name: {"outbox": "events", "sink": sink} | (lane or {})}} | sections
-    path = folder / name
-    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
-    return path
+    return write_whole(folder / name, json.dumps(document, indent=2))
 
 
 def quick(**settings):

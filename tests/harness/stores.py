@@ -126,6 +126,11 @@ def write_config(folder, store, receiver=None, *, lane=None, name="deliverd.yaml
         document["lanes"] = {"memories": settings | (lane or {})}
     for section, values in sections.items():
         document[section] = document.get(section, {}) | values
-    path = folder / name
-    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
-    return path
+    return write_whole(folder / name, json.dumps(document, indent=2))
+
+
+def write_whole(path, text):
+    """A process that is just reading the file gets all of the old text or all of the new one."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text, encoding="utf-8")
+    return temporary.replace(path)
