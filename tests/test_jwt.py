@@ -160,3 +160,20 @@ def test_serve_starts_while_the_provider_is_unreachable(start, programs, tmp_pat
 def test_keys_over_plain_http_are_refused(programs, tmp_path):
     config = write_config(tmp_path, None, auth=jwt_section(jwks_url="http://id.example/keys"))
     assert "must be https" in programs.run("config", "check", "--config", config).error_line(2)
+
+
+def test_credentials_in_the_url_of_the_keys_are_shown_nowhere(start, programs, tmp_path):
+    """Not in the log, not by `doctor`, not by `config show`: a provider may protect its keys by a password or a code."""
+    port = free_port()
+    url = f"http://reader:hunter2@127.0.0.1:{port}/keys?code=s3cret"
+    service = start(jwks_url=url)
+    service.process.wait_for_stderr("cannot read the keys")
+    config = write_config(tmp_path, None, database={"url": f"sqlite:{tmp_path}/jwt.db"}, auth=jwt_section(jwks_url=url))
+    doctor = programs.run("doctor", "--config", config)
+    shown = [programs.run("config", "show", "--config", config, *words).ok() for words in ([], ["--json"])]
+    wrong = write_config(tmp_path, None, auth=jwt_section(jwks_url=url.replace("127.0.0.1", "id.example")))
+    refused = programs.run("config", "check", "--config", wrong)
+    assert doctor.status == 1 and refused.status == 2
+    for text in (service.process.stderr, *(done.stdout + done.stderr for done in (doctor, refused, *shown))):
+        assert "hunter2" not in text and "s3cret" not in text, text
+    assert f"http://reader:***@127.0.0.1:{port}/keys?code=***" in shown[0].stdout

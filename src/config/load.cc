@@ -161,7 +161,7 @@ LoadedConfig load_config(const ConfigRequest& request, const Environment& enviro
 
 std::string shown_value(std::string_view path, const Value& value) {
     // A URL may have a password or a key although it is no secret setting.
-    if (path.ends_with(".sink.url")) return mask_http_url(value.text);
+    if (path.ends_with(".sink.url") || path == "auth.jwt.jwks_url") return mask_http_url(value.text);
     if (path.starts_with("auth.tokens[") && path.ends_with(".sha256")) return "***";  // short tokens could be guessed
     if (!value.setting->secret) return value.text;
     return path == "database.url" ? mask_url(value.text) : "***";
