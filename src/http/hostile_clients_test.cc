@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
@@ -382,10 +383,14 @@ TEST(HostileClients, BodiesShareABudgetAndGiveItBack) {
 TEST(HostileClients, ADelayedAnswerWaitsAndGivesItsPlaceToOthers) {
     ServerOptions options;
     options.max_connections = 1;
-    const auto server = serve(options, Handler([](const Request& request) {
+    std::atomic<bool> handled = false;
+    const auto server = serve(options, Handler([&handled](const Request& request) {
                                   Response response = echo(request);
                                   if (request.path == "/late") response.delay = std::chrono::milliseconds(300);
-                                  if (request.path == "/never") response.delay = std::chrono::hours(1);
+                                  if (request.path == "/never") {
+                                      response.delay = std::chrono::hours(1);
+                                      handled = true;
+                                  }
                                   return response;
                               }));
     const auto began = std::chrono::steady_clock::now();
@@ -398,6 +403,8 @@ TEST(HostileClients, ADelayedAnswerWaitsAndGivesItsPlaceToOthers) {
     RawClient never(server->port());
     ASSERT_TRUE(never.send(get("/never")));
     const auto deadline = std::chrono::steady_clock::now() + RawClient::kPatience;
+    // Before its request has been read it would give way in any case.
+    while (!handled && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     std::string answer;
     while (!answer.starts_with("HTTP/1.1 200 ") && std::chrono::steady_clock::now() < deadline) {
         RawClient other(server->port());  // 503 while the one before it is still being handled

@@ -66,6 +66,22 @@ TEST_F(Tls, OlderVersionsAreRefused) {
     }
 }
 
+/// With TLS 1.2: those of TLS 1.3 all have forward secrecy and authenticated encryption.
+TEST_F(Tls, WeakCiphersAreRefused) {
+    const auto server = serve(options());
+    const auto offers = [&](const char* ciphers) {
+        TlsClient client(server->port(), {.version = TLS1_2_VERSION, .ciphers = ciphers});
+        return client.connected() ? client.get("/a") : client.reason();
+    };
+    for (const auto* ciphers : {"ECDHE+AESGCM", "ECDHE+CHACHA20"}) {
+        EXPECT_THAT(offers(ciphers), HasSubstr("GET /a")) << ciphers;
+    }
+    for (const auto* ciphers : {"kRSA+AESGCM:@SECLEVEL=0", "ECDHE+AES+SHA1:@SECLEVEL=0", "ECDHE+AES+SHA384:@SECLEVEL=0",
+                                "eNULL:@SECLEVEL=0", "aNULL:@SECLEVEL=0"}) {
+        EXPECT_THAT(offers(ciphers), HasSubstr("handshake failure")) << ciphers;
+    }
+}
+
 TEST_F(Tls, LongBodiesPassBothWays) {
     const auto server = serve(options());
     TlsClient client(server->port());

@@ -21,6 +21,7 @@ struct TlsClientOptions {
     int version = 0;  // 0: any from TLS 1.2 on
     const TestCertificate* identity = nullptr;
     SSL_SESSION* resumed = nullptr;
+    const char* ciphers = "ALL:@SECLEVEL=0";  // offered with `version`: old versions are offered only with this
 };
 
 class TlsClient {
@@ -32,7 +33,7 @@ public:
         setsockopt(raw_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
         setsockopt(raw_.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
         if (options.version != 0) {
-            SSL_CTX_set_cipher_list(context_.get(), "ALL:@SECLEVEL=0");  // old versions are offered only with this
+            SSL_CTX_set_cipher_list(context_.get(), options.ciphers);
             SSL_CTX_set_min_proto_version(context_.get(), options.version);
             SSL_CTX_set_max_proto_version(context_.get(), options.version);
         }
