@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 
 #include "api/api.h"
@@ -81,6 +82,9 @@ TEST_F(JwtCallerTest, TheHighestRoleOfATokenCounts) {
     EXPECT_EQ(may(boost::json::array{"others"}), "");
     EXPECT_EQ(may("root "), "");
     EXPECT_EQ(may(nullptr), "");
+    // Whatever the order of the configuration.
+    std::ranges::reverse(auth_.jwt->roles);
+    EXPECT_EQ(may(boost::json::array{"readers", "root", "ops"}), "/view/do/purge");
 }
 
 TEST_F(JwtCallerTest, AnonymousCallersAreNotToldWhy) {
