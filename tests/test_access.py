@@ -233,6 +233,24 @@ def test_a_token_is_revoked_without_a_restart(start, programs, tmp_path):
     assert made[1]["token"] not in service.process.stderr
 
 
+def test_an_empty_tokens_file_lets_nobody_in(start, programs, tmp_path):
+    """Emptying it revokes all tokens. It must not read as an API without tokens."""
+    path, fresh = tmp_path / "tokens.yaml", tmp_path / "tokens.fresh"
+    path.write_text("[]")
+    service = start(auth={"tokens_file": str(path)})
+    made = programs.run("token", "new", "--name", "vera", "--role", "viewer", "--json").ok().json_lines()[0]
+
+    def status(token=None):
+        return service.get("/metrics", token).status
+
+    assert [status(), status(made["token"])] == [401, 401]
+    for tokens, expected in (([{name: made[name] for name in ("name", "role", "sha256")}], 200), ([], 401)):
+        fresh.write_text(json.dumps(tokens))
+        fresh.rename(path)
+        wait_for(lambda wanted=expected: status(made["token"]) == wanted, 30, f"{len(tokens)} tokens to be known")
+        assert status() == 401
+
+
 def test_tokens_over_plain_http_must_be_allowed_explicitly(programs, sqlite, tmp_path):
     hashed = hashlib.sha256(b"a long and secret token").hexdigest()
     auth = {"tokens": [{"name": "ops", "role": "viewer", "sha256": hashed}]}

@@ -335,6 +335,7 @@ TEST_F(ConfigTest, AnOpenAddressNeedsAuth) {
                 ElementsAre(HasSubstr("/no/such/file: No such file")));
     EXPECT_THAT(problems("auth: { tokens: [ { name: ops, sha256: short } ] }"), ElementsAre(HasSubstr("64 hex")));
     EXPECT_THAT(problems("auth: { mode: tokens }"), ElementsAre(HasSubstr("auth.tokens is empty")));
+    EXPECT_TRUE(load("auth: { tokens_file: /dev/null }").config.auth.enabled) << "without tokens nobody gets in";
 }
 
 TEST_F(ConfigTest, WithoutTokensTheNamesOfARequestMustDo) {
