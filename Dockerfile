@@ -1,6 +1,9 @@
 # deliverd as a container: docker build -t deliverd .
-# Both stages are the same Debian, so that the second has the libraries that the first linked against.
-FROM debian:12 AS build
+# Both stages are the same Debian, so that the second has the libraries that the first linked against. The bases are
+# tags. docs/kubernetes.md says how to pin them by digest.
+ARG BUILD_BASE=debian:12
+ARG RUN_BASE=debian:12-slim
+FROM ${BUILD_BASE} AS build
 WORKDIR /src
 # Packages before sources: they change less often.
 COPY dev ./
@@ -9,7 +12,7 @@ RUN ./dev setup build && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN cmake --preset release && cmake --build build --target deliverd && strip build/deliverd
 
-FROM debian:12-slim
+FROM ${RUN_BASE}
 LABEL org.opencontainers.image.title="deliverd" \
       org.opencontainers.image.description="Delivers committed messages and manages dead letters" \
       org.opencontainers.image.version="0.1.0" \

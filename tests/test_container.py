@@ -82,7 +82,14 @@ def test_its_label_has_the_programs_version(programs):
 
 
 def test_both_stages_are_the_same_debian():
-    assert re.findall(r"^FROM debian:(\d+)", DOCKERFILE, re.MULTILINE) == ["12", "12"]
+    assert re.findall(r"^FROM \$\{(\w+)\}", DOCKERFILE, re.MULTILINE) == ["BUILD_BASE", "RUN_BASE"]
+    assert re.findall(r"^ARG (\w+)=debian:(\d+)", DOCKERFILE, re.MULTILINE) == [("BUILD_BASE", "12"), ("RUN_BASE", "12")]
+
+
+def test_the_page_shows_how_to_pin_the_bases():
+    """The names of the arguments; `docker build` ignores one that it does not know with a warning only."""
+    named = re.findall(r"--build-arg (\w+)=(\S+)@sha256:", (ROOT / "docs/kubernetes.md").read_text())
+    assert named == re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE, re.MULTILINE)
 
 
 def test_the_build_context_is_enough_to_configure(tmp_path):

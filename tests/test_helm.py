@@ -395,6 +395,7 @@ def test_secrets_are_mounted_as_folders():
     ("config.kafka.sasl_password", "hunter2", "config.kafka.sasl_password: anyone"),
     ("config.lanes", {"a": {"sink": {"token": "hunter2"}}}, "config.lanes.a.sink.token: anyone"),
     ("config.lanes", {"a": {"sink": {"url": "amqp://a:hunter2@q/"}}}, "config.lanes.a.sink.url: anyone"),
+    ("config.auth", {"jwt": {"jwks_url": "https://a:hunter2@id.example/keys"}}, "config.auth.jwt.jwks_url: anyone"),
     ("migration.config.database.password", "hunter2", "migration.config.database.password: anyone"),
     ("autoscaling.minReplicas", 9, "more than autoscaling.maxReplicas"),
     ("resources.requests", {"cpu": None}, "resources.requests.cpu"),

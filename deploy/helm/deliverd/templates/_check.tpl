@@ -63,6 +63,7 @@
 {{- $values := dict (printf "%s.database.password" $at) $database.password -}}
 {{- $_ := set $values (printf "%s.kafka.sasl_password" $at) (.config.kafka | default dict).sasl_password -}}
 {{- $urls := dict (printf "%s.database.url" $at) $database.url -}}
+{{- $_ := set $urls (printf "%s.auth.jwt.jwks_url" $at) ((.config.auth | default dict).jwt | default dict).jwks_url -}}
 {{- range $lane, $settings := .config.lanes -}}
 {{- $sink := $settings.sink | default dict -}}
 {{- range $name := list "token" "secret" "password" -}}
