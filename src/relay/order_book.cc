@@ -166,7 +166,7 @@ void OrderBook::delivered(Held& held) {
     // The aggregate need not wait for the record, unless what lies behind this row is asked for only then.
     if (held.row.message.failures == 0) held.aggregate = nullptr;
     bytes_ -= std::exchange(held.bytes, 0);
-    held.row.message.body = std::string();
+    std::string().swap(held.row.message.body);  // an assignment would keep the memory until the record is made
     held.row.message.headers = decltype(held.row.message.headers)();
     make_ready(aggregate);
     forget_if_idle(aggregate);

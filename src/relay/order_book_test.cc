@@ -23,6 +23,7 @@ TEST_F(OrderBookTest, EventsOfAnAggregateGoOneAtATimeInOrder) {
 
 TEST_F(OrderBookTest, HeadersCountAmongTheBytesInHand) {
     EventRow event = row(1, "a");
+    event.message.body.assign(1000, 'x');
     for (int i = 0; i < 1000; ++i) event.message.headers.emplace_back(std::to_string(i), "1");
     poll({std::move(event)});
     EXPECT_GE(book_.bytes(), 1000 * 2 * sizeof(std::string));
@@ -30,7 +31,7 @@ TEST_F(OrderBookTest, HeadersCountAmongTheBytesInHand) {
     deliver(1);
     EXPECT_EQ(book_.bytes(), 0U);
     EXPECT_EQ(book_.settling("1", {0, 7})->row.message.headers.capacity(), 0U) << "counted no more, kept no more";
-    EXPECT_TRUE(book_.settling("1", {0, 7})->row.message.body.empty());
+    EXPECT_LT(book_.settling("1", {0, 7})->row.message.body.capacity(), 1000U);
 }
 
 TEST_F(OrderBookTest, RowsInHandAreRecognised) {
