@@ -104,6 +104,27 @@ def test_an_event_goes_back_to_its_place(programs, store, receivers, tmp_path, o
                                      ("returned", "RETRYING", "RESOLVED", "anonymous")]
 
 
+START_OVER = {"postgres": ["TRUNCATE outbox RESTART IDENTITY"],
+              "sqlite": ["DELETE FROM outbox", "DELETE FROM sqlite_sequence WHERE name = 'outbox'"]}
+
+
+def test_another_event_with_the_same_row_id_has_a_letter_of_its_own(programs, store, receivers, tmp_path):
+    """Row ids start over in a table that was emptied. The letter of the earlier event must not be overwritten."""
+    refuse_while(receivers["sales"], lambda call: True)
+    service = Lanes(programs, tmp_path, store, receivers)
+    first = write(store, "a-1", payload='{"n": 1}')
+    earlier = service.letter_of("sales")
+    for statement in START_OVER[store.kind]:
+        store.query(statement)
+    assert write(store, "a-2", payload='{"n": 2}') == first, "the same row id"
+    wait_for_state(store, first, "dead")
+    later, kept = service.get(f"{DLQ}/sales").json()["messages"]
+    assert (later["payload"], kept["payload"]) == ({"n": 2}, {"n": 1})
+    assert (kept["id"], kept["outbox_row_id"], kept["status"]) == (earlier["id"], None, "PENDING")
+    assert ("row_reused", "PENDING", "PENDING") in [line[:3] for line in service.trail(kept)]
+    assert service.retry(later).status == 200 and service.shown(kept)["status"] == "PENDING"
+
+
 def test_a_blocked_aggregate_continues_when_its_dead_letter_is_revived(programs, store, receivers, tmp_path):
     """After its last return failed, the event blocks later ones and a retry is refused."""
     receiver = receivers["sales"]

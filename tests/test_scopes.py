@@ -134,10 +134,11 @@ def test_inside_its_scope_a_token_has_its_roles_rights(api, store, foreign):
     one, all_ = DLQ + "/messages/{id}", DLQ + "/{topic}/retry-all"
     from_kafka = add_letter(store, "orders", source_topic="x.dlq.v1", source_partition=0, source_offset=1)
     of_lane = add_letter(store, "orders.lane", source="lane:orders.lane")
+    by_source = add_letter(store, "x", source_topic="orders.dlq.v1", source_partition=0, source_offset=1)
     own = add_letter(store, "orders")
     listed = api.ask("olga", "GET", DLQ + "/{topic}", "orders").json()["messages"]
     assert [found["id"] for found in listed] == [own, from_kafka]
-    for letter_id in (own, from_kafka, of_lane):
+    for letter_id in (own, from_kafka, of_lane, by_source):
         for rest in ("", "/raw", "/audit"):
             assert api.ask("olga", "GET", one + rest, letter_id).json() == api.ask("ada", "GET", one + rest, letter_id).json()
     assert api.status("vito", "GET", one, own) == 200 and api.status("vito", "GET", one, of_lane) == 404
