@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "base/handle.h"
+
 namespace deliverd {
 
 namespace {
@@ -18,19 +20,12 @@ namespace {
 constexpr std::size_t kP256Bytes = 32;
 constexpr std::size_t kEd25519Bytes = 32;
 
-template <auto Free>
-struct FreedBy {
-    template <typename T>
-    void operator()(T* owned) const {
-        Free(owned);
-    }
-};
-using Number = std::unique_ptr<BIGNUM, FreedBy<BN_free>>;
-using ParamBuilder = std::unique_ptr<OSSL_PARAM_BLD, FreedBy<OSSL_PARAM_BLD_free>>;
-using Params = std::unique_ptr<OSSL_PARAM, FreedBy<OSSL_PARAM_free>>;
-using KeyContext = std::unique_ptr<EVP_PKEY_CTX, FreedBy<EVP_PKEY_CTX_free>>;
-using DigestContext = std::unique_ptr<EVP_MD_CTX, FreedBy<EVP_MD_CTX_free>>;
-using EcdsaSignature = std::unique_ptr<ECDSA_SIG, FreedBy<ECDSA_SIG_free>>;
+using Number = Handle<BIGNUM, BN_free>;
+using ParamBuilder = Handle<OSSL_PARAM_BLD, OSSL_PARAM_BLD_free>;
+using Params = Handle<OSSL_PARAM, OSSL_PARAM_free>;
+using KeyContext = Handle<EVP_PKEY_CTX, EVP_PKEY_CTX_free>;
+using DigestContext = Handle<EVP_MD_CTX, EVP_MD_CTX_free>;
+using EcdsaSignature = Handle<ECDSA_SIG, ECDSA_SIG_free>;
 using Key = std::shared_ptr<EVP_PKEY>;
 
 /// OpenSSL queues errors per thread, and TLS on the same thread would take these for its own.

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/handle.h"
 #include "base/try.h"
 
 namespace deliverd::http {
@@ -27,9 +28,9 @@ constexpr std::string_view kSessionContext = "deliverd";  // resumed sessions ne
 /// For TLS 1.2: forward secrecy and authenticated encryption only. Every cipher of TLS 1.3 has both.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
-using Certificate = std::unique_ptr<X509, decltype([](X509* it) { X509_free(it); })>;
-using Key = std::unique_ptr<EVP_PKEY, decltype([](EVP_PKEY* it) { EVP_PKEY_free(it); })>;
-using Input = std::unique_ptr<BIO, decltype([](BIO* it) { BIO_free(it); })>;
+using Certificate = Handle<X509, X509_free>;
+using Key = Handle<EVP_PKEY, EVP_PKEY_free>;
+using Input = Handle<BIO, BIO_free>;
 
 Failure wrong_file(const std::string& path, std::string_view what) {
     ERR_clear_error();

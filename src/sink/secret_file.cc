@@ -11,8 +11,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/handle.h"
 #include "base/try.h"
-#include "sink/handle.h"
 
 namespace deliverd::sink {
 

@@ -5,22 +5,22 @@
 
 #include <span>
 
+#include "base/handle.h"
 #include "deadletter/kafka/positions.h"
 #include "message/record.h"
-#include "sink/handle.h"
 
 namespace deliverd::deadletter {
 
-using Queue = sink::Handle<rd_kafka_queue_t, rd_kafka_queue_destroy>;
-using Event = sink::Handle<rd_kafka_event_t, rd_kafka_event_destroy>;
-using ConsumedMessage = sink::Handle<rd_kafka_message_t, rd_kafka_message_destroy>;
-using Partitions = sink::Handle<rd_kafka_topic_partition_list_t, rd_kafka_topic_partition_list_destroy>;
+using Queue = Handle<rd_kafka_queue_t, rd_kafka_queue_destroy>;
+using Event = Handle<rd_kafka_event_t, rd_kafka_event_destroy>;
+using ConsumedMessage = Handle<rd_kafka_message_t, rd_kafka_message_destroy>;
+using Partitions = Handle<rd_kafka_topic_partition_list_t, rd_kafka_topic_partition_list_destroy>;
 
 inline void destroy_without_leaving(rd_kafka_t* kafka) {
     rd_kafka_destroy_flags(kafka, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 }
 /// Does not leave its group by itself: whoever joined one leaves it before, with a deadline.
-using Consumer = sink::Handle<rd_kafka_t, destroy_without_leaving>;
+using Consumer = Handle<rd_kafka_t, destroy_without_leaving>;
 
 [[nodiscard]] Partitions partitions_of(std::span<const Place> places);
 

@@ -172,7 +172,7 @@ private:
         rewinding_ = false;
         if (const auto again = positions_.to_give_again(); !again.empty()) {
             const Partitions list = partitions_of(again);
-            const sink::Handle<rd_kafka_error_t, rd_kafka_error_destroy> error(
+            const Handle<rd_kafka_error_t, rd_kafka_error_destroy> error(
                 rd_kafka_seek_partitions(kafka_.get(), list.get(), wait_ms(kSeekDeadline)));
             rewinding_ = error != nullptr || std::ranges::any_of(entries(*list), [](const auto& one) {
                              return one.err != RD_KAFKA_RESP_ERR_NO_ERROR;

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "sink/handle.h"
+#include "base/handle.h"
 #include "sink/http/http_options.h"
 
 namespace deliverd::sink {

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/handle.h"
 #include "base/hmac.h"
 #include "base/try.h"
 #include "sink/breaker.h"
-#include "sink/handle.h"
 #include "sink/http/curl_request.h"
 #include "sink/http/http_url.h"
 #include "sink/http/transfer.h"

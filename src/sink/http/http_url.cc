@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
+#include "base/handle.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "sink/handle.h"
 #include "sink/http/http_options.h"
 
 namespace deliverd::sink {

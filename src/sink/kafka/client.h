@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/handle.h"
 #include "base/log.h"
 #include "deliverd/result.h"
-#include "sink/handle.h"
 #include "sink/kafka/kafka_options.h"
 
 namespace deliverd::sink {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <thread>
 
+#include "base/handle.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "message/record.h"
-#include "sink/handle.h"
 #include "sink/kafka/client.h"
 #include "sink/kafka/kafka_options.h"
 #include "sink/kafka/login.h"

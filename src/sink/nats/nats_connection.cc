@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "sink/handle.h"
 #include "sink/nats/nats_message.h"
 #include "sink/nats/outcomes.h"
 #include "sink/secret_file.h"

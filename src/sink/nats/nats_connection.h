@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "sink/handle.h"
+#include "base/handle.h"
 #include "sink/nats/nats_options.h"
 
 namespace deliverd::sink {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/handle.h"
 #include "deliverd/result.h"
 #include "message/event_attributes.h"
 #include "message/message.h"
-#include "sink/handle.h"
 
 namespace deliverd::sink {
 

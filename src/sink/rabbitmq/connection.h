@@ -11,10 +11,10 @@
 #include <variant>
 
 #include "base/clock.h"
+#include "base/handle.h"
 #include "base/mutex.h"
 #include "deliverd/result.h"
 #include "message/message.h"
-#include "sink/handle.h"
 #include "sink/rabbitmq/amqp_url.h"
 #include "sink/rabbitmq/properties.h"
 #include "sink/rabbitmq/rabbitmq_options.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-namespace deliverd::sink {
+namespace deliverd {
 
 template <auto kRelease>
 struct Release {
@@ -16,4 +16,4 @@ struct Release {
 template <typename T, auto kRelease>
 using Handle = std::unique_ptr<T, Release<kRelease>>;
 
-}  // namespace deliverd::sink
+}  // namespace deliverd
