@@ -1,9 +1,9 @@
-#include "sink/rabbitmq/amqp_url.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
+
+#include "sink/rabbitmq/connection.h"
 
 namespace deliverd::sink {
 namespace {

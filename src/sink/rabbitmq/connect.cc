@@ -1,4 +1,4 @@
-// How a connection begins: socket, TLS, login, channel.
+// How a connection begins: URL, socket, TLS, login, channel.
 #include <amqp.h>
 #include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
@@ -24,6 +24,16 @@ namespace {
 constexpr int kMaxChannels = 1;
 constexpr int kMaxFrameBytes = 64 * 1024;
 constexpr Duration kLongestHeartbeat = std::chrono::hours(1);
+constexpr std::uint16_t kPort = 5672;
+constexpr std::uint16_t kTlsPort = 5671;
+constexpr std::size_t kMaxVirtualHostBytes = 255;  // AMQP's limit
+
+Failure bad_url(std::string_view why) {
+    return bad_argument(
+        fmt::format("the sink's url {}: write amqp://USER:PASSWORD@HOST:PORT/VHOST, or "
+                    "amqps:// for TLS",
+                    why));
+}
 
 timeval left_until(Instant deadline) {
     // Above 0, which the library takes for no limit.
@@ -43,14 +53,11 @@ Refusal refusal_of(const amqp_rpc_reply_t& reply) {
     }
     if (reply.reply_type != AMQP_RESPONSE_SERVER_EXCEPTION) return {0, "no answer"};
     // A server refuses by closing the connection or the channel, each with a code and a reason.
-    if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
-        const auto* close = static_cast<const amqp_connection_close_t*>(reply.reply.decoded);
-        return {close->reply_code, text_of(close->reply_text)};
-    }
-    if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
-        const auto* close = static_cast<const amqp_channel_close_t*>(reply.reply.decoded);
-        return {close->reply_code, text_of(close->reply_text)};
-    }
+    const auto said = [](const auto* close) { return Refusal{close->reply_code, text_of(close->reply_text)}; };
+    const void* decoded = reply.reply.decoded;
+    if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD)
+        return said(static_cast<const amqp_connection_close_t*>(decoded));
+    if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) return said(static_cast<const amqp_channel_close_t*>(decoded));
     return {0, "an unexpected answer"};
 }
 
@@ -74,6 +81,22 @@ bool expect_host(SSL_CTX* context, const std::string& host) {
 }
 
 }  // namespace
+
+Result<AmqpUrl> parse_amqp_url(std::string_view url) {
+    auto server = parse_server_url(url);
+    if (!server) return bad_url(server.error().message);
+    if (server->scheme != "amqp" && server->scheme != "amqps")
+        return bad_url("does not start with amqp:// or amqps://");
+    AmqpUrl out{.tls = server->scheme == "amqps", .server = std::move(*server)};
+    // As RabbitMQ's own clients do.
+    if (out.server.user.empty()) out.server.user = out.server.password = "guest";
+    if (out.server.port == 0) out.server.port = out.tls ? kTlsPort : kPort;
+    // RabbitMQ's URIs have one segment. Whether "a/b" meant the virtual host "a/b" or "a" would be a guess.
+    if (out.server.segments.size() > 1) return bad_url("has a / in the virtual host, which is written %2F");
+    if (!out.server.segments.empty() && !out.server.segments.front().empty()) out.vhost = out.server.segments.front();
+    if (out.vhost.size() > kMaxVirtualHostBytes) return bad_url("has a virtual host that is too long");
+    return out;
+}
 
 Result<RabbitmqTarget> make_rabbitmq_target(RabbitmqSinkOptions options) {
     TRY_ASSIGN(auto url, parse_amqp_url(options.url));

@@ -15,9 +15,9 @@
 #include "base/mutex.h"
 #include "deliverd/result.h"
 #include "message/message.h"
-#include "sink/rabbitmq/amqp_url.h"
 #include "sink/rabbitmq/properties.h"
 #include "sink/rabbitmq/rabbitmq_options.h"
+#include "sink/server_url.h"
 
 namespace deliverd::sink {
 
@@ -27,6 +27,16 @@ inline constexpr amqp_channel_t kChannel = 1;  // the only one of a connection
 [[nodiscard]] std::string text_of(amqp_bytes_t bytes);
 
 [[nodiscard]] timeval timeval_of(Duration span);
+
+/// The parts of amqp://user:password@host:port/vhost.
+struct AmqpUrl {
+    bool tls = false;
+    ServerUrl server{};       // user and password are guest where none is written, the port 5672 or 5671 (TLS)
+    std::string vhost = "/";  // where none is written
+};
+
+/// As parse_server_url(); the virtual host "/" is written %2F or left out.
+[[nodiscard]] Result<AmqpUrl> parse_amqp_url(std::string_view url);
 
 /// Where to connect, checked.
 struct RabbitmqTarget {

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "sink/rabbitmq/amqp_url.h"
+#include "sink/rabbitmq/connection.h"
 #include "sink/rabbitmq/properties.h"
 
 namespace deliverd::sink {
