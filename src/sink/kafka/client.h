@@ -1,5 +1,6 @@
 // What producers and consumers share of librdkafka: settings given by name, which are refused, which are secret; making
-// a client, asking whether a broker answers, and librdkafka's lines on their way into the log.
+// a client, asking whether a broker answers, librdkafka's lines on their way into the log, and a password that may be
+// replaced.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,7 @@
 #include "base/log.h"
 #include "deliverd/result.h"
 #include "sink/kafka/kafka_options.h"
+#include "sink/secret_file.h"
 
 namespace deliverd::sink {
 
@@ -111,6 +114,32 @@ private:
     Instant window_begin_{};
     int written_ = 0;
     std::int64_t left_out_ = 0;
+};
+
+inline constexpr Duration kPasswordLookInterval = std::chrono::seconds(1);
+
+/// A client's password in a file, which may be replaced while the client runs: checks it repeatedly. Never logs a
+/// password. One thread at a time.
+class Login {
+public:
+    /// `given`: the settings the client was made with. Without a `file` or a `sasl.username` in `given` it does
+    /// nothing. Reads nothing yet. Its log lines have the field `field`=`name`; `log` outlives it.
+    Login(std::string file, const KafkaSettings& given, Log& log, std::string field, std::string name);
+
+    /// Gives `kafka` the file's password if it has changed, and returns it. The client uses it from the next login on,
+    /// so also when it retries a refused one; open connections and their messages stay. While the file cannot be read
+    /// the former password stays; that is logged once. One stat(2) where the file has not changed, and none within
+    /// kPasswordLookInterval of the last check.
+    std::optional<std::string> look(rd_kafka_t* kafka, Instant now);
+
+private:
+    LogGate log_;
+    std::string username_;
+    std::string password_;
+    bool has_file_;
+    SecretFile file_;
+    bool unreadable_ = false;  // and that was logged
+    Instant look_at_{};
 };
 
 }  // namespace deliverd::sink

@@ -1,6 +1,4 @@
 // What a client is told and what is logged; that a broker takes it is in kafka_security_test.cc.
-#include "sink/kafka/login.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,6 +8,7 @@
 #include <fstream>
 
 #include "base/testing/recording_log.h"
+#include "sink/kafka/client.h"
 #include "sink/kafka/testing/topics.h"
 
 namespace deliverd::sink {

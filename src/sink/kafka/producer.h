@@ -18,7 +18,6 @@
 #include "message/record.h"
 #include "sink/kafka/client.h"
 #include "sink/kafka/kafka_options.h"
-#include "sink/kafka/login.h"
 
 namespace deliverd::sink {
 
