@@ -1,8 +1,7 @@
-#include "deadletter/kafka/consumer_settings.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deadletter/kafka/consumer.h"
 #include "deadletter/kafka/record_source.h"
 #include "deadletter/kafka/replayer.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/try.h"
 #include "deadletter/kafka/consumer.h"
-#include "deadletter/kafka/consumer_settings.h"
 #include "deadletter/topic_pattern.h"
 
 namespace deliverd::deadletter {

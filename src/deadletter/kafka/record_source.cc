@@ -9,10 +9,8 @@
 
 #include "base/try.h"
 #include "deadletter/kafka/consumer.h"
-#include "deadletter/kafka/consumer_settings.h"
 #include "deadletter/topic_pattern.h"
 #include "sink/kafka/client.h"
-#include "sink/kafka/login.h"
 
 namespace deliverd::deadletter {
 
@@ -48,9 +46,15 @@ public:
     Result<void> start() {
         TRY_ASSIGN(auto conf, make_consumer_conf(options_));
         rd_kafka_conf_set_opaque(conf.get(), this);
-        rd_kafka_conf_set_rebalance_cb(conf.get(), &KafkaSource::on_rebalance);
-        rd_kafka_conf_set_error_cb(conf.get(), &KafkaSource::on_error);
-        rd_kafka_conf_set_log_cb(conf.get(), &KafkaSource::on_log);
+        rd_kafka_conf_set_rebalance_cb(conf.get(), [](auto*, auto error, auto* partitions, void* self) {
+            static_cast<KafkaSource*>(self)->rebalance(error, partitions);
+        });
+        rd_kafka_conf_set_error_cb(conf.get(), [](auto*, int error, const char* reason, void* self) {
+            static_cast<KafkaSource*>(self)->complain(static_cast<rd_kafka_resp_err_t>(error), reason);
+        });
+        rd_kafka_conf_set_log_cb(conf.get(), [](const auto* kafka, int level, const char* facility, const char* text) {
+            static_cast<KafkaSource*>(rd_kafka_opaque(kafka))->take_log(level, facility, text);
+        });
         TRY_ASSIGN(const auto made, sink::new_client(RD_KAFKA_CONSUMER, std::move(conf), options_.librdkafka));
         kafka_.reset(made);
         // Its log and its errors come through poll() like the records, so that everything here has one thread.
@@ -139,17 +143,6 @@ public:
     [[nodiscard]] std::int64_t lag() override { return find_committed() ? count_behind().value_or(-1) : -1; }
 
 private:
-    static void on_rebalance(rd_kafka_t*, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions,
-                             void* self) {
-        static_cast<KafkaSource*>(self)->rebalance(error, partitions);
-    }
-    static void on_error(rd_kafka_t*, int error, const char* reason, void* self) {
-        static_cast<KafkaSource*>(self)->complain(static_cast<rd_kafka_resp_err_t>(error), reason);
-    }
-    static void on_log(const rd_kafka_t* kafka, int level, const char* facility, const char* text) {
-        static_cast<KafkaSource*>(rd_kafka_opaque(kafka))->take_log(level, facility, text);
-    }
-
     [[nodiscard]] Partitions all_partitions() const {
         return partitions_of(
             positions_.places([](const auto&) { return std::optional<std::int64_t>(RD_KAFKA_OFFSET_INVALID); }));
