@@ -36,13 +36,11 @@ Result<std::string> http_get(const HttpGetOptions& options, const std::atomic<bo
     if (const auto good = check_http_url(options.url); !good) {
         return permanent(good.error().code, fmt::format("the URL {}", good.error().message));
     }
-    HttpSinkOptions as_options;
-    as_options.url = options.url;
-    as_options.ca_file = options.ca_file;
-    as_options.connect_timeout = options.connect_timeout;
-    as_options.timeout = options.timeout;
     Document document{options.max_bytes};
-    CurlRequest request(as_options);
+    CurlRequest request({.url = options.url,
+                         .connect_timeout = options.connect_timeout,
+                         .timeout = options.timeout,
+                         .ca_file = options.ca_file});
     curl_easy_setopt(request.easy(), CURLOPT_HTTPGET, 1L);
     curl_easy_setopt(request.easy(), CURLOPT_WRITEFUNCTION, &Document::on_body);
     curl_easy_setopt(request.easy(), CURLOPT_WRITEDATA, static_cast<void*>(&document));

@@ -17,17 +17,17 @@
 namespace deliverd::sink {
 
 struct HttpSinkOptions {
-    std::string url;
-    std::vector<std::pair<std::string, std::string>> headers;
-    std::string token_file;  // bearer token, re-read when the file changes; empty: none
+    std::string url{};
+    std::vector<std::pair<std::string, std::string>> headers{};
+    std::string token_file{};  // bearer token, re-read when the file changes; empty: none
     Duration connect_timeout = std::chrono::seconds(3);
     Duration timeout = std::chrono::seconds(5);  // whole request
     std::size_t max_connections = 64;
-    std::size_t max_answer_bytes = 64 * 1024;  // read of an answer's body
-    std::vector<std::string> receipt_fields;   // the first of these in a JSON answer is the receipt
+    std::size_t max_answer_bytes = 64 * 1024;   // read of an answer's body
+    std::vector<std::string> receipt_fields{};  // the first of these in a JSON answer is the receipt
     bool verify_tls = true;
-    std::string ca_file;                   // PEM; instead of the system's certificate authorities
-    std::optional<ProcessedMatch> broker;  // set: answers are an order broker's (message/http_answer.h)
+    std::string ca_file{};                   // PEM; instead of the system's certificate authorities
+    std::optional<ProcessedMatch> broker{};  // set: answers are an order broker's (message/http_answer.h)
 
     /// Set: messages are events. plain_attributes() go as headers named by http_header_name(), `traceparent` and
     /// `tracestate` also under their own names; with EventFormat::cloudevents cloudevents_attributes() with prefix

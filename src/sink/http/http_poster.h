@@ -4,6 +4,8 @@
 // that is not public: the address itself is checked, when the connection is made.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,5 +48,9 @@ public:
 
 /// Failure (permanent, `bad_argument`): a token that cannot be a header, an invalid token host.
 [[nodiscard]] Result<std::unique_ptr<HttpPoster>> make_http_poster(HttpPosterOptions options);
+
+/// Whether the address is not one of the public internet: loopback, private, link-local, shared, multicast, reserved,
+/// an IPv6 form of such an IPv4 address, or neither IPv4 nor IPv6.
+[[nodiscard]] bool is_private_address(const sockaddr& address);
 
 }  // namespace deliverd::sink

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "http/testing/server_fixture.h"
-#include "sink/http/address_guard.h"
 #include "sink/http/http_url.h"
 #include "sink/http/testing/fault_server.h"
 
