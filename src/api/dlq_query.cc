@@ -42,11 +42,6 @@ std::optional<std::string> form_decode(std::string_view text) {
     return percent_decode(spaced);
 }
 
-std::size_t characters(std::string_view utf8) {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 /// What is wrong with a parameter's value, which may be wrong already as text; otherwise gives it to the parameter.
 std::string problem_of(Parameter& parameter, std::string_view written) {
     // Two readers, such as a proxy and this program, might disagree about which of the two counts.
@@ -54,7 +49,7 @@ std::string problem_of(Parameter& parameter, std::string_view written) {
     const auto value = form_decode(written);
     if (!value) return "has a percent escape that is not UTF-8 text";
     if (value->empty() && parameter.rule != Parameter::optional_and_may_be_empty) return "must not be empty";
-    if (characters(*value) > kMaxFilterCharacters) {
+    if (count_characters(*value) > kMaxFilterCharacters) {
         return fmt::format("is longer than {} characters", kMaxFilterCharacters);
     }
     return parameter.read(*value);

@@ -57,8 +57,6 @@ public:
     /// What `actions` refer to and `log` outlive it.
     DlqRetries(const DlqRetriesOptions& options, DlqActions actions, Log& log);
     ~DlqRetries() { stop(); }
-    DlqRetries(const DlqRetries&) = delete;
-    DlqRetries& operator=(const DlqRetries&) = delete;
 
     /// Return at once; a thread of this object replies. Letters of a caller who is limited to topics go to these only.
     /// Thread-safe.

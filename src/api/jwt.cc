@@ -21,10 +21,6 @@ namespace {
 constexpr std::size_t kMaxShownBytes = 64;       // of a key's id, in the log
 constexpr double kLastSecond = 253'402'300'799;  // of the year 9999
 
-Failure jwt_refused(std::string_view code, std::string message) {
-    return permanent(std::string(code), std::move(message));
-}
-
 using JwtObject = boost::json::object;
 
 /// As `alg` names them.
@@ -156,9 +152,9 @@ std::optional<JwtParts> split_jwt(std::string_view token) {
 
 Result<JwtObject> read_part(std::string_view part, std::string_view name) {
     const auto text = base64url_decoded(part);
-    if (!text) return jwt_refused("jwt_malformed", fmt::format("the {} is not base64url", name));
+    if (!text) return permanent("jwt_malformed", fmt::format("the {} is not base64url", name));
     auto read = read_jwt_object(*text);
-    if (!read) return jwt_refused("jwt_malformed", fmt::format("the {} {}", name, read.error().message));
+    if (!read) return permanent("jwt_malformed", fmt::format("the {} {}", name, read.error().message));
     return read;
 }
 
@@ -170,19 +166,18 @@ bool is_access_type(std::string_view type) {
 
 Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
     // Extensions that a verifier must understand (RFC 7515, 4.1.11). We know none.
-    if (header.contains("crit")) return jwt_refused("jwt_malformed", "the header has `crit`: extensions are not known");
+    if (header.contains("crit")) return permanent("jwt_malformed", "the header has `crit`: extensions are not known");
     if (header.contains("typ") && !is_access_type(text_in(header, "typ").value_or(""))) {
-        return jwt_refused("jwt_malformed", "the type is neither JWT nor at+jwt");
+        return permanent("jwt_malformed", "the type is neither JWT nor at+jwt");
     }
     const auto named = text_in(header, "alg").value_or("");
     const auto* const algorithm = std::ranges::find(kAlgorithms, named, &decltype(kAlgorithms)::value_type::second);
-    if (algorithm == kAlgorithms.end())
-        return jwt_refused("jwt_algorithm", "the algorithm is not RS256, ES256 or EdDSA");
+    if (algorithm == kAlgorithms.end()) return permanent("jwt_algorithm", "the algorithm is not RS256, ES256 or EdDSA");
     const auto id = text_in(header, "kid");
-    if (!id && header.contains("kid")) return jwt_refused("jwt_malformed", "`kid` is not a text");
-    if (keys.keys.empty()) return jwt_refused(kUnknownJwtKey, "no key of the provider is known");
+    if (!id && header.contains("kid")) return permanent("jwt_malformed", "`kid` is not a text");
+    if (keys.keys.empty()) return permanent(kUnknownJwtKey, "no key of the provider is known");
     if (!id && keys.keys.size() > 1)
-        return jwt_refused(kUnknownJwtKey, "the token has no `kid`, and there are several keys");
+        return permanent(kUnknownJwtKey, "the token has no `kid`, and there are several keys");
     // One signature at most is checked, so a key is chosen by name. Two keys may share a `kid` if their algorithms
     // differ.
     bool id_is_known = !id;
@@ -191,9 +186,9 @@ Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
         if (key.key.kind() == algorithm->first) return &key;
         id_is_known = true;
     }
-    if (id_is_known) return jwt_refused("jwt_algorithm", "the algorithm is not that of the key");
-    return jwt_refused(kUnknownJwtKey,
-                       fmt::format("the provider has no key \"{}\"", shorten(one_line(*id), kMaxShownBytes)));
+    if (id_is_known) return permanent("jwt_algorithm", "the algorithm is not that of the key");
+    return permanent(kUnknownJwtKey,
+                     fmt::format("the provider has no key \"{}\"", shorten(one_line(*id), kMaxShownBytes)));
 }
 
 /// A claim that is a time, in seconds since 1970; none where it is anything else.
@@ -209,21 +204,21 @@ Result<void> check_times(const JwtObject& claims, WallTime now) {
     const double seconds = std::chrono::duration<double>(now.time_since_epoch()).count();
     const double leeway = to_seconds(kClockLeeway);
     const auto expires = time_in(claims, "exp");
-    if (!expires) return jwt_refused("jwt_claims", "the token has no `exp` that is a time");
-    if (seconds >= *expires + leeway) return jwt_refused("jwt_expired", "the token has expired");
+    if (!expires) return permanent("jwt_claims", "the token has no `exp` that is a time");
+    if (seconds >= *expires + leeway) return permanent("jwt_expired", "the token has expired");
     if (!claims.contains("nbf")) return {};
     const auto begins = time_in(claims, "nbf");
-    if (!begins) return jwt_refused("jwt_claims", "`nbf` is not a time");
-    if (seconds + leeway < *begins) return jwt_refused("jwt_not_yet_valid", "the token is not valid yet");
+    if (!begins) return permanent("jwt_claims", "`nbf` is not a time");
+    if (seconds + leeway < *begins) return permanent("jwt_not_yet_valid", "the token is not valid yet");
     return {};
 }
 
 Result<void> check_origin(const JwtObject& claims, const JwtRules& rules) {
     if (text_in(claims, "iss") != rules.issuer) {
-        return jwt_refused("jwt_issuer", fmt::format("the token's issuer is not {}", rules.issuer));
+        return permanent("jwt_issuer", fmt::format("the token's issuer is not {}", rules.issuer));
     }
     if (!is_or_holds(claims.if_contains("aud"), rules.audience)) {
-        return jwt_refused("jwt_audience", fmt::format("the token is not for the audience {}", rules.audience));
+        return permanent("jwt_audience", fmt::format("the token is not for the audience {}", rules.audience));
     }
     return {};
 }
@@ -243,7 +238,7 @@ Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, Wa
     const auto subject = text_in(claims, "sub").value_or("");
     // The subject stands in logs and audits as the actor.
     if (subject.empty() || subject.size() > kMaxSubjectBytes || one_line(subject) != subject) {
-        return jwt_refused("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
+        return permanent("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
     }
     const auto roles = texts_of(find_claim(claims, rules.role_claim));
     return JwtClaims{std::string(subject), {roles.begin(), roles.end()}};
@@ -283,16 +278,16 @@ bool is_jwt(std::string_view token) {
 Result<JwtClaims> verify_jwt(std::string_view token, const JwtKeySet& keys, const JwtRules& rules, WallTime now) {
     // Before anything is decoded: until the signature is checked, anybody may have written this.
     if (token.size() > kMaxJwtBytes) {
-        return jwt_refused("jwt_malformed", fmt::format("the token is longer than {} bytes", kMaxJwtBytes));
+        return permanent("jwt_malformed", fmt::format("the token is longer than {} bytes", kMaxJwtBytes));
     }
     const auto parts = split_jwt(token);
-    if (!parts) return jwt_refused("jwt_malformed", "the token does not have three parts");
+    if (!parts) return permanent("jwt_malformed", "the token does not have three parts");
     TRY_ASSIGN(const auto header, read_part(parts->header, "header"));
     TRY_ASSIGN(const auto key, find_key(header, keys));
     const auto signature = base64url_decoded(parts->signature);
-    if (!signature) return jwt_refused("jwt_malformed", "the signature is not base64url");
+    if (!signature) return permanent("jwt_malformed", "the signature is not base64url");
     if (!key->key.verifies(parts->signed_bytes, *signature)) {
-        return jwt_refused("jwt_signature", "the signature is not that of the key");
+        return permanent("jwt_signature", "the signature is not that of the key");
     }
     // Only now: until here anyone may have written it.
     TRY_ASSIGN(const auto claims, read_part(parts->payload, "payload"));

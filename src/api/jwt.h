@@ -54,7 +54,7 @@ struct JwtClaims {
 };
 
 /// The code for tokens by a key that is not known (yet, or any more).
-inline constexpr std::string_view kUnknownJwtKey = "jwt_key";
+inline constexpr char kUnknownJwtKey[] = "jwt_key";
 
 /// Whether a bearer token has the form of a JWT: three parts with dots between them.
 [[nodiscard]] bool is_jwt(std::string_view token);

@@ -6,10 +6,16 @@
 // answered: those are Results.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace deliverd {
 
 /// Writes "FILE:LINE: assertion failed: CONDITION" to standard error and aborts. Thread-safe.
-[[noreturn]] void assertion_failed(const char* file, int line, const char* condition) noexcept;
+[[noreturn]] inline void assertion_failed(const char* file, int line, const char* condition) noexcept {
+    static_cast<void>(std::fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition));
+    std::abort();
+}
 
 }  // namespace deliverd
 

@@ -25,6 +25,10 @@ namespace deliverd {
 [[nodiscard]] constexpr bool is_alphanumeric(char c) {
     return is_digit(c) || is_upper(c) || is_lower(c);
 }
+/// A printable character other than a space.
+[[nodiscard]] constexpr bool is_visible(char c) {
+    return c > ' ' && c < 127;
+}
 [[nodiscard]] constexpr char ascii_lower(char c) {
     return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
 }

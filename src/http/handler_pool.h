@@ -24,8 +24,6 @@ public:
         for (std::thread& thread : threads_) thread = std::thread([this] { work(); });
     }
     ~HandlerPool() { stop(); }
-    HandlerPool(const HandlerPool&) = delete;
-    HandlerPool& operator=(const HandlerPool&) = delete;
 
     /// Moves `task` in; false (and `task` untouched) when the queue is full or stopped. Does not block.
     /// A task must not throw. Thread-safe.

@@ -16,8 +16,6 @@ std::string_view Request::header(std::string_view name) const {
 
 struct Reply::State {
     explicit State(std::function<void(Response)> d) : deliver(std::move(d)) {}
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
     ~State() {
         // The last copy is gone: whoever should have answered has failed. The client must not wait for its own timeout.
         if (answered) return;

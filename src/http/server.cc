@@ -45,8 +45,6 @@ public:
         } catch (...) {  // even a lock failed: nothing is left to try
         }
     }
-    ServerImpl(const ServerImpl&) = delete;
-    ServerImpl& operator=(const ServerImpl&) = delete;
 
     error_code listen() {
         asio::ip::basic_resolver<tcp, Executor> resolver(io_);

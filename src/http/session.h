@@ -56,9 +56,6 @@ public:
         if (refused_) --core_.refusing;
     }
 
-    Session(const Session&) = delete;
-    Session& operator=(const Session&) = delete;
-
     void start() {
         error_code ignored;
         ignored = stream_.socket().set_option(tcp::no_delay(true), ignored);

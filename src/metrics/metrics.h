@@ -55,8 +55,6 @@ class Metrics {
 public:
     Metrics();
     ~Metrics();
-    Metrics(const Metrics&) = delete;
-    Metrics& operator=(const Metrics&) = delete;
 
     Counter counter(const std::string& name, const std::string& help, const Labels& labels);
     Gauge gauge(const std::string& name, const std::string& help, const Labels& labels);

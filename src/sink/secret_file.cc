@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/handle.h"
+#include "base/text.h"
 #include "base/try.h"
 
 namespace deliverd::sink {
@@ -22,10 +23,6 @@ constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 std::string why_errno() {
     return std::generic_category().message(errno);
-}
-
-bool is_visible(char c) {
-    return c > ' ' && c < 127;
 }
 
 }  // namespace

@@ -16,10 +16,6 @@ namespace {
 constexpr std::size_t kMaxSubjectBytes = 3500;
 constexpr std::size_t kShownSubjectBytes = 128;
 
-bool is_visible(char c) {
-    return c > ' ' && c < 127;
-}
-
 std::string header_name(std::string_view name) {
     std::string out(name);
     for (char& c : out) {
