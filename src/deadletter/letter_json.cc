@@ -41,17 +41,13 @@ void add_base64(JsonObject& object, std::string_view name, const Bytes& bytes) {
     object.text(name, base64_encoded(*bytes));
 }
 
-void add_payload(JsonObject& object, const Letter& letter) {
-    object.raw("payload", letter.payload ? std::string_view(*letter.payload) : "null");
-}
-
 void add_first_fields(JsonObject& object, const Letter& letter) {
     object.text("id", letter.id);
     object.text("original_topic", letter.provenance.original_topic);
     object.text("error_message", letter.provenance.error_message);
     object.number("retry_count", letter.retry_count);
     object.number("max_retries", letter.max_retries);
-    add_payload(object, letter);
+    object.raw("payload", letter.payload ? std::string_view(*letter.payload) : "null");
     object.text("status", store::to_string(letter.status));
     object.time("created_at", letter.created_at);
     object.time("updated_at", letter.updated_at);
