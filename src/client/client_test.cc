@@ -4,7 +4,7 @@
 #include <limits>
 #include <memory>
 
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "client/postgres_call.h"
 #include "client/sql_values.h"
 #include "client/sqlite_statement.h"

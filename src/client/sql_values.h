@@ -1,8 +1,6 @@
 // How values are written as text for SQL, whatever the program's locale is.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 
 #include "base/clock.h"

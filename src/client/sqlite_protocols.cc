@@ -1,16 +1,43 @@
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/sha256.h"
 #include "base/text.h"
-#include "client/lease_arguments.h"
-#include "client/outbox_arguments.h"
+#include "base/try.h"
+#include "client/arguments.h"
+#include "client/protocol_rows.h"
 #include "client/sql_values.h"
-#include "client/sqlite_query.h"
+#include "client/sqlite_statement.h"
 #include "client/statements.h"
 
 namespace deliverd::client {
 namespace {
+
+/// Statements on the caller's connection, which outlives it: typed values in, typed rows out.
+/// Prepares each statement anew: a statement that is kept would keep the caller from closing the connection.
+class SqliteQuery : public SqliteCalls<SqliteQuery> {
+public:
+    explicit SqliteQuery(sqlite3* connection) : connection_(connection) {}
+
+    template <typename T, typename... Values>
+    Result<std::vector<T>> rows(std::string_view sql, const Values&... values) {
+        return all(sql, &row_as<T, SqliteStatement>, values...);
+    }
+    template <typename T, typename... Values>
+    Result<std::optional<T>> row(std::string_view sql, const Values&... values) {
+        return one(sql, &row_as<T, SqliteStatement>, values...);
+    }
+
+    [[nodiscard]] Result<std::unique_ptr<SqliteStatement>> prepared(std::string_view sql) const {
+        TRY_ASSIGN(auto statement, SqliteStatement::prepare(connection_, sql));
+        return std::make_unique<SqliteStatement>(std::move(statement));
+    }
+    [[nodiscard]] sqlite3* raw() const { return connection_; }
+
+private:
+    sqlite3* connection_;
+};
 
 /// The lane of rows that a worker without a lane gave up.
 constexpr std::string_view kMemoryLane = "memory";

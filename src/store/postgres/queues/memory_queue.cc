@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "store/memory_message.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"

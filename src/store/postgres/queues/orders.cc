@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "deliverd/error_codes.h"
 #include "store/order_row.h"
 #include "store/postgres/connection/cells.h"

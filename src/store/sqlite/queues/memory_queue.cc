@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "client/protocol_rows.h"
 #include "client/sql_values.h"
 #include "client/statements.h"

@@ -5,7 +5,7 @@
 
 #include "base/failpoint.h"
 #include "base/try.h"
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "client/sql_values.h"
 #include "store/order_row.h"
 #include "store/settle_batch.h"

@@ -9,7 +9,7 @@
 #include "base/failpoint.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 #include "client/sql_values.h"
 #include "store/memory_message.h"
 

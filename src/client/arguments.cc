@@ -1,15 +1,39 @@
-#include "client/lease_arguments.h"
+#include "client/arguments.h"
 
 #include <fmt/format.h>
 
 #include <string>
 #include <utility>
 
+#include "base/json_check.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "client/sql_values.h"
 
 namespace deliverd::client {
+namespace {
+
+/// Refuses text that has more than `most` of `unit` ("bytes").
+Result<void> check_size(std::string_view name, std::size_t size, std::int64_t most, std::string_view unit,
+                        std::string_view advice) {
+    if (std::cmp_less_equal(size, most)) return {};
+    return bad_argument(fmt::format("{} has {} {}, more than the {} allowed: {}", name, size, unit, most, advice));
+}
+
+Result<void> check_event_name(std::string_view name, std::string_view text, std::string_view advice) {
+    if (text.empty()) return bad_argument(std::string(name) + " is empty: " + std::string(advice));
+    TRY(check_text(name, text));
+    return check_size(name, count_characters(text), kMaxEventNameCharacters, "characters", "shorten it");
+}
+
+Result<void> check_json(std::string_view name, std::string_view text, JsonKind kind, std::int64_t most_bytes) {
+    TRY(check_size(name, text.size(), most_bytes, "bytes", "store it elsewhere and send where it is"));
+    TRY(check_text(name, text));
+    if (const auto problem = json_problem(text, kind)) return bad_argument(std::string(name) + " " + *problem);
+    return {};
+}
+
+}  // namespace
 
 // PostgreSQL would refuse both in words of its own. SQLite would store them, and a lane would have to give up the row.
 Result<void> check_text(std::string_view name, std::string_view text) {
@@ -46,12 +70,6 @@ Result<void> check_seconds(std::string_view name, double seconds) {
                         ": between 0 and 1000000000 seconds are possible");
 }
 
-Result<void> check_size(std::string_view name, std::size_t size, std::int64_t most, std::string_view unit,
-                        std::string_view advice) {
-    if (std::cmp_less_equal(size, most)) return {};
-    return bad_argument(fmt::format("{} has {} {}, more than the {} allowed: {}", name, size, unit, most, advice));
-}
-
 Result<void> check_memory(std::string_view target_space, std::string_view payload_md, std::int64_t max_payload_bytes) {
     if (target_space.empty()) return bad_argument("target_space is empty: name the space the payload goes to");
     TRY(check_text("target_space", target_space));
@@ -64,6 +82,13 @@ Result<void> check_memory(std::string_view target_space, std::string_view payloa
 Result<void> check_settle(std::string_view worker_id, std::string_view name, std::string_view text) {
     TRY(check_worker(worker_id));
     return check_text(name, text);
+}
+
+Result<void> check_event(const NewEvent& event) {
+    TRY(check_event_name("aggregate_id", event.aggregate_id, "name what the event is about, such as order-17"));
+    TRY(check_event_name("event_type", event.event_type, "name what happened, such as OrderCreated"));
+    TRY(check_json("payload", event.payload, JsonKind::any, kMaxEventPayloadBytes));
+    return check_json("metadata", event.metadata, JsonKind::object, kMaxEventMetadataBytes);
 }
 
 Result<void> check_time(std::string_view name, std::string_view time) {
