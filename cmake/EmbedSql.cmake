@@ -1,5 +1,5 @@
 # Turns sql/<database>/NNNN_name.sql into one source file that defines
-# deliverd::store::<database>_migrations(), declared in store/migration.h.
+# deliverd::store::<database>_migrations(), declared in store/migration_plan.h.
 
 function(deliverd_embed_sql database out)
   file(GLOB files CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/sql/${database}/*.sql")

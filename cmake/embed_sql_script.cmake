@@ -1,5 +1,5 @@
 # Run by EmbedSql.cmake at build time.
-set(body "// Generated from sql/${DATABASE}; change the files there.\n#include \"store/migration.h\"\n\n")
+set(body "// Generated from sql/${DATABASE}; change the files there.\n#include \"store/migration_plan.h\"\n\n")
 string(APPEND body "namespace deliverd::store {\n\nstd::span<const Migration> ${DATABASE}_migrations() {\n")
 string(APPEND body "    static constexpr Migration kMigrations[] = {\n")
 foreach(file IN LISTS FILES)

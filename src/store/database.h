@@ -15,7 +15,6 @@
 #include "deliverd/result.h"
 #include "store/dead_letters.h"
 #include "store/events.h"
-#include "store/finding.h"
 #include "store/imports.h"
 #include "store/orders.h"
 #include "store/row_queue.h"

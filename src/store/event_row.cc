@@ -1,13 +1,12 @@
 #include "store/event_row.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "store/settle_batch.h"
+#include "store/outbox_row.h"
 #include "store/sql_text.h"
 #include "store/upkeep_arguments.h"
 

@@ -32,7 +32,6 @@
 #include "base/clock.h"
 #include "deliverd/result.h"
 #include "message/message.h"
-#include "store/finding.h"
 #include "store/row_queue.h"
 
 namespace deliverd::store {
@@ -215,6 +214,13 @@ inline constexpr std::string_view kOtherShards = "other_shards";
 class EventListener {
 public:
     virtual ~EventListener() = default;
+};
+
+/// One thing that `deliverd doctor` looked at.
+struct Finding {
+    std::string check;
+    bool ok = false;
+    std::string message;  // what was found, and what to do about it
 };
 
 class EventOutbox {

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "base/uuid.h"
-#include "store/memory_message.h"
+#include "store/outbox_row.h"
 #include "store/upkeep_arguments.h"
 
 namespace deliverd::store {

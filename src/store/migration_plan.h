@@ -9,9 +9,19 @@
 
 #include "deliverd/result.h"
 #include "store/database.h"
-#include "store/migration.h"
 
 namespace deliverd::store {
+
+/// A numbered schema change, embedded in the program from sql/<database>/.
+struct Migration {
+    int version;
+    std::string_view name;
+    std::string_view sql;  // `${schema}` is replaced by the quoted schema of the outbox tables
+};
+
+/// In order of their versions, which start at 1. One that only the other database needed is left out.
+std::span<const Migration> postgres_migrations();
+std::span<const Migration> sqlite_migrations();
 
 /// A line of the database's own list of applied migrations.
 struct AppliedMigration {

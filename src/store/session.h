@@ -2,15 +2,19 @@
 // With an actor, every change leaves a line in outbox_audit, written in that transaction.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
+#include <string_view>
+#include <vector>
 
-#include "base/try.h"
+#include "deliverd/lease.h"
+#include "deliverd/outbox.h"
 #include "deliverd/result.h"
+#include "store/database.h"
 
 namespace deliverd::store {
 
@@ -25,36 +29,43 @@ struct Session {
 
 /// A session for each call.
 template <typename Protocol, typename Audit>
-class Sessions {
-public:
-    using Open = std::function<Result<Session<Protocol, Audit>>()>;
+using OpenSession = std::function<Result<Session<Protocol, Audit>>()>;
 
-    Sessions(Open open, std::optional<std::string> actor) : open_(std::move(open)), actor_(std::move(actor)) {}
-
-    [[nodiscard]] bool audited() const { return actor_.has_value(); }
-
-    /// `note` makes the audit's entry of the answer; none if nothing changed.
-    template <typename Call, typename Note>
-    std::invoke_result_t<Call, Protocol&> change(Call call, Note note) const {
-        TRY_ASSIGN(const auto session, open_());
-        TRY_ASSIGN(auto answer, call(*session.protocol));
-        if (std::optional<Audit> entry = actor_ ? note(answer) : std::nullopt) {
-            entry->actor = *actor_;
-            TRY(session.audit(*entry));
-        }
-        TRY(session.commit());
-        return answer;
-    }
-
-    template <typename Call>
-    std::invoke_result_t<Call, Protocol&> look(Call call) const {
-        TRY_ASSIGN(const auto session, open_());
-        return call(*session.protocol);
-    }
-
-private:
-    Open open_;
-    std::optional<std::string> actor_;
+/// One line in outbox_audit, of outbox `events`.
+struct EventAudit {
+    std::int64_t id = 0;  // 0 if the line is about several events
+    std::string_view reason{};
+    std::optional<std::string> status_from{};
+    std::optional<std::string> status_to{};
+    std::optional<std::int32_t> retry_count{};
+    std::optional<std::string> last_error{};
+    std::optional<std::string> detail{};
+    std::string_view actor{};
 };
+
+/// One line in outbox_audit for each of `ids`, with the row's present status, count and last_error.
+struct LeaseAudit {
+    std::vector<std::int64_t> ids{};
+    std::string_view reason{};
+    std::optional<std::string> status_from{};
+    std::optional<std::string> worker{};
+    std::string_view actor{};
+};
+
+using EventSession = Session<deliverd::Outbox, EventAudit>;
+using LeaseSession = Session<Lease, LeaseAudit>;
+
+[[nodiscard]] std::unique_ptr<deliverd::Outbox> make_session_events(OpenSession<deliverd::Outbox, EventAudit> open,
+                                                                    std::optional<std::string> actor);
+
+/// `max_payload_bytes` is the configured limit; a caller may ask for a smaller one.
+[[nodiscard]] std::unique_ptr<Lease> make_session_lease(OpenSession<Lease, LeaseAudit> open,
+                                                        std::optional<std::string> actor,
+                                                        std::int64_t max_payload_bytes);
+
+/// Database::enqueue_memories on one session.
+[[nodiscard]] Result<std::vector<std::int64_t>> enqueue_in_session(LeaseSession& session,
+                                                                   std::span<const NewMemory> memories,
+                                                                   std::int64_t max_payload_bytes);
 
 }  // namespace deliverd::store

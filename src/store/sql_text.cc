@@ -5,13 +5,7 @@
 namespace deliverd::store {
 
 std::string quoted(std::string_view name) {
-    std::string out = "\"";
-    for (const char c : name) {
-        if (c == '"') out.push_back('"');
-        out.push_back(c);
-    }
-    out.push_back('"');
-    return out;
+    return '"' + replaced(std::string(name), "\"", "\"\"") + '"';
 }
 
 std::string quoted_table(std::string_view table) {

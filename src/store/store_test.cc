@@ -8,10 +8,8 @@
 
 #include "base/text.h"
 #include "store/event_row.h"
-#include "store/memory_message.h"
 #include "store/migration_plan.h"
-#include "store/order_row.h"
-#include "store/settle_batch.h"
+#include "store/outbox_row.h"
 #include "store/sql_text.h"
 #include "store/wait_limit.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "store/conformance/test_store.h"
-#include "store/migration.h"
+#include "store/migration_plan.h"
 
 namespace deliverd::store::conformance {
 

@@ -13,8 +13,7 @@
 #include "store/postgres/parts.h"
 #include "store/postgres/queues/queues.h"
 #include "store/postgres/queues/statements.h"
-#include "store/session_events.h"
-#include "store/session_lease.h"
+#include "store/session.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store {

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "store/session_events.h"
-#include "store/session_lease.h"
+#include "store/session.h"
 #include "store/sqlite/events/event_outbox.h"
 #include "store/sqlite/file/file.h"
 #include "store/sqlite/letters/dead_letters.h"

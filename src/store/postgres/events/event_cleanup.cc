@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/try.h"
+#include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/events/event_sql.h"
 #include "store/postgres/events/statements.h"
-#include "store/settle_batch.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {

@@ -10,9 +10,9 @@
 #include "base/assert.h"
 #include "base/try.h"
 #include "base/uuid.h"
+#include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/events/statements.h"
-#include "store/settle_batch.h"
 
 namespace deliverd::store::postgres {
 namespace {

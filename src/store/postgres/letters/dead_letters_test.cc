@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "store/migration.h"
+#include "store/migration_plan.h"
 #include "store/postgres/testing/test_server.h"
 
 namespace deliverd::store::postgres {

@@ -10,11 +10,10 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "client/arguments.h"
-#include "store/memory_message.h"
+#include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/queues/statements.h"
-#include "store/settle_batch.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -2,13 +2,12 @@
 
 #include "base/try.h"
 #include "client/arguments.h"
-#include "store/memory_message.h"
+#include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/queues/batch_outbox.h"
 #include "store/postgres/queues/queues.h"
 #include "store/postgres/queues/statements.h"
-#include "store/settle_batch.h"
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {

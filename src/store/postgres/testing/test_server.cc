@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "client/postgres_call.h"
-#include "store/migration.h"
+#include "store/migration_plan.h"
 
 namespace deliverd::store::postgres {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "client/sql_values.h"
 #include "store/event_row.h"
-#include "store/settle_batch.h"
+#include "store/outbox_row.h"
 #include "store/sqlite/events/event_shards.h"
 #include "store/sqlite/events/event_sql.h"
 #include "store/sqlite/events/event_table.h"

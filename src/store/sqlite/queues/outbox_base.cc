@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "client/arguments.h"
 #include "client/sql_values.h"
-#include "store/memory_message.h"
+#include "store/outbox_row.h"
 
 namespace deliverd::store::sqlite {
 namespace {

@@ -1,11 +1,117 @@
-#include "store/session_lease.h"
+#include "store/session.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
-#include <vector>
+
+#include "base/try.h"
 
 namespace deliverd::store {
 namespace {
+
+/// A session for each call.
+template <typename Protocol, typename Audit>
+class Sessions {
+public:
+    Sessions(OpenSession<Protocol, Audit> open, std::optional<std::string> actor)
+        : open_(std::move(open)), actor_(std::move(actor)) {}
+
+    [[nodiscard]] bool audited() const { return actor_.has_value(); }
+
+    /// `note` makes the audit's entry of the answer; none if nothing changed.
+    template <typename Call, typename Note>
+    std::invoke_result_t<Call, Protocol&> change(Call call, Note note) const {
+        TRY_ASSIGN(const auto session, open_());
+        TRY_ASSIGN(auto answer, call(*session.protocol));
+        if (std::optional<Audit> entry = actor_ ? note(answer) : std::nullopt) {
+            entry->actor = *actor_;
+            TRY(session.audit(*entry));
+        }
+        TRY(session.commit());
+        return answer;
+    }
+
+    template <typename Call>
+    std::invoke_result_t<Call, Protocol&> look(Call call) const {
+        TRY_ASSIGN(const auto session, open_());
+        return call(*session.protocol);
+    }
+
+private:
+    OpenSession<Protocol, Audit> open_;
+    std::optional<std::string> actor_;
+};
+
+constexpr const char* kOpen = "pending";
+constexpr const char* kPublished = "published";
+
+class SessionEvents final : public Outbox {
+public:
+    explicit SessionEvents(Sessions<Outbox, EventAudit> sessions) : sessions_(std::move(sessions)) {}
+
+    Result<std::int64_t> add(const NewEvent& event) override {
+        return sessions_.change([&](Outbox& outbox) { return outbox.add(event); },
+                                [](std::int64_t id) {
+                                    return std::optional(EventAudit{
+                                        .id = id, .reason = "event_added", .status_to = kOpen, .retry_count = 0});
+                                });
+    }
+
+    Result<std::vector<Event>> fetch_unpublished(std::int32_t limit) override {
+        return sessions_.look([&](Outbox& outbox) { return outbox.fetch_unpublished(limit); });
+    }
+
+    Result<bool> mark_published(std::int64_t id) override {
+        return sessions_.change([&](Outbox& outbox) { return outbox.mark_published(id); },
+                                [&](bool marked) -> std::optional<EventAudit> {
+                                    if (!marked) return std::nullopt;
+                                    return EventAudit{
+                                        .id = id, .reason = "event_marked_published", .status_to = kPublished};
+                                });
+    }
+
+    Result<std::optional<std::int32_t>> increment_retry_count(std::int64_t id, std::string_view error) override {
+        return sessions_.change([&](Outbox& outbox) { return outbox.increment_retry_count(id, error); },
+                                [&](std::optional<std::int32_t> count) -> std::optional<EventAudit> {
+                                    if (!count) return std::nullopt;
+                                    EventAudit entry{.id = id,
+                                                     .reason = "event_retry_counted",
+                                                     .status_from = kOpen,
+                                                     .status_to = kOpen,
+                                                     .retry_count = *count};
+                                    if (!error.empty()) entry.last_error = error;
+                                    return entry;
+                                });
+    }
+
+    Result<std::int64_t> delete_published(double older_than_seconds, std::int32_t limit) override {
+        return sessions_.change([&](Outbox& outbox) { return outbox.delete_published(older_than_seconds, limit); },
+                                [&](std::int64_t deleted) -> std::optional<EventAudit> {
+                                    if (deleted == 0) return std::nullopt;
+                                    return EventAudit{.reason = "events_deleted",
+                                                      .status_from = kPublished,
+                                                      .detail = fmt::format("{} published longer than {} s ago",
+                                                                            deleted, older_than_seconds)};
+                                });
+    }
+
+    Result<OutboxStats> stats() override {
+        return sessions_.look([](Outbox& outbox) { return outbox.stats(); });
+    }
+
+    Result<std::vector<Event>> by_aggregate(std::string_view aggregate_id, std::int32_t limit) override {
+        return sessions_.look([&](Outbox& outbox) { return outbox.by_aggregate(aggregate_id, limit); });
+    }
+
+    Result<std::optional<Event>> show(std::int64_t id) override {
+        return sessions_.look([&](Outbox& outbox) { return outbox.show(id); });
+    }
+
+private:
+    const Sessions<Outbox, EventAudit> sessions_;
+};
 
 using Ids = std::vector<std::int64_t>;
 
@@ -103,7 +209,12 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Lease> make_session_lease(Sessions<Lease, LeaseAudit>::Open open, std::optional<std::string> actor,
+std::unique_ptr<deliverd::Outbox> make_session_events(OpenSession<Outbox, EventAudit> open,
+                                                      std::optional<std::string> actor) {
+    return std::make_unique<SessionEvents>(Sessions<Outbox, EventAudit>(std::move(open), std::move(actor)));
+}
+
+std::unique_ptr<Lease> make_session_lease(OpenSession<Lease, LeaseAudit> open, std::optional<std::string> actor,
                                           std::int64_t max_payload_bytes) {
     return std::make_unique<SessionLease>(Sessions<Lease, LeaseAudit>(std::move(open), std::move(actor)),
                                           max_payload_bytes);
