@@ -88,20 +88,20 @@ TEST_F(SqliteFaults, ASearchHoldsUpNoOtherRead) {
     searches[1].key = "x";
     {
         const auto file = must(File::open(path("db"), milliseconds(200)));
-        SqliteDeadLetters letters(*file);
+        const auto letters = make_dead_letters(*file);
         const auto reading = must(file->reader());
         for (const LetterQuery& search : searches) {
-            EXPECT_TRUE(letters.list(search)) << "it has a connection of its own";
+            EXPECT_TRUE(letters->list(search)) << "it has a connection of its own";
         }
-        EXPECT_EQ(letters.list({}).error().code, "db_timeout");
+        EXPECT_EQ(letters->list({}).error().code, "db_timeout");
     }
     const auto file = must(File::open(path("db"), milliseconds(200)));
-    SqliteDeadLetters letters(*file);
+    const auto letters = make_dead_letters(*file);
     const auto searching = must(file->searcher());
-    EXPECT_TRUE(letters.list({}));
-    EXPECT_TRUE(letters.topics());
+    EXPECT_TRUE(letters->list({}));
+    EXPECT_TRUE(letters->topics());
     for (const LetterQuery& search : searches) {
-        EXPECT_EQ(letters.list(search).error().code, "db_timeout") << "of searches there is one at a time";
+        EXPECT_EQ(letters->list(search).error().code, "db_timeout") << "of searches there is one at a time";
     }
 }
 

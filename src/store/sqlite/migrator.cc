@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "base/try.h"
 #include "store/migration_plan.h"

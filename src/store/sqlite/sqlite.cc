@@ -77,7 +77,7 @@ public:
 
     std::unique_ptr<Imports> imports() override { return sqlite::make_imports(*file_); }
 
-    std::unique_ptr<DeadLetters> dead_letters() override { return std::make_unique<sqlite::SqliteDeadLetters>(*file_); }
+    std::unique_ptr<DeadLetters> dead_letters() override { return sqlite::make_dead_letters(*file_); }
 
     std::unique_ptr<Orders> orders(const OrdersOptions& options) override {
         return sqlite::make_orders(*file_, options);

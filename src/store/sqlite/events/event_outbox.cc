@@ -5,19 +5,103 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/text.h"
 #include "base/try.h"
 #include "client/sql_values.h"
 #include "store/event_row.h"
 #include "store/outbox_row.h"
-#include "store/sqlite/events/event_shards.h"
 #include "store/sqlite/events/event_sql.h"
-#include "store/sqlite/events/event_table.h"
 #include "store/sqlite/events/statements.h"
-#include "store/sqlite/file/row_id.h"
-#include "store/sqlite/letters/lane_letters.h"
+#include "store/sqlite/file/row_values.h"
+#include "store/sqlite/letters/letter_rows.h"
 
 namespace deliverd::store::sqlite {
 namespace {
+
+/// What the table looks like in the file's schema.
+struct TableShape {
+    bool there = false;
+    bool number_ids = true;              // its ids are declared as whole numbers; true if there is no such table
+    bool own_indexes = false;            // it is deliverd's `outbox`, with the indexes of the migration
+    EventNulls nulls{};                  // all of them if there is no such table
+    std::vector<std::string> missing{};  // columns that it does not have
+};
+
+struct Column {
+    std::string type;  // as declared, in small letters
+    bool not_null = false;
+};
+
+/// Whether all columns that are in the migration's indexes have the names that they have there.
+bool indexes_fit(const EventColumns& columns) {
+    const EventColumns ours;
+    for (const auto column : {&EventColumns::id, &EventColumns::aggregate_id, &EventColumns::created_at,
+                              &EventColumns::published, &EventColumns::published_at, &EventColumns::retry_count,
+                              &EventColumns::next_attempt_at, &EventColumns::dead_at}) {
+        if (columns.*column != ours.*column) return false;
+    }
+    return true;
+}
+
+Result<TableShape> read_shape(Handle& handle, const EventTable& table) {
+    const TablePlace place = TablePlace::of(table, "main");
+    std::map<std::string, Column> columns;  // by their names in small letters, because SQLite ignores case in names
+    TRY(handle.each(
+        events::sql::table_columns,
+        [&](const SqliteStatement& row) {
+            columns.emplace(ascii_lower(row.get<std::string>(0)),
+                            Column{ascii_lower(row.get<std::string>(1)), row.get<bool>(2)});
+        },
+        place.table, place.schema));
+    const auto find = [&](const std::string& name) {
+        const auto found = columns.find(ascii_lower(name));
+        return found == columns.end() ? nullptr : &found->second;
+    };
+    const auto may_be_null = [&](const std::string& name) { return find(name) == nullptr || !find(name)->not_null; };
+
+    const EventColumns& names = table.columns;
+    TableShape shape;
+    shape.there = !columns.empty();
+    // By SQLite's own rule a column holds whole numbers if its declared type has "int" in it.
+    if (const Column* id = find(names.id)) shape.number_ids = id->type.find("int") != std::string::npos;
+    shape.nulls = {may_be_null(names.aggregate_id), may_be_null(names.published), may_be_null(names.retry_count)};
+    shape.missing = mapped_columns(names);
+    std::erase_if(shape.missing, [&](const std::string& name) { return find(name) != nullptr; });
+    if (place.schema == "main" && ascii_lower(place.table) == "outbox" && indexes_fit(names)) {
+        // The table may be older than the migration, which then made no indexes.
+        constexpr std::int64_t kOurs = 6;
+        TRY_ASSIGN(const auto found, handle.value<std::int64_t>(events::sql::own_indexes));
+        shape.own_indexes = found == kOurs;
+    }
+    return shape;
+}
+
+/// Refuses what cannot be an id of the table (permanent, `bad_argument`).
+Result<void> check_row_id(Handle& handle, const EventTable& table, std::string_view argument, const RowId& row_id) {
+    if (sequence_of(row_id)) return {};
+    TRY_ASSIGN(const auto shape, read_shape(handle, table));
+    if (!shape.number_ids && !row_id.empty()) return {};
+    return bad_argument(std::string(argument) + " is \"" + one_line(row_id) + "\", which is no id of table " +
+                        table.table);
+}
+
+Result<std::vector<Finding>> inspect_table(Handle& handle, const EventTable& table) {
+    const auto one = [](bool ok, std::string message) {
+        return std::vector<Finding>{{"event table", ok, std::move(message)}};
+    };
+    TRY_ASSIGN(const auto shape, read_shape(handle, table));
+    if (!shape.there) {
+        return one(false, "there is no table " + table.table + ": create it, or set the lane's `table:`");
+    }
+    if (!shape.missing.empty()) {
+        return one(false, "table " + table.table + " has no column " + listed(shape.missing) +
+                              ": add what is missing, or map the names with the lane's `columns:`");
+    }
+    const char* how = shape.own_indexes  ? "by its own indexes"
+                      : shape.number_ids ? "by its id; an index on (aggregate, id) helps when aggregates fail"
+                                         : "by ids that are not numbers: there is no order within an aggregate";
+    return one(true, "table " + table.table + " can be relayed, " + how);
+}
 
 EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
     EventRow out;
@@ -33,6 +117,57 @@ EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
 
 void sort_from(std::size_t first, std::vector<EventRow>& rows) {
     std::ranges::sort(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(), before, &EventRow::row_id);
+}
+
+/// Gives the lane this number of shards, unless it has that number or another relay that is alive has another number.
+Result<void> make_shards(Handle& handle, const EventTable& table, std::string_view owner) {
+    StoredShards stored;
+    TRY(handle.each(
+        events::sql::stored_shards,
+        [&](const SqliteStatement& row) { row.read(stored.count, stored.last, stored.others); }, table.lane, owner));
+    if (stored.fits(table.shards)) return {};
+    if (stored.others > 0) return other_shards(table.lane, table.shards, stored);
+    // All lose their owners, because to another number of shards an aggregate is in another shard.
+    TRY(handle.run(events::sql::free_all_shards, table.lane));
+    TRY(handle.run(events::sql::make_shards, table.lane, table.shards));
+    return handle.run(events::sql::drop_other_shards, table.lane, table.shards);
+}
+
+/// The owner's heartbeat among the relays; answers its share, without the shards.
+Result<ShardShare> count_relays(Handle& handle, const EventTable& table, std::string_view owner, Duration lease) {
+    TRY(handle.run(events::sql::forget_relays, table.lane, client::time_ago(kForgetAfterLeases * to_seconds(lease))));
+    TRY(handle.run(events::sql::heartbeat, table.lane, owner, client::time_ahead(lease)));
+    ShardShare share;
+    std::int32_t rank = 0;
+    TRY(handle.each(
+        events::sql::count_relays, [&](const SqliteStatement& row) { row.read(share.relays, rank); }, table.lane,
+        owner));
+    share.share = shard_share(table.shards, share.relays, rank);
+    return share;
+}
+
+Result<ShardShare> tend_shards(Handle& handle, const EventTable& table, std::string_view owner, Duration lease) {
+    TRY(make_shards(handle, table, owner));
+    TRY_ASSIGN(auto share, count_relays(handle, table, owner, lease));
+    const std::string ahead = client::time_ahead(lease);
+    TRY_ASSIGN(const auto renewed, handle.change(events::sql::renew_shards, table.lane, owner, ahead));
+    // Shards above the share are kept here: which of them to hand over, and when, is for the relay to decide.
+    const std::int64_t missing = share.share - renewed;
+    if (missing > 0) TRY(handle.run(events::sql::take_shards, table.lane, owner, ahead, missing));
+    TRY_ASSIGN(share.held, handle.all(
+                               events::sql::held_shards,
+                               [](const SqliteStatement& row) {
+                                   return ShardLease{row.get<std::int32_t>(0), row.get<std::int64_t>(1)};
+                               },
+                               table.lane, owner));
+    return share;
+}
+
+/// Whether the shard is the owner's with that token. A lease that ran out and that no other relay took is still the
+/// owner's, so nothing compares times here.
+Result<bool> owns_shard(Handle& handle, std::string_view lane, std::string_view owner, const ShardLease& lease) {
+    TRY_ASSIGN(const auto found, handle.value<bool>(events::sql::owns_shard, lane, owner, lease.shard, lease.token));
+    return found.has_value();
 }
 
 class SqliteEventOutbox final : public EventOutbox {
@@ -106,14 +241,20 @@ public:
     Result<void> release(std::string_view owner, std::span<const ShardLease> leases) override {
         TRY(check_owner(owner));
         if (leases.empty()) return {};
-        return in_transaction(file_, Durability::relaxed,
-                              [&](Handle& handle) { return release_shards(handle, table_.lane, owner, leases); });
+        return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<void> {
+            for (const ShardLease& lease : leases) {
+                TRY(handle.run(events::sql::release_shard, table_.lane, owner, lease.shard, lease.token));
+            }
+            return {};
+        });
     }
 
     Result<void> leave(std::string_view owner) override {
         TRY(check_owner(owner));
-        return in_transaction(file_, Durability::relaxed,
-                              [&](Handle& handle) { return leave_shards(handle, table_.lane, owner); });
+        return in_transaction(file_, Durability::relaxed, [&](Handle& handle) -> Result<void> {
+            TRY(handle.run(events::sql::release_all_shards, table_.lane, owner));
+            return handle.run(events::sql::leave, table_.lane, owner);
+        });
     }
 
     Result<void> set_asleep(std::string_view owner, bool /*asleep*/) override { return check_owner(owner); }

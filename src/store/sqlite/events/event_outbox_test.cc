@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "store/sqlite/events/event_sql.h"
-#include "store/sqlite/file/shard.h"
+#include "store/sqlite/file/row_values.h"
 #include "store/sqlite/testing/test_store.h"
 
 namespace deliverd::store::sqlite {

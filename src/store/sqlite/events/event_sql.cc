@@ -6,73 +6,8 @@
 
 namespace deliverd::store::sqlite {
 
-/// What differs between a table that keeps failures itself and one whose failures are lines of deliverd_event_failures.
-/// Null stands for "at once" in a due time, and sorts as '' before every time.
-struct FailureTexts {
-    std::string_view open;
-    std::string_view fresh;
-    std::string_view due_at;
-    std::string_view failed_rows;
-    std::string_view due_failures;
-    std::string_view open_rows;
-    std::string_view open_failures;
-    std::string_view failed_before;
-    std::string_view waiting;
-    std::string_view dead_before;
-    std::string_view waits_longer;
-    std::string_view unchanged;
-    std::string_view failed;
-    std::string_view time_of_retry;
-    std::string_view time_of_death;
-    std::string_view not_waiting;
-    std::string_view dead;
-};
-
-namespace {
-
-constexpr FailureTexts kOwnTexts{
-    .open = "{o.unpublished} and o.{dead_at} is null",
-    .fresh = "{o.retries} = 0",
-    .due_at = "coalesce(o.{next_attempt_at}, '')",
-    .failed_rows = events::sql::own_failed_rows,
-    .due_failures = "o.{retry_count}",
-    .open_rows = events::sql::own_open_rows,
-    .open_failures = "{o.retries}",
-    .failed_before = events::sql::own_failed_before,
-    .waiting = "w.{retry_count} > 0 and w.{dead_at} is null",
-    .dead_before = "w.{dead_at} is not null",
-    .waits_longer = "w.{retry_count} > 0 and w.{dead_at} is null and coalesce(w.{next_attempt_at}, '') > {now}",
-    .unchanged = events::sql::own_unchanged,
-    .failed = events::sql::own_failed,
-    .time_of_retry = "{next_attempt_at} = {then}",
-    .time_of_death = "{dead_at} = {now}",
-    .not_waiting = "not ({o.retries} > 0 and {due_at} > {now})",
-    .dead = "o.{dead_at} is not null"};
-
-constexpr FailureTexts kLineTexts{.open = "{o.unpublished}",
-                                  .fresh = events::sql::lines_fresh,
-                                  .due_at = "coalesce(f.next_attempt_at, '')",
-                                  .failed_rows = events::sql::lines_failed_rows,
-                                  .due_failures = "f.retry_count",
-                                  .open_rows = events::sql::lines_open_rows,
-                                  .open_failures = "coalesce(f.retry_count, 0)",
-                                  .failed_before = events::sql::lines_failed_before,
-                                  .waiting = "f.dead_at is null",
-                                  .dead_before = "f.dead_at is not null",
-                                  .waits_longer = "f.dead_at is null and coalesce(f.next_attempt_at, '') > {now}",
-                                  .unchanged = events::sql::lines_unchanged,
-                                  .failed = events::sql::lines_failed,
-                                  .time_of_retry = "{then}, null",
-                                  .time_of_death = "null, {now}",
-                                  .not_waiting = events::sql::lines_not_waiting,
-                                  .dead = events::sql::lines_dead};
-
-}  // namespace
-
 EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
-    : columns_(table.columns),
-      texts_(keeps_failures(columns_) ? kOwnTexts : kLineTexts),
-      separate_nulls_(keeps_failures(columns_) && nulls.aggregate_id) {
+    : columns_(table.columns), own_(keeps_failures(columns_)), separate_nulls_(own_ && nulls.aggregate_id) {
     // The condition of a partial index has to be in the statement as it is, and a column that may be null changes it.
     ASSERT(!indexed || !nulls.any());
     names_.set("table", quoted_table(table.table));
@@ -85,17 +20,19 @@ EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
         names_.set("by_" + index, indexed ? " indexed by " + index : "");
     }
     for (const char* alias : {"o", "w"}) add_row(alias, nulls);
-    names_.define("open", texts_.open);
-    names_.define("due_at", texts_.due_at);
+    names_.define("open", either("{o.unpublished} and o.{dead_at} is null", "{o.unpublished}"));
+    // Null stands for "at once", and sorts as '' before every time.
+    names_.define("due_at", either("coalesce(o.{next_attempt_at}, '')", "coalesce(f.next_attempt_at, '')"));
     add_columns(table.shards);
     names_.define("in_shards", "{shard} in (select value from json_each(?1))");
-    names_.set("behind_waiting", failed_before(texts_.waiting, "<", "{by_outbox_waiting_aggregate}"));
-    names_.set("behind_dead",
-               table.block_behind_dead ? failed_before(texts_.dead_before, "<", "{by_outbox_dead}") : "false");
+    names_.define("w.waits", either("w.{retry_count} > 0 and w.{dead_at} is null", "f.dead_at is null"));
+    const std::string_view died = either("w.{dead_at} is not null", "f.dead_at is not null");
+    names_.set("behind_waiting", failed_before("{w.waits}", "<", "{by_outbox_waiting_aggregate}"));
+    names_.set("behind_dead", table.block_behind_dead ? failed_before(died, "<", "{by_outbox_dead}") : "false");
 
     SqlValues due = names_;
-    due.define("failures", texts_.due_failures);
-    due.define("failed_rows", texts_.failed_rows);
+    due.define("failures", either("o.{retry_count}", "f.retry_count"));
+    due.define("failed_rows", either(events::sql::own_failed_rows, events::sql::lines_failed_rows));
     due_ = due.fill(events::sql::due);
     add_settling(table);
 }
@@ -122,22 +59,23 @@ void EventSql::add_columns(std::int32_t shards) {
     names_.define("its_aggregate_type", columns_.aggregate_type.empty() ? "''" : "o.{aggregate_type}");
     names_.define("created", dated ? "strftime('%Y-%m-%dT%H:%M:%fZ', o.{created_at})" : "''");
     names_.define("age", dated ? "(julianday('now') - julianday(o.{created_at})) * 86400.0" : "0.0");
-    // A function of the file's connections (file/shard.h): SQLite has no hash of its own.
+    // A function of the file's connections (file/row_values.h): SQLite has no hash of its own.
     names_.define("shard", "deliverd_shard(o.{aggregate_id}, " + std::to_string(shards) + ")");
 }
 
 /// Made once, because a batch runs them for each of its rows.
 void EventSql::add_settling(const EventTable& table) {
     SqlValues sql = names_;
-    sql.define("unchanged", texts_.unchanged);
+    sql.define("unchanged", either(events::sql::own_unchanged, events::sql::lines_unchanged));
     sql.define("published_when", columns_.published_at.empty() ? "" : ", {published_at} = {now}");
     sql.define("kept_event_id", tells_events_apart(columns_) ? "cast(o.{event_id} as text)" : "null");
     const bool remove = table.after_publish == AfterPublish::remove || columns_.published.empty();
     sent_ = sql.fill(remove ? events::sql::sent_and_removed : events::sql::sent_and_marked);
-    sql.define("changed_time", texts_.time_of_retry);
-    retry_ = sql.fill(texts_.failed);
-    sql.define("changed_time", texts_.time_of_death);
-    dead_ = sql.fill(texts_.failed);
+    const std::string_view failed = either(events::sql::own_failed, events::sql::lines_failed);
+    sql.define("changed_time", either("{next_attempt_at} = {then}", "{then}, null"));
+    retry_ = sql.fill(failed);
+    sql.define("changed_time", either("{dead_at} = {now}", "null, {now}"));
+    dead_ = sql.fill(failed);
 }
 
 std::string EventSql::failed_before(std::string_view state, std::string_view compare, std::string_view index) const {
@@ -145,13 +83,14 @@ std::string EventSql::failed_before(std::string_view state, std::string_view com
     sql.define("state", state);
     sql.define("compare", compare);
     sql.define("by_index", index);
-    return sql.fill(separate_nulls_ ? events::sql::own_failed_before_nullable : texts_.failed_before);
+    return sql.fill(separate_nulls_ ? events::sql::own_failed_before_nullable
+                                    : either(events::sql::own_failed_before, events::sql::lines_failed_before));
 }
 
 std::string EventSql::forward(bool after, bool up_to) const {
     SqlValues sql = names_;
     sql.define("failures", "0");
-    sql.define("fresh", texts_.fresh);
+    sql.define("fresh", either("{o.retries} = 0", events::sql::lines_fresh));
     // A text of its own for each case: SQLite takes no range of an index for `?3 is null or id > ?3`.
     sql.define("range", std::string(after ? " and o.{id} > ?3" : "") + (up_to ? " and o.{id} <= ?4" : ""));
     return sql.fill(events::sql::forward);
@@ -159,12 +98,14 @@ std::string EventSql::forward(bool after, bool up_to) const {
 
 std::string EventSql::follow(bool after, bool unnamed) const {
     SqlValues sql = names_;
-    sql.define("failures", texts_.open_failures);
-    sql.define("open_rows", texts_.open_rows);
+    sql.define("failures", either("{o.retries}", "coalesce(f.retry_count, 0)"));
+    sql.define("open_rows", either(events::sql::own_open_rows, events::sql::lines_open_rows));
     sql.define("followed_aggregate", unnamed ? "{o.aggregate}" : "o.{aggregate_id}");
     sql.define("range", after ? " and o.{id} > ?3" : "");
     // Here a row's own wait counts as well.
-    sql.set("behind_waiting", failed_before(texts_.waits_longer, "<=", "{by_outbox_waiting_aggregate}"));
+    const std::string_view due = either("coalesce(w.{next_attempt_at}, '')", "coalesce(f.next_attempt_at, '')");
+    sql.set("behind_waiting",
+            failed_before("{w.waits} and " + std::string(due) + " > {now}", "<=", "{by_outbox_waiting_aggregate}"));
     return sql.fill(events::sql::follow);
 }
 
@@ -172,14 +113,14 @@ std::string EventSql::lag(bool by_id) const {
     if (columns_.created_at.empty()) return "select 0.0";
     SqlValues sql = names_;
     sql.define("lane", "?1");
-    sql.define("not_waiting", texts_.not_waiting);
+    sql.define("not_waiting", either("not ({o.retries} > 0 and {due_at} > {now})", events::sql::lines_not_waiting));
     return sql.fill(by_id ? events::sql::first_age : events::sql::highest_age);
 }
 
 std::string EventSql::counts() const {
     SqlValues sql = names_;
     sql.define("lane", "?1");
-    sql.define("dead", texts_.dead);
+    sql.define("dead", either("o.{dead_at} is not null", events::sql::lines_dead));
     return sql.fill(events::sql::counts);
 }
 

@@ -19,8 +19,6 @@ struct EventNulls {
     [[nodiscard]] bool any() const { return aggregate_id || published || retry_count; }
 };
 
-struct FailureTexts;
-
 /// The .sql file says what the parameters are. Answered columns of everything that reads: id, aggregate, type, payload,
 /// message id, metadata, created, age, aggregate type, failures, shard.
 class EventSql {
@@ -50,12 +48,17 @@ private:
     void add_row(const std::string& alias, EventNulls nulls);
     void add_columns(std::int32_t shards);
     void add_settling(const EventTable& table);
+    /// What differs between a table that keeps failures itself and one whose failures are lines of
+    /// deliverd_event_failures.
+    [[nodiscard]] std::string_view either(std::string_view own, std::string_view lines) const {
+        return own_ ? own : lines;
+    }
     /// The condition that a failed row of o's aggregate in this state is before o.
     [[nodiscard]] std::string failed_before(std::string_view state, std::string_view compare,
                                             std::string_view index) const;
 
     const EventColumns columns_;
-    const FailureTexts& texts_;
+    const bool own_;             // the table keeps failures itself
     const bool separate_nulls_;  // a failed row is looked up in another way where the aggregate is null
     SqlValues names_;
     std::string due_;

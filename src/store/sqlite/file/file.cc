@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/assert.h"
-#include "base/try.h"
-#include "store/sqlite/file/shard.h"
+#include "store/sqlite/file/row_values.h"
 
 namespace deliverd::store::sqlite {
 namespace {

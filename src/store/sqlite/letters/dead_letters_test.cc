@@ -11,7 +11,7 @@
 #include "client/sqlite_statement.h"
 #include "store/letter_rules.h"
 #include "store/record_headers.h"
-#include "store/sqlite/letters/letter_query.h"
+#include "store/sqlite/letters/letter_rows.h"
 #include "store/sqlite/testing/test_store.h"
 
 namespace deliverd::store::sqlite {

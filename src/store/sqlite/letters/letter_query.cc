@@ -1,7 +1,6 @@
-#include "store/sqlite/letters/letter_query.h"
-
 #include "store/letter_rules.h"
 #include "store/sql_text.h"
+#include "store/sqlite/letters/letter_rows.h"
 #include "store/sqlite/letters/statements.h"
 
 namespace deliverd::store::sqlite {

@@ -1,12 +1,15 @@
-// Dead letters as rows of SQLite: reading one, beginning its retry, and its audit. Inside a transaction of the
-// caller's.
+// Dead letters as rows of SQLite: reading one, the begin and the end of its retry, and its audit. Inside a transaction
+// of the caller's.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "store/dead_letters.h"
+#include "store/events.h"
+#include "store/letter_rules.h"
 #include "store/sqlite/file/file.h"
 
 namespace deliverd::store::sqlite {
@@ -38,8 +41,43 @@ struct LetterStep {
 [[nodiscard]] Result<RetryClaim> begin_retry_of(Handle& handle, const std::string& id, const RetryRequest& request,
                                                 std::string_view redrive_began);
 
+/// The letter, while its retry is the owner's: also after the lease, as long as no other retry has begun.
+[[nodiscard]] Result<std::optional<Letter>> owned_letter(Handle& handle, std::string_view owner, std::string_view id);
+
+/// Ends the retry of an owned letter.
+[[nodiscard]] Result<void> end_retry_of(Handle& handle, const Letter& letter, const RetryEffect& effect,
+                                        std::string_view actor, const RetryEnd& end);
+
+/// Puts an owned letter's row back into its lane and ends the retry. Answers why the row did not go back; empty when it
+/// did.
+[[nodiscard]] Result<std::string> return_letter(Handle& handle, const Letter& letter, std::string_view actor);
+
+/// How many retries of a call ended how.
+using EndCounts = std::map<RetryResult, std::int64_t>;
+/// Counts them for the redrive that began them. Changes nothing where no redrive of the owner's is open.
+[[nodiscard]] Result<void> add_to_redrive(Handle& handle, std::string_view owner, EndCounts counts);
+
 /// Times as the tables have them; what is finer than a millisecond is rounded up, so that comparing with what is stored
 /// stays right.
 [[nodiscard]] std::string letter_time(WallTime time);
+
+// --- listings --------------------------------------------------------------------------------------------------------
+
+// The statements of a listing, made for the filters that it has. Pure text: plan tests look at it as well.
+//
+// Parameters of both: 1 topic, 2 status, 3 source, 4 error class, 5 from, 6 until, 7 text in lower case, 8 key, 9 and
+// 10 the position, 11 rows to answer, 12 offset, 13 how many rows of each index are read at most.
+
+/// A page, newest first: what letter_at() reads.
+[[nodiscard]] std::string letter_page_sql(const LetterQuery& query);
+
+/// How many there are, whatever the position: exact where the query is_counted(), else at most ?13.
+[[nodiscard]] std::string letter_total_sql(LetterQuery query);
+
+// --- letters of rows that a lane gave up on -------------------------------------------------------------------------
+
+/// Writes the letter of a row of an event table that is dead now.
+[[nodiscard]] Result<void> write_event_letter(Handle& handle, const EventTable& table, std::string_view worker_id,
+                                              const EventSettlement& settlement);
 
 }  // namespace deliverd::store::sqlite

@@ -16,27 +16,6 @@
 namespace deliverd::store::sqlite {
 namespace {
 
-Order order_at(const SqliteStatement& row) {
-    Order order;
-    row.read(order.id, order.idempotency_key, order.request_json, order.request_digest, order.trace_id, order.status,
-             order.retry_count, order.next_attempt_at, order.last_error, order.last_error_detail, order.in_doubt,
-             order.broker_order_id, order.created_at, order.updated_at);
-    return order;
-}
-
-Order order_and_ledger_at(const SqliteStatement& row) {
-    Order order = order_at(row);
-    row.read_from(14, order.result_digest, order.result_json);  // behind the columns of order_at()
-    return order;
-}
-
-AuditLine audit_line_at(const SqliteStatement& row) {
-    AuditLine line;
-    row.read(line.at, line.reason, line.status_from, line.status_to, line.retry_count, line.last_error, line.detail,
-             line.broker_order_id, line.worker, line.actor);
-    return line;
-}
-
 Result<void> check_order(const NewOrder& order) {
     if (order.idempotency_key.empty()) {
         return bad_argument("idempotency_key is empty: every order needs a key of its own");
@@ -87,70 +66,68 @@ class SqliteOrders final : public Orders {
 public:
     SqliteOrders(File& file, const OrdersOptions& options) : file_(file), options_(options) {}
 
-    Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) override;
-    Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) override;
-    Result<std::vector<Order>> list(const OrderQuery& query) override;
+    Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) override {
+        using Answers = std::vector<AcceptAnswer>;
+        // All before the first is written: one that cannot be stored refuses the whole call.
+        for (const NewOrder& order : orders) {
+            TRY(check_order(order));
+        }
+        if (orders.empty()) return Answers{};
+        return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Answers> {
+            Answers answers;
+            answers.reserve(orders.size());
+            for (const NewOrder& order : orders) {
+                TRY_ASSIGN(auto answer, accept_one(handle, order));
+                answers.push_back(std::move(answer));
+            }
+            failpoint("store.during_accept");
+            return answers;
+        });
+    }
+
+    Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) override {
+        TRY_ASSIGN(auto handle, file_.reader());
+        TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));  // order and audit of one snapshot
+        TRY_ASSIGN(auto order,
+                   handle->one(queues::sql::find_order, &order_and_ledger_at<SqliteStatement>, idempotency_key));
+        if (!order) return std::nullopt;
+        TRY_ASSIGN(auto lines,
+                   handle->all(queues::sql::order_audit, &order_audit_at<SqliteStatement>, order->id, kMaxAuditLines));
+        std::reverse(lines.begin(), lines.end());  // read from the newest on, so that the limit cuts the oldest
+        return OrderDetail{std::move(*order), std::move(lines)};
+    }
+
+    Result<std::vector<Order>> list(const OrderQuery& query) override {
+        TRY(client::check_limit(query.limit));
+        TRY_ASSIGN(auto handle, file_.reader());
+        // Dead orders are few and far between: found by an index of their own, and not by walking over all orders.
+        return handle->all(query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders,
+                           &order_at<SqliteStatement>, query.status,
+                           query.below_id.value_or(std::numeric_limits<std::int64_t>::max()), query.limit);
+    }
 
 private:
-    Result<AcceptAnswer> accept_one(Handle& handle, const NewOrder& order);
+    Result<AcceptAnswer> accept_one(Handle& handle, const NewOrder& order) {
+        TRY_ASSIGN(auto stored, insert_order(handle, order));
+        if (stored) {
+            const std::int64_t id = stored->id;
+            // An older answer may be left if somebody deleted the order of this key: it is cleared.
+            TRY(write_ledger(handle, id, options_.ledger_ttl, std::nullopt, std::nullopt));
+            const OrderStep accepted{"order_accepted", std::nullopt, std::nullopt, order.actor};
+            TRY(audit_orders(handle, std::span(&id, 1), accepted));
+            return AcceptAnswer{AcceptKind::fresh, std::move(*stored)};
+        }
+        TRY_ASSIGN(auto known,
+                   handle.one(queues::sql::find_order, &order_and_ledger_at<SqliteStatement>, order.idempotency_key));
+        // Only another unique index, which somebody added, can refuse a key that is not there.
+        if (!known) return permanent(codes::kDbError, "the table outbox_orders refuses a key it does not have");
+        const bool same = known->request_digest == order.request_digest;
+        return AcceptAnswer{same ? AcceptKind::known : AcceptKind::conflict, std::move(*known)};
+    }
 
     File& file_;
     const OrdersOptions options_;
 };
-
-Result<AcceptAnswer> SqliteOrders::accept_one(Handle& handle, const NewOrder& order) {
-    TRY_ASSIGN(auto stored, insert_order(handle, order));
-    if (stored) {
-        const std::int64_t id = stored->id;
-        // An older answer may be left if somebody deleted the order of this key: it is cleared.
-        TRY(write_ledger(handle, id, options_.ledger_ttl, std::nullopt, std::nullopt));
-        const OrderStep accepted{"order_accepted", std::nullopt, std::nullopt, order.actor};
-        TRY(audit_orders(handle, std::span(&id, 1), accepted));
-        return AcceptAnswer{AcceptKind::fresh, std::move(*stored)};
-    }
-    TRY_ASSIGN(auto known, handle.one(queues::sql::find_order, &order_and_ledger_at, order.idempotency_key));
-    // Only another unique index, which somebody added, can refuse a key that is not there.
-    if (!known) return permanent(codes::kDbError, "the table outbox_orders refuses a key it does not have");
-    const bool same = known->request_digest == order.request_digest;
-    return AcceptAnswer{same ? AcceptKind::known : AcceptKind::conflict, std::move(*known)};
-}
-
-Result<std::vector<AcceptAnswer>> SqliteOrders::accept(std::span<const NewOrder> orders) {
-    using Answers = std::vector<AcceptAnswer>;
-    // All before the first is written: one that cannot be stored refuses the whole call.
-    for (const NewOrder& order : orders) {
-        TRY(check_order(order));
-    }
-    if (orders.empty()) return Answers{};
-    return in_transaction(file_, Durability::full, [&](Handle& handle) -> Result<Answers> {
-        Answers answers;
-        answers.reserve(orders.size());
-        for (const NewOrder& order : orders) {
-            TRY_ASSIGN(auto answer, accept_one(handle, order));
-            answers.push_back(std::move(answer));
-        }
-        failpoint("store.during_accept");
-        return answers;
-    });
-}
-
-Result<std::optional<OrderDetail>> SqliteOrders::find(std::string_view idempotency_key) {
-    TRY_ASSIGN(auto handle, file_.reader());
-    TRY_ASSIGN(const auto moment, Transaction::begin_reading(*handle));  // order and audit of one snapshot
-    TRY_ASSIGN(auto order, handle->one(queues::sql::find_order, &order_and_ledger_at, idempotency_key));
-    if (!order) return std::nullopt;
-    TRY_ASSIGN(auto lines, handle->all(queues::sql::order_audit, &audit_line_at, order->id, kMaxAuditLines));
-    std::reverse(lines.begin(), lines.end());  // read from the newest on, so that the limit cuts the oldest
-    return OrderDetail{std::move(*order), std::move(lines)};
-}
-
-Result<std::vector<Order>> SqliteOrders::list(const OrderQuery& query) {
-    TRY(client::check_limit(query.limit));
-    TRY_ASSIGN(auto handle, file_.reader());
-    // Dead orders are few and far between: found by an index of their own, and not by walking over all orders.
-    return handle->all(query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders, &order_at,
-                       query.status, query.below_id.value_or(std::numeric_limits<std::int64_t>::max()), query.limit);
-}
 
 OrderStep step_of(std::string_view reason, const char* status_from, std::string_view worker_id) {
     return {reason, status_from, std::string(worker_id), worker_id};

@@ -14,16 +14,6 @@
 #include "store/outbox_row.h"
 
 namespace deliverd::store::sqlite {
-namespace {
-
-RowState row_state_at(const SqliteStatement& row) {
-    RowState state;
-    row.read(state.status, state.failures, state.locked_by, state.last_error);
-    state.phase = phase_of(state.status);
-    return state;
-}
-
-}  // namespace
 
 std::optional<std::string> unsendable_text(std::initializer_list<NamedText> texts) {
     for (const auto& [column, text] : texts) {
@@ -72,7 +62,9 @@ Result<std::vector<SettleAnswer>> OutboxBase::settle(std::string_view worker_id,
             TRY_ASSIGN(const bool applied, settle_row(handle, worker_id, settlement));
             SettleAnswer& answer = answers.emplace_back(SettleAnswer{settlement.id, applied, std::nullopt});
             if (applied) continue;
-            TRY_ASSIGN(answer.row, handle.one(statements_.row_state, &row_state_at, settlement.id));
+            TRY_ASSIGN(answer.row, handle.one(
+                                       statements_.row_state,
+                                       [](const SqliteStatement& row) { return row_state_at(row); }, settlement.id));
         }
         failpoint("store.during_settle");
         return answers;

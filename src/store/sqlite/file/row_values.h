@@ -1,5 +1,7 @@
-// Ids of rows as text: numbers, or whatever else a mapped table has.
+// Values of rows as SQLite compares them, and what it has no function for.
 #pragma once
+
+#include <sqlite3.h>
 
 #include <cstdint>
 #include <string_view>
@@ -9,7 +11,8 @@
 
 namespace deliverd::store::sqlite {
 
-/// SQLite's own order: numbers by value and before all text, text by its bytes.
+/// Ids of rows as text (numbers, or whatever else a mapped table has) in SQLite's own order: numbers by value and
+/// before all text, text by its bytes.
 [[nodiscard]] inline bool before(std::string_view a, std::string_view b) {
     const auto left = sequence_of(a);
     const auto right = sequence_of(b);
@@ -22,5 +25,12 @@ namespace deliverd::store::sqlite {
     if (const auto number = sequence_of(row_id)) return *number;
     return std::string_view(row_id);
 }
+
+/// Which part of a table an aggregate belongs to: 0 to shards - 1, the same in every process and for ever: relays on
+/// one file must agree. `shards` at least 1.
+[[nodiscard]] std::int32_t shard_of(std::string_view aggregate_id, std::int32_t shards);
+
+/// deliverd_shard(aggregate, shards) for statements on this connection; answers SQLite's code.
+[[nodiscard]] int add_shard_function(sqlite3* connection);
 
 }  // namespace deliverd::store::sqlite

@@ -1,4 +1,4 @@
-#include "store/sqlite/file/shard.h"
+#include "store/sqlite/file/row_values.h"
 
 #include <algorithm>
 
