@@ -184,7 +184,7 @@ TEST_F(PostgresFaults, AServerThatDoesNotAnswerCostsTheDeadline) {
         auto connection = must(Connection::open(store_.server().conninfo(), settings,
                                                 std::chrono::steady_clock::now() + kPatience, limit));
         const auto answer =
-            connection->run(Step{&slow, &none}, effect, std::chrono::steady_clock::now() + milliseconds(100));
+            connection->run(Step{&slow, none}, effect, std::chrono::steady_clock::now() + milliseconds(100));
         ASSERT_FALSE(answer);
         EXPECT_EQ(answer.error().code, "db_timeout");
         EXPECT_EQ(answer.error().error_class, effect == Effect::read ? ErrorClass::retryable : ErrorClass::ambiguous);

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/try.h"
 #include "store/migration_plan.h"
 #include "store/postgres/connection/cells.h"
@@ -6,13 +8,12 @@
 #include "store/sql_text.h"
 
 namespace deliverd::store::postgres {
-
 namespace {
 
 /// Runs a statement that only reads.
-Result<PgResult> ask(Connection& connection, std::string_view sql, const Params& params = {}) {
+Result<PgResult> ask(Connection& connection, std::string_view sql, Params params = {}) {
     const Statement statement = statement_by_text("schema", std::string(sql));
-    return connection.run(Step{&statement, &params}, Effect::read, connection.statement_deadline());
+    return connection.run(Step{&statement, std::move(params)}, Effect::read);
 }
 
 /// How long one `deliverd migrate` waits for another, and then for its own statements.
@@ -66,11 +67,6 @@ Result<std::string> missing_grants(Connection& connection, const std::string& sc
     return missing;
 }
 
-Result<std::string> creators_in(Connection& connection, const std::string& schema) {
-    TRY_ASSIGN(auto result, ask(connection, sql::creators_in_schema, Params(std::optional(schema))));
-    return std::string(text_at(result.get(), 0, 0));
-}
-
 Finding finding(std::string check, bool ok, std::string good, std::string bad) {
     return Finding{std::move(check), ok, ok ? std::move(good) : std::move(bad)};
 }
@@ -97,9 +93,10 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
     std::string version;
     std::string synchronous_commit;
     bool standby = false;
-    read_row(facts.get(), 0, version, synchronous_commit, standby);
+    Row(facts.get()).read(version, synchronous_commit, standby);
     TRY_ASSIGN(auto missing, missing_grants(connection, schema));
-    TRY_ASSIGN(auto creators, creators_in(connection, schema));
+    TRY_ASSIGN(auto in_schema, ask(connection, sql::creators_in_schema, Params(std::optional(schema))));
+    const auto creators = Row(in_schema.get()).get<std::string>();
     auto report = schema_report(connection, schema);
     // Without the right to look at the schema the grants are the finding.
     if (!report && missing.empty()) return Failure(std::move(report.error()));

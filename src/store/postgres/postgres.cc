@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "client/postgres_call.h"
 #include "deliverd/error_codes.h"
+#include "store/postgres/connection/cells.h"
 #include "store/postgres/connection/pool.h"
 #include "store/postgres/connection/refusal.h"
 #include "store/postgres/events/event_outbox.h"
@@ -62,7 +63,13 @@ public:
         : options_(std::move(options)),
           place_(postgres::place_of(options_.conninfo)),
           log_(log),
-          pool_(pool_options(), log) {}
+          pool_({options_.conninfo,
+                 options_.refresh_conninfo,
+                 options_.max_connections,
+                 options_.connect_timeout,
+                 options_.pool_wait,
+                 {options_.statement_timeout, options_.lock_timeout, options_.statement_timeout}},
+                log) {}
 
     std::string describe() const override {
         const int version = pool_.server_version();
@@ -89,9 +96,7 @@ public:
         return postgres::make_order_queue(pool_, options_.schema, options, std::move(lane));
     }
 
-    std::unique_ptr<DeadLetters> dead_letters() override {
-        return std::make_unique<postgres::PostgresDeadLetters>(pool_, options_.schema);
-    }
+    std::unique_ptr<DeadLetters> dead_letters() override { return postgres::make_dead_letters(pool_, options_.schema); }
 
     std::unique_ptr<Imports> imports() override { return postgres::make_imports(pool_, options_.schema); }
 
@@ -122,7 +127,12 @@ public:
 
     Result<std::int64_t> remove_memories(std::string_view target_space, std::int64_t first_id,
                                          std::int64_t last_id) override {
-        return postgres::remove_memories(pool_, options_.schema, target_space, first_id, last_id);
+        // Rarely called: not worth the statements of an outbox.
+        const postgres::Statement remove{"queues_remove_memories", filled(postgres::queues::sql::remove_memories,
+                                                                          {{"schema", quoted(options_.schema)}})};
+        TRY_ASSIGN(auto result,
+                   run_once(pool_, remove, postgres::Params(target_space, first_id, last_id), postgres::Effect::write));
+        return postgres::Row(result.get()).get<std::int64_t>();
     }
 
     Result<std::vector<Finding>> inspect() override {
@@ -135,13 +145,6 @@ public:
     void limit_waits(Duration at_most) override { pool_.limit_waits(at_most); }
 
 private:
-    postgres::PoolOptions pool_options() const {
-        return {
-            options_.conninfo,        options_.refresh_conninfo,
-            options_.max_connections, options_.connect_timeout,
-            options_.pool_wait,       {options_.statement_timeout, options_.lock_timeout, options_.statement_timeout}};
-    }
-
     const PostgresOptions options_;
     const std::string place_;
     Log& log_;

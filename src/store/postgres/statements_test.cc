@@ -5,7 +5,7 @@
 
 #include "store/postgres/events/event_sql.h"
 #include "store/postgres/events/statements.h"
-#include "store/postgres/letters/letter_query.h"
+#include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/queues/statements.h"
 #include "store/postgres/statements.h"

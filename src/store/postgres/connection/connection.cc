@@ -65,7 +65,7 @@ public:
         // server keeps 63 bytes of a name.
         const Statement statement{"client_" + sha256_hex(sql).substr(0, 32), sql};
         // Text, as a caller's connection answers: the client library reads both alike.
-        return connection_.run(Step{&statement, &params, Format::text}, Effect::read, connection_.statement_deadline());
+        return connection_.run(Step{&statement, std::move(params), Format::text}, Effect::read);
     }
 
 private:
@@ -114,9 +114,9 @@ Result<void> Connection::finish_connecting(Deadline deadline) {
 
 Result<void> Connection::set_up_session(Deadline deadline) {
     static const Statement kSetUp{"connection_set_up_session", connection::sql::set_up_session};
-    const Params params(milliseconds(settings_.statement_timeout), milliseconds(settings_.lock_timeout),
-                        milliseconds(settings_.idle_in_transaction_timeout));
-    TRY(run(Step{&kSetUp, &params}, Effect::read, deadline));
+    Params params(milliseconds(settings_.statement_timeout), milliseconds(settings_.lock_timeout),
+                  milliseconds(settings_.idle_in_transaction_timeout));
+    TRY(run(Step{&kSetUp, std::move(params)}, Effect::read, deadline));
     return {};
 }
 
@@ -161,22 +161,24 @@ Error Connection::timed_out(Effect effect, bool sent) {
                  "PostgreSQL did not answer in time; the connection was closed, try again"};
 }
 
-Result<PgResult> Connection::run(const Step& step, Effect effect, Deadline deadline) {
+Result<PgResult> Connection::run(const Step& step, Effect effect, std::optional<Deadline> deadline) {
     TRY_ASSIGN(auto results, run(std::span(&step, 1), effect, deadline));
     return std::move(results.back());
 }
 
-Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect, Deadline deadline) {
+Result<std::vector<PgResult>> Connection::run(std::span<const Step> steps, Effect effect,
+                                              std::optional<Deadline> deadline) {
     ASSERT(!steps.empty());
+    const Deadline until = deadline.value_or(statement_deadline());
     refused_with_.clear();
     if (limit_.passed()) return Failure(too_late());
     std::vector<const Statement*> expected;
     if (!queue(steps, expected)) return Failure(lost(effect, false));
-    TRY(flush(effect, deadline));
+    TRY(flush(effect, until));
     for (const Step& step : steps) {
         if (step.point != nullptr) failpoint(step.point);
     }
-    return collect(std::move(expected), effect, deadline);
+    return collect(std::move(expected), effect, until);
 }
 
 /// `preparing` gets one entry per command in the pipeline: the statement being prepared, or null for an execution.
@@ -191,10 +193,10 @@ bool Connection::queue(std::span<const Step> steps, std::vector<const Statement*
             if (PQsendPrepare(raw, statement.name.c_str(), statement.sql.c_str(), 0, nullptr) != 1) return false;
             preparing.push_back(&statement);
         }
-        const auto pointers = step.params->pointers();
-        const auto lengths = step.params->lengths();
-        const auto formats = step.params->formats();
-        if (PQsendQueryPrepared(raw, statement.name.c_str(), step.params->count(), pointers.data(), lengths.data(),
+        const auto pointers = step.params.pointers();
+        const auto lengths = step.params.lengths();
+        const auto formats = step.params.formats();
+        if (PQsendQueryPrepared(raw, statement.name.c_str(), step.params.count(), pointers.data(), lengths.data(),
                                 formats.data(), static_cast<int>(step.format)) != 1) {
             return false;
         }
@@ -268,15 +270,16 @@ Failure Connection::refused(const ServerError& error, Effect effect) {
     return Failure(postgres_error(error.sqlstate, error.message, effect, true));
 }
 
-Result<void> Connection::script(const std::string& sql, Effect effect, Deadline deadline) {
+Result<void> Connection::script(const std::string& sql, Effect effect, std::optional<Deadline> deadline) {
+    const Deadline until = deadline.value_or(statement_deadline());
     if (limit_.passed()) return Failure(too_late());
     PGconn* raw = connection_.get();
     // A pipeline takes one statement per command; several in one text need the simple protocol.
     if (PQexitPipelineMode(raw) != 1 || PQsendQuery(raw, sql.c_str()) != 1) return Failure(lost(effect, false));
-    TRY(flush(effect, deadline));
+    TRY(flush(effect, until));
     std::optional<ServerError> failed;
     for (;;) {
-        TRY_ASSIGN(const auto next, next_result(effect, deadline));
+        TRY_ASSIGN(const auto next, next_result(effect, until));
         if (next == nullptr) break;
         if (!is_success(PQresultStatus(next.get())) && !failed) failed = error_in(next.get());
     }

@@ -4,16 +4,15 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "client/postgres_call.h"
 #include "deliverd/result.h"
-#include "store/postgres/connection/params.h"
 #include "store/postgres/connection/statement.h"
 #include "store/wait_limit.h"
 
@@ -26,8 +25,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 enum class Format { text = 0, binary = 1 };
 
 struct Step {
-    const Statement* statement;
-    const Params* params;
+    const Statement* statement;  // outlives the run
+    Params params{};
     Format format = Format::binary;
     const char* point = nullptr;  // failpoint between sending it and reading its answer
 };
@@ -54,12 +53,14 @@ public:
                                                                   const WaitLimit& limit);
 
     /// All steps in one round trip and, unless a transaction is open, one transaction: all or nothing.
-    Result<std::vector<PgResult>> run(std::span<const Step> steps, Effect effect, Deadline deadline);
-    Result<PgResult> run(const Step& step, Effect effect, Deadline deadline);
+    /// Without a deadline they take as long as the session's settings let them.
+    Result<std::vector<PgResult>> run(std::span<const Step> steps, Effect effect,
+                                      std::optional<Deadline> deadline = std::nullopt);
+    Result<PgResult> run(const Step& step, Effect effect, std::optional<Deadline> deadline = std::nullopt);
 
     /// Any number of statements without parameters, for migrations and BEGIN/COMMIT. Within a transaction of
     /// its own unless one is open.
-    Result<void> script(const std::string& sql, Effect effect, Deadline deadline);
+    Result<void> script(const std::string& sql, Effect effect, std::optional<Deadline> deadline = std::nullopt);
 
     /// After LISTEN: true when notifications arrived (all of them are consumed), false when none arrived until
     /// `deadline` or the limit.
@@ -73,8 +74,6 @@ public:
     /// The SQLSTATE with which the server refused the last run(), or a script() after it; empty when it did not.
     [[nodiscard]] const std::string& refused_with() const { return refused_with_; }
     [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
-    /// For statements that wait as long as the session's settings let them.
-    [[nodiscard]] Deadline statement_deadline() const;
 
 private:
     struct Finish {
@@ -94,6 +93,7 @@ private:
     Result<void> flush(Effect effect, Deadline deadline);
     Result<PgResult> next_result(Effect effect, Deadline deadline);
     Result<std::vector<PgResult>> collect(std::vector<const Statement*> preparing, Effect effect, Deadline deadline);
+    [[nodiscard]] Deadline statement_deadline() const;
     /// Waits until the socket is ready for one of `events`; false when the deadline or the limit passed.
     [[nodiscard]] bool wait(short events, Deadline deadline) const;
     static ServerError error_in(const PGresult* result) {

@@ -1,7 +1,6 @@
 #include "store/postgres/connection/pool.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/assert.h"
@@ -140,48 +139,46 @@ int Pool::server_version() const {
 
 Result<Transaction> Transaction::begin(Pool& pool) {
     TRY_ASSIGN(auto connection, pool.borrow());
-    TRY(connection->script("begin", Effect::read, connection->statement_deadline()));
+    TRY(connection->script("begin", Effect::read));
     return Transaction(std::move(connection));
 }
 
 Transaction::~Transaction() {
     // Should this fail too, the pool throws the connection away, which rolls back as well.
     if (connection_ && connection_->usable() && connection_->in_transaction()) {
-        static_cast<void>(connection_->script("rollback", Effect::read, connection_->statement_deadline()));
+        static_cast<void>(connection_->script("rollback", Effect::read));
     }
 }
 
 // Effect::read, whatever the statement does: a lost connection rolls it back, so that it is certainly not done.
-Result<PgResult> Transaction::run(const Statement& statement, const Params& params) {
-    return connection_->run(Step{&statement, &params}, Effect::read, connection_->statement_deadline());
+Result<PgResult> Transaction::run(const Statement& statement, Params params) {
+    return connection_->run(Step{&statement, std::move(params)}, Effect::read);
 }
 
 Result<void> Transaction::commit() {
-    return connection_->script("commit", Effect::write, connection_->statement_deadline());
+    return connection_->script("commit", Effect::write);
 }
 
 Result<std::vector<PgResult>> run_once(Pool& pool, std::span<const Step> steps, Effect effect) {
     TRY_ASSIGN(auto connection, pool.borrow());
-    return connection->run(steps, effect, connection->statement_deadline());
+    return connection->run(steps, effect);
 }
 
-Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect) {
-    TRY_ASSIGN(auto results, run_once(pool, std::array{Step{&statement, &params}}, effect));
-    return std::move(results.back());
+Result<PgResult> run_once(Pool& pool, const Statement& statement, Params params, Effect effect) {
+    TRY_ASSIGN(auto connection, pool.borrow());
+    return connection->run(Step{&statement, std::move(params)}, effect);
 }
 
 Step relaxed_commit() {
     static const Statement kRelax{"connection_relax_commit", connection::sql::relax_commit};
-    static const Params kNone;
-    return Step{&kRelax, &kNone};
+    return Step{&kRelax};
 }
 
 Result<void> ping_server(Pool& pool, Duration deadline) {
     static const Statement kPing{"connection_ping", connection::sql::ping};
     const Deadline until = std::chrono::steady_clock::now() + deadline;
     TRY_ASSIGN(auto connection, pool.borrow(until));  // waiting for a connection counts: a full pool does not answer
-    const Params none;
-    TRY(connection->run(Step{&kPing, &none}, Effect::read, until));
+    TRY(connection->run(Step{&kPing}, Effect::read, until));
     return {};
 }
 

@@ -97,7 +97,7 @@ public:
     Transaction& operator=(Transaction&&) = delete;
 
     /// A lost answer is never ambiguous here: the transaction has not committed.
-    Result<PgResult> run(const Statement& statement, const Params& params);
+    Result<PgResult> run(const Statement& statement, Params params);
     Result<void> commit();
     /// Stays where it is when the transaction is moved.
     Connection& connection() { return *connection_; }
@@ -109,7 +109,7 @@ private:
 
 /// Borrows a connection and runs the steps, or one statement, in one transaction.
 [[nodiscard]] Result<std::vector<PgResult>> run_once(Pool& pool, std::span<const Step> steps, Effect effect);
-[[nodiscard]] Result<PgResult> run_once(Pool& pool, const Statement& statement, const Params& params, Effect effect);
+[[nodiscard]] Result<PgResult> run_once(Pool& pool, const Statement& statement, Params params, Effect effect);
 
 /// A step for the head of a transaction whose commit need not reach the disk. Claims need no durable commit, settles
 /// do: a claim that a crash forgets is only a lease that runs out, and then a retry.

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <vector>
 
 #include "client/postgres_call.h"
@@ -94,13 +95,10 @@ bool is_port(std::string_view text) {
 
 /// One for each host, or one for all; an empty one is the default.
 bool are_ports(std::string_view text) {
-    for (;;) {
-        const std::size_t comma = text.find(',');
-        const std::string_view one = text.substr(0, comma);
-        if (!one.empty() && !is_port(one)) return false;
-        if (comma == std::string_view::npos) return true;
-        text.remove_prefix(comma + 1);
-    }
+    return std::ranges::all_of(text | std::views::split(','), [](const auto& part) {
+        const std::string_view one(part.begin(), part.end());
+        return one.empty() || is_port(one);
+    });
 }
 
 /// libpq looks at these two only when it connects, and `config check` does not connect.

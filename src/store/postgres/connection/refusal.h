@@ -4,7 +4,6 @@
 #include <libpq-fe.h>
 
 #include <string>
-#include <string_view>
 
 #include "deliverd/result.h"
 

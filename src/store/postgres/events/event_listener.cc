@@ -1,11 +1,10 @@
-#include "store/postgres/events/event_listener.h"
-
 #include <algorithm>
 #include <thread>
 #include <utility>
 
 #include "base/mutex.h"
 #include "base/try.h"
+#include "store/postgres/events/event_parts.h"
 
 namespace deliverd::store::postgres {
 namespace {
@@ -58,7 +57,7 @@ private:
         const std::string conninfo = options_.refresh_conninfo ? options_.refresh_conninfo() : options_.conninfo;
         TRY_ASSIGN(auto opened, Connection::open(conninfo, options_.session, began + options_.connect_timeout, limit_));
         Connection& connection = *opened;
-        TRY(connection.script("listen deliverd_outbox", Effect::read, connection.statement_deadline()));
+        TRY(connection.script("listen deliverd_outbox", Effect::read));
         on_connected();
         on_event_();  // there was nobody to notify before LISTEN
         for (;;) {
@@ -68,7 +67,7 @@ private:
                 on_event_();
             } else {
                 // A connection that a firewall dropped looks idle for ever; only an answer shows that it is there.
-                TRY(connection.script("select 1", Effect::read, connection.statement_deadline()));
+                TRY(connection.script("select 1", Effect::read));
             }
         }
     }

@@ -93,7 +93,7 @@ protected:
             expect_by_index(root, "outbox_waiting_aggregate", 1, kEventLimit * kPagesPerRead);
             expect_by_index(root, "outbox_dead", 1, kEventLimit * kPagesPerRead);
             expect_no_sort(root);
-            forward.int32_array(half_of_the_shards());
+            forward.array(half_of_the_shards());
             const auto some = plan(sql.of_some.forward, forward);
             expect_by_index(some, "outbox_open", kOpen, kOpen * kPagesPerRead);
             expect_no_sort(some);
@@ -107,8 +107,8 @@ protected:
         }
         {
             Params follow;
-            follow.text_array(std::vector<std::optional<std::string>>{"a3", "a4"});
-            follow.int64_array(std::vector<std::int64_t>{0, kPublished + 1000}).int32(3).int64(kByteLimit);
+            follow.array(std::vector<std::optional<std::string>>{"a3", "a4"});
+            follow.array(std::vector<std::int64_t>{0, kPublished + 1000}).int32(3).int64(kByteLimit);
             expect_by_index(plan(sql.of_all.follow, follow), "outbox_open_aggregate", 3, 6 * kPagesPerRead);
         }
         const auto [sent, failed] = settlements(open_rows());
@@ -149,13 +149,12 @@ protected:
         std::vector<std::int32_t> leases;
         for (int n = 0; n < kEventLimit; ++n) leases.push_back(1 + n % kShards);
         Params sent;
-        sent.text("events").text("r").int32_array(shards).int64_array(tokens);
-        sent.int64_array(ids).int32_array(leases).int32_array(std::vector<std::int32_t>(kEventLimit, 0));
+        sent.text("events").text("r").array(shards).array(tokens);
+        sent.array(ids).array(leases).array(std::vector<std::int32_t>(kEventLimit, 0));
         Params failed = sent;
         sent.int32(kEventLimit);
-        failed.text_array(std::vector<std::optional<std::string>>(kEventLimit, "no"));
-        failed.float64_array(std::vector<double>(kEventLimit, 1))
-            .int32_array(std::vector<std::int32_t>(kEventLimit, 0));
+        failed.array(std::vector<std::optional<std::string>>(kEventLimit, "no"));
+        failed.array(std::vector<double>(kEventLimit, 1)).array(std::vector<std::int32_t>(kEventLimit, 0));
         failed.int32(kEventLimit);
         return {std::move(sent), std::move(failed)};
     }

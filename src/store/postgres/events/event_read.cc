@@ -1,5 +1,3 @@
-#include "store/postgres/events/event_read.h"
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -10,6 +8,7 @@
 #include "base/try.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/cells.h"
+#include "store/postgres/events/event_parts.h"
 #include "store/postgres/events/statements.h"
 
 namespace deliverd::store::postgres {
@@ -32,9 +31,9 @@ constexpr std::uint32_t kMostUnlisted = 65'536;
 
 /// The answer of `open_writers`. Its snapshot lists the open transactions below the last one that ended. Any number
 /// from there to the newest one may be an open transaction too, so all of them count as open.
-OpenWriters writers_of(const PGresult* result) {
+OpenWriters writers_at(const Row& row) {
     OpenWriters writers;
-    std::string_view snapshot = text_at(result, 0, 0);  // "xmin:xmax:xip,…"
+    std::string_view snapshot = row.text(0);  // "xmin:xmax:xip,…"
     const auto next_number = [&snapshot] {
         std::uint64_t number = 0;
         const auto read = std::from_chars(snapshot.data(), snapshot.data() + snapshot.size(), number);
@@ -47,7 +46,7 @@ OpenWriters writers_of(const PGresult* result) {
     while (!snapshot.empty()) writers.transactions.push_back(next_number());
     // age() counts in 32 bits, which go round, and the snapshot in 64. The two are close to each other, so their
     // difference in 32 bits is the true one.
-    const auto next = static_cast<std::uint32_t>(int32_at(result, 0, 1)) + kFirstTransaction;
+    const auto next = static_cast<std::uint32_t>(row.get<std::int32_t>(1)) + kFirstTransaction;
     const std::uint32_t count = next - static_cast<std::uint32_t>(unlisted);
     writers.next = unlisted + count;
     for (std::uint64_t i = 0; i < std::min(count, kMostUnlisted); ++i) writers.transactions.push_back(unlisted + i);
@@ -111,34 +110,34 @@ std::string rfc3339_micros(WallTime time) {
     return out;
 }
 
-EventRow row_at(const PGresult* result, int row, EventOrigin origin) {
+EventRow event_at(const Row& row, EventOrigin origin) {
     EventRow out;
     out.origin = origin;
     Message& message = out.message;
+    std::optional<std::string> message_id;
     std::string metadata;
-    read_row(result, row, out.row_id, message.key, message.type, message.body, message.message_id, metadata,
-             message.aggregate_type);
-    if (null_at(result, row, kEventMessageId)) message.message_id = out.row_id;
-    if (!null_at(result, row, kEventCreatedAt)) {
-        message.created_at = rfc3339_micros(time_at(result, row, kEventCreatedAt));
-        out.age_seconds =
-            std::max(0.0, seconds_between(int64_at(result, row, kEventCreatedAt), int64_at(result, row, kEventNow)));
+    std::optional<WallTime> created_at;
+    WallTime now{};
+    row.read(out.row_id, message.key, message.type, message.body, message_id, metadata, message.aggregate_type,
+             created_at, now, message.failures, out.shard);
+    message.message_id = message_id ? std::move(*message_id) : out.row_id;
+    if (created_at) {
+        message.created_at = rfc3339_micros(*created_at);
+        out.age_seconds = std::max(0.0, std::chrono::duration<double>(now - *created_at).count());
     }
-    message.failures = int32_at(result, row, kEventFailures);
-    out.shard = int32_at(result, row, kEventShard);
     complete_event(out, metadata);
     return out;
 }
 
 /// Appends the rows of an answer until they take `byte_limit` in memory: then true.
-bool append_event_rows(std::vector<EventRow>& out, const PGresult* result, EventOrigin origin,
+bool append_event_rows(std::vector<EventRow>& out, const std::vector<Row>& rows, EventOrigin origin,
                        std::int64_t byte_limit) {
     const auto before = static_cast<std::ptrdiff_t>(out.size());
-    const int count = PQntuples(result);
-    out.reserve(out.size() + static_cast<std::size_t>(count));
+    out.reserve(out.size() + rows.size());
     std::int64_t bytes = 0;
-    for (int row = 0; row < count && bytes < byte_limit; ++row) {
-        out.push_back(row_at(result, row, origin));
+    for (const Row& row : rows) {
+        if (bytes >= byte_limit) break;
+        out.push_back(event_at(row, origin));
         bytes += static_cast<std::int64_t>(bytes_in_memory(out.back().message));
     }
     // The statements answer due rows by time and followed ones by aggregate; forward rows are in order already.
@@ -179,25 +178,25 @@ Result<EventBatch> read_events(Connection& connection, const EventStatements& st
 
     std::vector<Step> steps;
     // Writers and rows of one snapshot: a row is either shown, or its writer is among the open ones.
-    if (watched) steps.push_back(step_without_parameters(events::sql::one_moment));
+    if (watched) steps.push_back({&fixed_statement(events::sql::one_moment)});
     const std::size_t first = steps.size();
     for (Part& part : parts) {
-        if (!all) part.params.int32_array(request.shards);
+        if (!all) part.params.array(request.shards);
         if (!statements.own_failures) part.params.text(table.lane);
-        steps.push_back(Step{&part.statement, &part.params});
+        steps.push_back({&part.statement, std::move(part.params)});
     }
-    const Params above(request.end_above.value_or(0));
-    if (ends) steps.push_back(Step{&statements.end, &above});
-    if (watched) steps.push_back(step_without_parameters(events::sql::open_writers));
-    TRY_ASSIGN(auto results, connection.run(steps, Effect::read, connection.statement_deadline()));
+    if (ends) steps.push_back({&statements.end, Params(*request.end_above)});
+    if (watched) steps.push_back({&fixed_statement(events::sql::open_writers)});
+    TRY_ASSIGN(auto results, connection.run(steps, Effect::read));
     for (std::size_t i = 0; i < parts.size(); ++i) {
         const PgResult answer = std::move(results[first + i]);  // freed here: a part is in memory twice only meanwhile
-        const int rows = PQntuples(answer.get());
-        const bool cut_here = append_event_rows(batch.rows, answer.get(), parts[i].origin, byte_limit(request));
-        parts[i].cut = cut_here || (rows > 0 && int64_at(answer.get(), rows - 1, kEventBytes) >= byte_limit(request));
+        const std::vector<Row> rows = rows_of(answer.get());
+        const bool cut_here = append_event_rows(batch.rows, rows, parts[i].origin, byte_limit(request));
+        const bool cut_there = !rows.empty() && rows.back().get<std::int64_t>(kEventBytes) >= byte_limit(request);
+        parts[i].cut = cut_here || cut_there;
     }
-    if (watched) batch.writers = writers_of(results.back().get());
-    if (ends) read_cell(results[first + parts.size()].get(), 0, 0, batch.end);
+    if (watched) batch.writers = writers_at(Row(results.back().get()));
+    if (ends) Row(results[first + parts.size()].get()).read(batch.end);
     return batch;
 }
 

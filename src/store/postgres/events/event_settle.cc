@@ -1,6 +1,5 @@
-#include "store/postgres/events/event_settle.h"
-
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/uuid.h"
 #include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
+#include "store/postgres/events/event_parts.h"
 #include "store/postgres/events/statements.h"
 
 namespace deliverd::store::postgres {
@@ -79,32 +79,24 @@ public:
     /// Lane, owner, leases, and of the settlements that failed, or of the others, ids, numbers of leases and failures;
     /// of those that failed also notes, delays in seconds, 1 if it is given up; and how many there are.
     [[nodiscard]] Params params(std::string_view lane, std::string_view owner, bool of_failed) const {
-        std::vector<std::int32_t> leases;
-        std::vector<std::int32_t> failures;
-        std::vector<std::optional<std::string>> notes;
-        std::vector<double> delays;
-        std::vector<std::int32_t> dead;
-        const auto chosen = [&](const EventSettlement& settlement) { return is_failure(settlement) == of_failed; };
-        for (const Entry& entry : entries_) {
-            const EventSettlement& settlement = settlements_[entry.index];
-            if (!chosen(settlement)) continue;
-            leases.push_back(entry.lease);
-            failures.push_back(settlement.settlement.failures_before);
-            if (!of_failed) continue;
-            notes.push_back(settle_note(settlement.settlement));
-            delays.push_back(settle_delay_seconds(settlement.settlement));
-            dead.push_back(given_up(settlement) ? 1 : 0);
-        }
+        const auto batch = chosen([&](const EventSettlement& one) { return is_failure(one) == of_failed; });
+        const auto of_each = [&](auto get) {
+            return column(batch, [&](const Entry& entry) { return get(settlements_[entry.index].settlement); });
+        };
         Params out(lane, owner, shards_, tokens_);
-        add_ids(out, chosen).int32_array(leases).int32_array(failures);
-        if (of_failed) out.text_array(notes).float64_array(delays).int32_array(dead);
-        return out.int32(static_cast<std::int32_t>(leases.size()));
+        add_ids(out, batch).array(column(batch, &Entry::lease));
+        out.array(of_each([](const Settlement& one) { return one.failures_before; }));
+        if (of_failed) {
+            out.array(of_each(settle_note)).array(of_each(settle_delay_seconds));
+            out.array(of_each([](const Settlement& one) { return one.kind == SettleKind::dead ? 1 : 0; }));
+        }
+        return out.int32(static_cast<std::int32_t>(batch.size()));
     }
 
     /// Lane, owner, and the ids of those that are given up.
     [[nodiscard]] Params letter_params(std::string_view lane, std::string_view owner) const {
         Params out(lane, owner);
-        return add_ids(out, given_up);
+        return add_ids(out, chosen(given_up));
     }
 
 private:
@@ -125,16 +117,16 @@ private:
         for (Entry& entry : entries_) entry.lease = numbers.at(lease_of(entry));
     }
 
-    template <typename Chosen>
-    Params& add_ids(Params& out, Chosen chosen) const {
-        std::vector<std::int64_t> numbers;
-        std::vector<std::optional<std::string_view>> uuids;
-        for (const Entry& entry : entries_) {
-            if (!chosen(settlements_[entry.index])) continue;
-            numbers.push_back(entry.number);
-            uuids.emplace_back(entry.uuid);
-        }
-        return ids_ == IdKind::number ? out.int64_array(numbers) : out.text_array(uuids);
+    template <typename Which>
+    [[nodiscard]] std::vector<Entry> chosen(Which which) const {
+        std::vector<Entry> out;
+        std::ranges::copy_if(entries_, std::back_inserter(out),
+                             [&](const Entry& entry) { return which(settlements_[entry.index]); });
+        return out;
+    }
+    Params& add_ids(Params& out, const std::vector<Entry>& batch) const {
+        return ids_ == IdKind::number ? out.array(column(batch, &Entry::number))
+                                      : out.array(column(batch, &Entry::uuid));
     }
 
     std::span<const EventSettlement> settlements_;
@@ -148,10 +140,10 @@ private:
 class Settled {
 public:
     explicit Settled(const PGresult* result) {
-        for (int row = 0; row < PQntuples(result); ++row) {
-            if (!null_at(result, row, 0)) {
-                (null_at(result, row, 1) ? applied_ : locked_).emplace(text_at(result, row, 0));
-            } else if (const std::int32_t lease = int32_at(result, row, 1); lease == 0) {
+        for (const Row& row : rows_of(result)) {
+            if (!row.null(0)) {
+                (row.null(1) ? applied_ : locked_).emplace(row.text(0));
+            } else if (const auto lease = row.get<std::int32_t>(1); lease == 0) {
                 all_ = true;
             } else {
                 held_.insert(lease);
@@ -171,11 +163,6 @@ private:
     std::set<std::int32_t> held_;  // numbers of leases
 };
 
-Step brief_waits() {
-    static const Params kTime(kSettleLockTimeout);
-    return Step{&fixed_statement(events::sql::brief_lock_waits), &kTime};
-}
-
 }  // namespace
 
 Result<std::vector<EventSettled>> settle_events(Connection& connection, const EventStatements& sql,
@@ -188,21 +175,20 @@ Result<std::vector<EventSettled>> settle_events(Connection& connection, const Ev
     const bool some_dead = std::ranges::any_of(settlements, given_up);
     // Each of both takes all leases of the batch, also those of the other: so they are locked in one order, whichever
     // statement comes first.
-    const Params sent_params = batch.params(lane, owner, false);
-    const Params failed_params = batch.params(lane, owner, true);
-    const Params letter_params = batch.letter_params(lane, owner);
     const auto run = [&](const SettleStatements& with, bool briefly) {
         std::vector<Step> steps;
-        if (briefly) steps.push_back(brief_waits());
-        if (some_sent) steps.push_back(Step{&with.sent, &sent_params});
-        if (some_failed) steps.push_back(Step{&with.failed, &failed_params});
+        if (briefly) {
+            steps.push_back({&fixed_statement(events::sql::brief_lock_waits), Params(kSettleLockTimeout)});
+        }
+        if (some_sent) steps.push_back({&with.sent, batch.params(lane, owner, false)});
+        if (some_failed) steps.push_back({&with.failed, batch.params(lane, owner, true)});
         steps.back().point = "store.during_settle";
         // Letters last: they are of the rows that the steps before have made dead.
         if (some_dead) {
-            steps.push_back(Step{&sql.keep_table, &sql.table_params});
-            steps.push_back(Step{&sql.letters, &letter_params});
+            steps.push_back({&sql.keep_table, sql.table_params});
+            steps.push_back({&sql.letters, batch.letter_params(lane, owner)});
         }
-        return connection.run(steps, Effect::write, connection.statement_deadline());
+        return connection.run(steps, Effect::write);
     };
     // Rows are seldom locked, and looking for locks costs a look-up per row: so the first try waits a moment, and only
     // the second one, after the server gave that up and rolled it back, leaves the locked rows out.

@@ -12,20 +12,18 @@
 namespace deliverd::store::postgres {
 Result<EventShape> read_shape(Connection& connection, const TablePlace& place, const EventColumns& columns) {
     static const Statement kShape{"events_table_shape", events::sql::table_shape};
-    const Params params(place.schema, place.table, mapped_columns(columns));
-    TRY_ASSIGN(auto result, connection.run(Step{&kShape, &params}, Effect::read, connection.statement_deadline()));
+    Params params(place.schema, place.table, mapped_columns(columns));
+    TRY_ASSIGN(auto result, connection.run(Step{&kShape, std::move(params)}, Effect::read));
     EventShape shape;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
+    for (const Row& row : rows_of(result.get())) {
         shape.there = true;
         std::string strategy;
         std::optional<std::string> name;
         ColumnShape column;
-        read_row(result.get(), row, shape.kind, strategy, shape.schema_usable, shape.missing_grants, shape.role, name);
+        row.read(shape.kind, strategy, shape.schema_usable, shape.missing_grants, shape.role, name);
         shape.range_partitioned = strategy == "r";
         if (!name) continue;  // the table has none of the columns
-        read_cell(result.get(), row, 6, column.type);
-        read_cell(result.get(), row, 7, column.spelt);
-        read_cell(result.get(), row, 8, column.not_null);
+        row.read_from(6, column.type, column.spelt, column.not_null);
         shape.columns[*name] = std::move(column);
     }
     return shape;

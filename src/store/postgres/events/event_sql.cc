@@ -1,7 +1,5 @@
 #include "store/postgres/events/event_sql.h"
 
-#include <utility>
-
 #include "store/event_row.h"
 #include "store/postgres/events/statements.h"
 #include "store/postgres/letters/statements.h"
@@ -13,51 +11,6 @@ namespace {
 using std::string;
 using std::string_view;
 
-/// What differs between a table that keeps failures itself and one whose failures are lines of event_failures. See
-/// sql/event_table.sql.
-struct FailureTexts {
-    string_view open;
-    string_view fresh;
-    string_view failures;
-    string_view due_at;  // `@` is the alias of a row
-    string_view none;
-    string_view waiting;
-    string_view dead;
-    string_view nothing_waits;
-    string_view failed_rows;
-    string_view free_rows;
-    string_view is_free;
-    string_view failed;
-};
-
-constexpr FailureTexts kOwnTexts{.open = events::sql::own_open,
-                                 .fresh = events::sql::own_fresh,
-                                 .failures = "{o.retry_count}",
-                                 .due_at = "coalesce(@.{next_attempt_at}, '-infinity'::timestamptz)",
-                                 .none = events::sql::own_none,
-                                 .waiting = "{w.retry_count} > 0 and w.{dead_at} is null",
-                                 .dead = "w.{dead_at} is not null",
-                                 .nothing_waits = events::sql::own_nothing_waits,
-                                 .failed_rows = events::sql::own_failed_rows,
-                                 .free_rows = events::sql::own_free,
-                                 .is_free = "i.id in (select id from free)",
-                                 .failed = events::sql::own_failed};
-
-constexpr FailureTexts kLineTexts{.open = events::sql::lines_open,
-                                  .fresh = events::sql::lines_fresh,
-                                  .failures = events::sql::lines_failures,
-                                  .due_at = "coalesce(f.next_attempt_at, '-infinity'::timestamptz)",
-                                  .none = events::sql::lines_none,
-                                  .waiting = "f.dead_at is null",
-                                  .dead = "f.dead_at is not null",
-                                  .nothing_waits = events::sql::lines_nothing_waits,
-                                  .failed_rows = events::sql::lines_failed_rows,
-                                  .free_rows = events::sql::lines_free,
-                                  .is_free =
-                                      "i.id in (select id from free)"
-                                      " and (i.failures = 0 or i.id::text in (select row_id from lines))",
-                                  .failed = events::sql::lines_failed};
-
 /// Makes the statements of one table.
 class EventSqlWriter {
 public:
@@ -66,8 +19,7 @@ public:
           columns_(table.columns),
           shape_(shape),
           own_(keeps_failures(columns_)),
-          numbers_(id_kind(shape, columns_) == IdKind::number),
-          texts_(own_ ? kOwnTexts : kLineTexts) {
+          numbers_(id_kind(shape, columns_) == IdKind::number) {
         names_.set("table", place.quoted_name());
         names_.set("schema", quoted(audit_schema));
         names_.set("id_type", numbers_ ? "bigint" : "uuid");
@@ -93,11 +45,11 @@ public:
 
         // Of several rows that are due one has to be the first, so here any order of the ids will do.
         SqlValues due = reading_names(some_shards, 3, earlier, before);
-        due.define("failures", own_ ? "{o.retry_count}" : "f.retry_count");
-        due.define("failed_rows", texts_.failed_rows);
+        due.define("failures", either("{o.retry_count}", "f.retry_count"));
+        due.define("failed_rows", either(events::sql::own_failed_rows, events::sql::lines_failed_rows));
 
         SqlValues follow = reading_names(some_shards, 5, not_after + " and {w.due_at} > now()", before);
-        follow.define("failures", texts_.failures);
+        follow.define("failures", failures());
         follow.define("is_behind", numbers_ ? "o.{id} > i.after" : "true");
         follow.define("rows_of_aggregate", nullable(columns_.aggregate_id) ? events::sql::rows_of_nullable_aggregate
                                                                            : events::sql::rows_of_aggregate);
@@ -105,7 +57,7 @@ public:
         SqlValues forward = reading_names(some_shards, numbers_ ? 5 : 3, before, before);
         forward.define("failures", "0");
         forward.define("in_range", numbers_ ? "o.{id} > $3::bigint and o.{id} <= $4::bigint" : "true");
-        forward.define("nothing_waits", texts_.nothing_waits);
+        forward.define("nothing_waits", either(events::sql::own_nothing_waits, events::sql::lines_nothing_waits));
         return {statement_by_text("events_due", due.fill(events::sql::due)),
                 statement_by_text("events_follow", follow.fill(events::sql::follow)),
                 statement_by_text("events_forward", forward.fill(events::sql::forward))};
@@ -119,10 +71,13 @@ public:
         // Written so that the planner cannot use an index of open rows: these are looked up by their ids.
         sql.define("o.still_open",
                    columns_.published.empty() ? "{o.open}" : "case when {o.open} then true else false end");
-        sql.define("o.failures", texts_.failures);
-        sql.define("is_free", past_locks ? texts_.is_free : "true");
+        sql.define("o.failures", failures());
+        const string_view is_free = either("i.id in (select id from free)",
+                                           "i.id in (select id from free)"
+                                           " and (i.failures = 0 or i.id::text in (select row_id from lines))");
+        sql.define("is_free", past_locks ? is_free : "true");
         sql.define("published_when", columns_.published_at.empty() ? "" : ", {published_at} = now()");
-        sql.define("cleared_lines", own_ ? "" : events::sql::clear_lines);
+        sql.define("cleared_lines", either("", events::sql::clear_lines));
         sql.define("audited_id", numbers_ ? "d.id, null" : "0, d.id::text");
         sql.define("kept_event_id", with_event_id ? "o.{event_id}::text" : "null::text");
         sql.define("f.about_another",
@@ -132,13 +87,14 @@ public:
             sql.define("batch", batch);
             sql.define("count", count);
             sql.define("lock", lock);
-            sql.define("free_rows_of_batch", past_locks ? texts_.free_rows : "");
+            sql.define("free_rows_of_batch", past_locks ? either(events::sql::own_free, events::sql::lines_free) : "");
             sql.define("locked_rows", past_locks ? events::sql::locked_rows : "");
             return statement_by_text(name, sql.fill(text));
         };
         return {make("events_sent", events::sql::sent_batch, "$8", remove ? "update" : "no key update",
                      remove ? events::sql::sent_and_removed : events::sql::sent_and_marked),
-                make("events_failed", events::sql::failed_batch, "$11", "no key update", texts_.failed)};
+                make("events_failed", events::sql::failed_batch, "$11", "no key update",
+                     either(events::sql::own_failed, events::sql::lines_failed))};
     }
 
     [[nodiscard]] Statement end() const {
@@ -171,7 +127,7 @@ public:
         const bool bytes = shape_.column(columns_.payload).type == "bytea";
         SqlValues sql = names_;
         sql.define("event_id", columns_.event_id.empty() ? "null::text" : "o.{event_id}::text");
-        sql.define("error", own_ ? "o.{last_error}" : "f.last_error");
+        sql.define("error", either("o.{last_error}", "f.last_error"));
         sql.define("aggregate", "o.{aggregate_id}");
         sql.define("headers", columns_.metadata.empty()
                                   ? "'[]'"
@@ -185,6 +141,11 @@ public:
     }
 
 private:
+    /// What differs between a table that keeps failures itself and one whose failures are lines of event_failures. See
+    /// sql/event_table.sql.
+    [[nodiscard]] string_view either(string_view own, string_view lines) const { return own_ ? own : lines; }
+    [[nodiscard]] string_view failures() const { return either("{o.retry_count}", events::sql::lines_failures); }
+
     [[nodiscard]] bool nullable(const string& column) const { return !shape_.column(column).not_null; }
 
     /// {name_text} and {name_bytes}: a column of o as text, and its length.
@@ -218,7 +179,8 @@ private:
         if (own_) {
             add("@.retry_count", nullable(columns_.retry_count) ? "coalesce(@.{retry_count}, 0)" : "@.{retry_count}");
         }
-        add("@.due_at", texts_.due_at);
+        add("@.due_at", either("coalesce(@.{next_attempt_at}, '-infinity'::timestamptz)",
+                               "coalesce(f.next_attempt_at, '-infinity'::timestamptz)"));
         for (const string line : {"f", "x"}) {
             add(line + ".about_@", tells_events_apart(columns_)
                                        ? "coalesce(" + line + ".event_id = @.{event_id}::text, true)"
@@ -229,8 +191,8 @@ private:
     [[nodiscard]] SqlValues names_with_lane(string_view lane) const {
         SqlValues sql = names_;
         sql.define("lane", lane);
-        sql.define("o.open", texts_.open);
-        sql.define("o.fresh", texts_.fresh);
+        sql.define("o.open", either(events::sql::own_open, events::sql::lines_open));
+        sql.define("o.fresh", either(events::sql::own_fresh, events::sql::lines_fresh));
         return sql;
     }
 
@@ -245,10 +207,14 @@ private:
         const auto none = [&](string_view state, string_view which) {
             sql.define("state", state);
             sql.define("which", which);
-            return sql.fill(own_ && nullable(columns_.aggregate_id) ? events::sql::own_none_nullable : texts_.none);
+            return sql.fill(own_ && nullable(columns_.aggregate_id)
+                                ? events::sql::own_none_nullable
+                                : either(events::sql::own_none, events::sql::lines_none));
         };
-        sql.set("none_waits_before", none(texts_.waiting, none_waits));
-        sql.set("none_dead_before", table_.block_behind_dead ? none(texts_.dead, before) : "true");
+        sql.set("none_waits_before",
+                none(either("{w.retry_count} > 0 and w.{dead_at} is null", "f.dead_at is null"), none_waits));
+        const string_view dead = either("w.{dead_at} is not null", "f.dead_at is not null");
+        sql.set("none_dead_before", table_.block_behind_dead ? none(dead, before) : "true");
         return sql;
     }
 
@@ -263,7 +229,6 @@ private:
     const EventShape& shape_;
     const bool own_;
     const bool numbers_;
-    const FailureTexts& texts_;
     SqlValues names_;
 };
 
@@ -274,14 +239,11 @@ const Statement& fixed_statement(string_view text) {
     return kStatements[text];
 }
 
-Step step_without_parameters(string_view text) {
-    static const Params kNone;
-    return Step{&fixed_statement(text), &kNone};
-}
-
 EventStatements::EventStatements(const EventTable& table, const TablePlace& place, const EventShape& shape,
                                  string_view audit_schema)
-    : ids(id_kind(shape, table.columns)), own_failures(keeps_failures(table.columns)) {
+    : ids(id_kind(shape, table.columns)),
+      own_failures(keeps_failures(table.columns)),
+      range_partitioned(shape.range_partitioned) {
     const EventSqlWriter writer(table, place, shape, audit_schema);
     of_all = writer.reading(false);
     of_some = writer.reading(true);

@@ -1,7 +1,6 @@
 // The relay's statements on one event table, made for its shape (sql/event_table.sql).
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "store/events.h"
@@ -12,23 +11,10 @@ namespace deliverd::store::postgres {
 
 /// A statement of this room that has no names to fill in.
 [[nodiscard]] const Statement& fixed_statement(std::string_view text);
-[[nodiscard]] Step step_without_parameters(std::string_view text);
 
-/// Columns of what the reading statements answer.
-enum EventColumn {
-    kEventId,
-    kEventAggregate,
-    kEventType,
-    kEventPayload,
-    kEventMessageId,
-    kEventMetadata,
-    kEventAggregateType,
-    kEventCreatedAt,
-    kEventNow,
-    kEventFailures,
-    kEventShard,
-    kEventBytes,  // of payloads and metadata, from the first row up to this one
-};
+/// The last column of what the reading statements answer: the bytes of payloads and metadata, from the first row up to
+/// this one.
+inline constexpr int kEventBytes = 11;
 
 /// For all shards, or for some: the latter take an array of shards before the lane. The answer ends with the row that
 /// reaches the byte limit.
@@ -57,6 +43,7 @@ struct EventStatements {
 
     IdKind ids;
     bool own_failures;
+    bool range_partitioned;
     ReadStatements of_all;
     ReadStatements of_some;
     SettleStatements settle;

@@ -10,10 +10,12 @@
 // common table expression, sorted and formed again, which was a quarter of the whole statement.
 #pragma once
 
-#include <array>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "base/mutex.h"
 #include "store/dead_letters.h"
 #include "store/postgres/connection/pool.h"
 
@@ -31,59 +33,28 @@ inline constexpr std::int32_t kReturned = 5;
 /// Those that are uuids, in their order and each once: so two statements lock the same rows in one order.
 [[nodiscard]] std::vector<std::string> sorted_ids(std::span<const std::string> ids);
 
-class PostgresDeadLetters final : public DeadLetters {
-public:
-    /// `pool` outlives it. `schema` is that of the outbox tables.
-    PostgresDeadLetters(Pool& pool, const std::string& schema);
-
-    Result<std::int64_t> store(std::span<const NewLetter> letters) override;
-
-    Result<LetterPage> list(const LetterQuery& query) override;
-    Result<std::optional<LetterDetail>> find(std::string_view id) override;
-    Result<std::vector<LetterAudit>> audit(std::string_view id, std::int32_t limit) override;
-    Result<std::vector<TopicCounts>> topics() override;
-    Result<std::vector<Destination>> destinations(std::string_view topic, std::int32_t limit) override;
-
-    Result<std::vector<RetryClaim>> begin_retry(std::span<const std::string> ids, const RetryRequest& request) override;
-    Result<std::int64_t> end_retry(std::string_view owner, std::string_view actor,
-                                   std::span<const RetryEnd> ends) override;
-    Result<std::vector<std::string>> return_to_lane(std::string_view owner, std::string_view actor,
-                                                    std::span<const std::string> ids) override;
-
-    Result<std::optional<Redrive>> open_redrive(std::string_view topic, std::string_view owner, std::string_view actor,
-                                                Duration lease) override;
-    Result<std::vector<RetryClaim>> next_of_redrive(std::string_view topic, const RetryRequest& request,
-                                                    const RedrivePage& page) override;
-    Result<std::int64_t> end_of_redrive_page(std::string_view topic, std::string_view owner, std::string_view actor,
-                                             std::span<const RetryEnd> ends) override;
-    Result<Redrive> close_redrive(std::string_view topic, std::string_view owner) override;
-    Result<void> release_redrive(std::string_view topic, std::string_view owner) override;
-    Result<std::vector<Redrive>> abandoned_redrives() override;
-
-    Result<std::optional<Letter>> mark_dead(std::string_view id, std::string_view actor) override;
-    Result<std::optional<Letter>> revive(std::string_view id, std::string_view actor) override;
-    Result<Removal> remove(std::string_view id, std::string_view actor) override;
-    Result<std::int64_t> purge(LetterStatus status, Duration age, std::int32_t limit, std::string_view actor) override;
-    Result<std::int64_t> purge_history(Duration age, std::int32_t limit) override;
-
-private:
-    struct PurgePosition {
-        Duration age{};
-        std::int64_t to = 0;  // as PostgreSQL counts: not clamped to what can be shown
-        std::string id;       // of a letter
-    };
-    /// Locks the letter and runs the statement `change` (id, actor); answers the letter as it was before.
-    Result<std::optional<Letter>> change_by_hand(std::string_view id, std::string_view actor, std::string_view change);
-    /// Where a purge continues: where the one before it ended, if that was by the same age.
-    static PurgePosition start_of(const std::optional<PurgePosition>& before, Duration age);
-
-    Pool& pool_;
-    const Statements sql_;
-    Mutex mutex_;
-    /// By status: a purge that found its limit continues where it ended, behind what it had to leave.
-    std::array<std::optional<PurgePosition>, 4> purged_ GUARDED_BY(mutex_);
-    /// The same of the audit: what is deleted stays in the index until it is vacuumed.
-    std::optional<PurgePosition> history_purged_ GUARDED_BY(mutex_);
+/// A statement and its parameters. Made for the filters that a listing has: a condition that may or may not apply would
+/// keep the planner from the index that fits.
+struct LetterSelect {
+    Statement statement;
+    Params params;
 };
+
+/// The letters of a page and one more, newest first; columns as letter_at() reads them, and whether the payload was
+/// left out.
+[[nodiscard]] LetterSelect select_page(const LetterQuery& query);
+
+/// How many letters there are; at most kMaxCounted + 1 where the query is not is_counted().
+[[nodiscard]] LetterSelect select_total(const LetterQuery& query);
+
+/// DeadLetters::store().
+[[nodiscard]] Result<std::int64_t> store_letters(Pool& pool, std::span<const NewLetter> letters);
+
+/// DeadLetters::return_to_lane(). `sql` has the statements of this room.
+[[nodiscard]] Result<std::vector<std::string>> return_letters(Pool& pool, const Statements& sql, std::string_view owner,
+                                                              std::string_view actor, std::span<const std::string> ids);
+
+/// `pool` outlives the letters. `schema` is that of the outbox tables.
+[[nodiscard]] std::unique_ptr<DeadLetters> make_dead_letters(Pool& pool, const std::string& schema);
 
 }  // namespace deliverd::store::postgres

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "store/postgres/letters/dead_letters.h"
-#include "store/postgres/letters/letter_query.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/testing/test_plan.h"
 
@@ -151,10 +150,10 @@ protected:
         }
         const int kPagesOfAChange = 100 * 40;  // with its audit
         Params begin;
-        begin.text_array(ids).text("o").float64(60).text("ann");
+        begin.array(ids).text("o").float64(60).text("ann");
         expect_by_index(plan(sql_[letters::sql::begin_retry], begin), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
         Params end;
-        end.text("o").text("ann").text_array(ids).int32_array(std::vector<std::int32_t>(100, 0)).text_array(ids);
+        end.text("o").text("ann").array(ids).array(std::vector<std::int32_t>(100, 0)).array(ids);
         expect_by_index(plan(sql_[letters::sql::end_retry], end), {"dlq_messages_pkey"}, 200, kPagesOfAChange);
         expect_good_purges();
         must(store_.database().dead_letters()->open_redrive("big", "o", "ann", std::chrono::seconds(600)));
@@ -162,7 +161,7 @@ protected:
             "update deliverd.redrives set position_created_at = now() - interval '20 s', position_id ="
             " gen_random_uuid()");
         Params next;
-        next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20).text_array(
+        next.text("big").text("o").int32(100).float64(60).text("ann").int64(1 << 20).array(
             std::vector<std::optional<std::string>>());
         expect_by_index(plan(sql_[letters::sql::next_of_redrive], next), {"dlq_messages_original_topic"}, 200,
                         kPagesOfAChange);
@@ -228,7 +227,7 @@ TEST_F(DeadLettersPlan, WhereAllAreOfOneTopicToo) {
         expect_by_index(plan(select_page(query)), both, kLetterLimit + 1, kPagesOfAPage);
         must(store_.database().dead_letters()->open_redrive(topic, topic, "ann", std::chrono::seconds(600)));
         Params next;
-        next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20).text_array(
+        next.text(topic).text(topic).int32(100).float64(60).text("ann").int64(1 << 20).array(
             std::vector<std::optional<std::string>>());
         expect_by_index(plan(sql_[letters::sql::next_of_redrive], next), both, 200, 100 * 60);
     }

@@ -1,10 +1,9 @@
-#include "store/postgres/letters/letter_query.h"
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "store/letter_rules.h"
+#include "store/postgres/letters/dead_letters.h"
 #include "store/postgres/letters/statements.h"
 #include "store/sql_text.h"
 

@@ -11,7 +11,6 @@
 #include "base/try.h"
 #include "client/arguments.h"
 #include "store/outbox_row.h"
-#include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/queues/statements.h"
 
@@ -42,19 +41,14 @@ Result<void> add_position(Params& params, const std::optional<Cursor>& after) {
 BatchOutbox::BatchOutbox(Pool& pool, std::string_view schema, std::string lane, const BatchTexts& texts)
     : pool_(pool), sql_(schema, {queues::sql::all, letters::sql::all}), lane_(std::move(lane)), texts_(texts) {}
 
-Result<ClaimBatch> BatchOutbox::run_claim(std::span<const Step> steps,
-                                          Claimed (*read)(const PGresult* rows, int row, std::int64_t& due_micros)) {
-    TRY_ASSIGN(auto connection, pool_.borrow());
-    std::vector<Step> all{relaxed_commit()};  // a claim that a crash forgets is only a retry
-    all.insert(all.end(), steps.begin(), steps.end());
-    TRY_ASSIGN(auto results, connection->run(all, Effect::write, connection->statement_deadline()));
-
+Result<ClaimBatch> BatchOutbox::run_claim(std::vector<Step> steps,
+                                          Claimed (*read)(const Row& row, std::int64_t& due_micros)) {
+    steps.insert(steps.begin(), relaxed_commit());  // a claim that a crash forgets is only a retry
+    TRY_ASSIGN(auto results, run_once(pool_, steps, Effect::write));
     ClaimBatch batch;
-    const int count = PQntuples(results.back().get());
-    batch.rows.reserve(static_cast<std::size_t>(count));
     std::int64_t due_micros = 0;
-    for (int row = 0; row < count; ++row) batch.rows.push_back(read(results.back().get(), row, due_micros));
-    if (count > 0) batch.last = Cursor{std::to_string(due_micros), batch.rows.back().message.id};
+    batch.rows = rows_as(results.back().get(), [&](const Row& row) { return read(row, due_micros); });
+    if (!batch.rows.empty()) batch.last = Cursor{std::to_string(due_micros), batch.rows.back().message.id};
     return batch;
 }
 
@@ -65,21 +59,19 @@ Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id
     TRY_ASSIGN(auto connection, pool_.borrow());
     std::vector<const Settlement*> batch;
     for (const std::size_t index : settle_order(settlements)) batch.push_back(&settlements[index]);
-    const Params params = settle_params(worker_id, batch);
-    std::vector<Step> steps{Step{&sql_[texts_.settle], &params, Format::binary, "store.during_settle"}};
+    std::vector<Step> steps;
+    steps.push_back({&sql_[texts_.settle], settle_params(worker_id, batch), Format::binary, "store.during_settle"});
     std::vector<std::int64_t> dead;
     for (const Settlement& settlement : settlements) {
         if (settlement.kind == SettleKind::dead) dead.push_back(settlement.id);
     }
     // In the same transaction: no row is dead without its letter.
-    const Params letters(lane_, worker_id, sorted(dead));
-    if (!dead.empty()) steps.push_back(Step{&sql_[texts_.letters], &letters});
-    TRY_ASSIGN(auto results, connection->run(steps, Effect::write, connection->statement_deadline()));
+    if (!dead.empty()) steps.push_back({&sql_[texts_.letters], Params(lane_, worker_id, sorted(dead))});
+    TRY_ASSIGN(auto results, connection->run(steps, Effect::write));
 
+    const std::vector<Row> settled = rows_of(results.front().get());
     std::unordered_set<std::int64_t> applied;
-    const PGresult* settled = results.front().get();
-    const int count = PQntuples(settled);
-    for (int row = 0; row < count; ++row) applied.insert(int64_at(settled, row, 0));
+    for (const Row& row : settled) applied.insert(row.get<std::int64_t>());
     std::vector<SettleAnswer> answers;
     answers.reserve(settlements.size());
     for (const Settlement& settlement : settlements) {
@@ -87,7 +79,7 @@ Result<std::vector<SettleAnswer>> BatchOutbox::settle(std::string_view worker_id
         answers.push_back(SettleAnswer{settlement.id, applied.erase(settlement.id) == 1, std::nullopt});
     }
     // Nearly always so. Otherwise the states of the rows cost another round trip.
-    if (static_cast<std::size_t>(count) == settlements.size()) return answers;
+    if (settled.size() == settlements.size()) return answers;
     if (auto done = read_states(*connection, answers); !done) {
         // The settle itself is committed. Repeating it is safe, and the repeat answers for all rows.
         return ambiguous(done.error().code, std::move(done.error().message));
@@ -101,16 +93,10 @@ Result<void> BatchOutbox::read_states(Connection& connection, std::vector<Settle
     for (const SettleAnswer& answer : answers) {
         if (!answer.applied) ids.push_back(answer.id);
     }
-    const Params params(ids);
-    TRY_ASSIGN(auto result,
-               connection.run(Step{&sql_[texts_.states], &params}, Effect::read, connection.statement_deadline()));
+    TRY_ASSIGN(auto result, connection.run(Step{&sql_[texts_.states], Params(ids)}, Effect::read));
     std::unordered_map<std::int64_t, RowState> states;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
-        std::int64_t id = 0;
-        RowState state;
-        read_row(result.get(), row, id, state.status, state.failures, state.locked_by, state.last_error);
-        state.phase = phase_of(state.status);
-        states.emplace(id, std::move(state));
+    for (const Row& row : rows_of(result.get())) {
+        states.emplace(row.get<std::int64_t>(), row_state_at(row, 1));
     }
     for (SettleAnswer& answer : answers) {
         const auto found = states.find(answer.id);
@@ -129,9 +115,8 @@ Result<PgResult> BatchOutbox::run_on_ids(std::string_view text, std::string_view
 Result<RenewAnswer> BatchOutbox::renew(std::string_view worker_id, std::span<const std::int64_t> ids) {
     TRY_ASSIGN(auto result, run_on_ids(texts_.renew, worker_id, ids));
     RenewAnswer answer;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
-        const bool renewed = bool_at(result.get(), row, 1);
-        (renewed ? answer.renewed : answer.lost).push_back(int64_at(result.get(), row, 0));
+    for (const Row& row : rows_of(result.get())) {
+        (row.get<bool>(1) ? answer.renewed : answer.lost).push_back(row.get<std::int64_t>());
     }
     return answer;
 }
@@ -155,15 +140,13 @@ Result<void> BatchOutbox::audit(std::string_view worker_id, std::span<const Audi
 
 Result<double> BatchOutbox::lag_seconds() {
     TRY_ASSIGN(auto result, run_once(pool_, sql_[texts_.lag], Params(), Effect::read));
-    return PQntuples(result.get()) == 0 ? 0.0 : float64_at(result.get(), 0, 0);
+    return PQntuples(result.get()) == 0 ? 0.0 : Row(result.get()).get<double>();
 }
 
 Result<RowCounts> BatchOutbox::counts() {
     TRY_ASSIGN(auto result, run_once(pool_, sql_[texts_.counts], Params(), Effect::read));
     RowCounts counts;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
-        counts.of(text_at(result.get(), row, 0)) += int64_at(result.get(), row, 1);
-    }
+    for (const Row& row : rows_of(result.get())) counts.of(row.text(0)) += row.get<std::int64_t>(1);
     return counts;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/postgres/connection/cells.h"
 #include "store/postgres/connection/pool.h"
 #include "store/row_queue.h"
 
@@ -40,8 +41,7 @@ protected:
 
     /// Runs the steps in one transaction, without waiting for the disk; the last one is the claim. `read` reads a row
     /// of its answer, and the row's due time.
-    Result<ClaimBatch> run_claim(std::span<const Step> steps,
-                                 Claimed (*read)(const PGresult* rows, int row, std::int64_t& due_micros));
+    Result<ClaimBatch> run_claim(std::vector<Step> steps, Claimed (*read)(const Row& row, std::int64_t& due_micros));
 
     Pool& pool_;
     const Statements sql_;

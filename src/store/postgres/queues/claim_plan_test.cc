@@ -104,11 +104,11 @@ protected:
         }
         const std::vector<std::int32_t> zeros(ids.size(), 0);
         Params on_ids;
-        on_ids.text("other").int64_array(ids);
+        on_ids.text("other").array(ids);
         Params settle;
-        settle.text("other").int64_array(ids).int32_array(zeros);
-        settle.text_array(std::vector<std::optional<std::string>>(ids.size(), "m"));
-        settle.float64_array(std::vector<double>(ids.size(), 0)).int32_array(zeros);
+        settle.text("other").array(ids).array(zeros);
+        settle.array(std::vector<std::optional<std::string>>(ids.size(), "m"));
+        settle.array(std::vector<double>(ids.size(), 0)).array(zeros);
         const std::string& conninfo = store_->server().conninfo();
         return {plan_of(conninfo, sql_[queues::sql::settle_memories], settle),
                 plan_of(conninfo, sql_[queues::sql::renew_memories], on_ids),

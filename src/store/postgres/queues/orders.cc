@@ -12,6 +12,7 @@
 // In `sending`, updated_at is the lease: the rule for stuck rows reads it anyway. A worker renews at a third of the
 // threshold, so the threshold may be shorter than a slow send. rescue() is a statement of its own and not part of the
 // claim, because it has an audit line of its own and the claim's index holds only what is queued.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -21,7 +22,6 @@
 #include "client/arguments.h"
 #include "deliverd/error_codes.h"
 #include "store/outbox_row.h"
-#include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/statements.h"
 #include "store/postgres/queues/batch_outbox.h"
 #include "store/postgres/queues/queues.h"
@@ -31,24 +31,13 @@
 namespace deliverd::store::postgres {
 namespace {
 
-using ByKey = std::map<std::string, Order, std::less<>>;
-
-Order order_at(const PGresult* result, int row) {
-    Order order;
-    read_row(result, row, order.id, order.idempotency_key, order.request_json, order.request_digest, order.trace_id,
-             order.status, order.retry_count, order.next_attempt_at, order.last_error, order.last_error_detail,
-             order.in_doubt, order.broker_order_id, order.created_at, order.updated_at, order.result_digest,
-             order.result_json);
-    return order;
-}
-
 /// The answers to those that were stored; the others keep id 0.
 std::vector<AcceptAnswer> fresh_answers(std::span<const NewOrder> orders, std::span<const std::size_t> firsts,
                                         const PGresult* fresh) {
     std::map<std::string, Order> stored;
-    for (int row = 0; row < PQntuples(fresh); ++row) {
+    for (const Row& row : rows_of(fresh)) {
         Order order;
-        read_row(fresh, row, order.id, order.idempotency_key, order.created_at, order.updated_at);
+        row.read(order.id, order.idempotency_key, order.created_at, order.updated_at);
         stored.emplace(order.idempotency_key, std::move(order));
     }
     std::vector<AcceptAnswer> answers(orders.size());
@@ -63,25 +52,21 @@ std::vector<AcceptAnswer> fresh_answers(std::span<const NewOrder> orders, std::s
     return answers;
 }
 
-/// A statement of its own after the insert: a snapshot taken before would not show the rows that the insert waited for.
-Result<ByKey> read_present(Connection& connection, const Statement& find, std::span<const NewOrder> orders,
-                           std::span<const AcceptAnswer> answers) {
+/// Answers those that were there before. A statement of its own after the insert: a snapshot taken before would not
+/// show the rows that the insert waited for.
+Result<void> answer_present(Connection& connection, const Statement& find, std::span<const NewOrder> orders,
+                            std::span<AcceptAnswer> answers) {
     std::set<std::string_view> keys;
     for (std::size_t i = 0; i < orders.size(); ++i) {
         if (answers[i].order.id == 0) keys.insert(orders[i].idempotency_key);
     }
-    const Params params(std::vector<std::string_view>(keys.begin(), keys.end()));
-    TRY_ASSIGN(auto result, connection.run(Step{&find, &params}, Effect::read, connection.statement_deadline()));
-    ByKey present;
-    for (int row = 0; row < PQntuples(result.get()); ++row) {
-        Order order = order_at(result.get(), row);
+    Params params(std::vector<std::string_view>(keys.begin(), keys.end()));
+    TRY_ASSIGN(auto result, connection.run(Step{&find, std::move(params)}, Effect::read));
+    std::map<std::string, Order> present;
+    for (const Row& row : rows_of(result.get())) {
+        Order order = order_and_ledger_at(row);
         present.emplace(order.idempotency_key, std::move(order));
     }
-    return present;
-}
-
-/// Answers those that were there before.
-Result<void> answer_present(std::span<const NewOrder> orders, const ByKey& present, std::span<AcceptAnswer> answers) {
     for (std::size_t i = 0; i < orders.size(); ++i) {
         if (answers[i].order.id != 0) continue;
         const auto found = present.find(orders[i].idempotency_key);
@@ -112,66 +97,50 @@ public:
     PostgresOrders(Pool& pool, std::string_view schema, const OrdersOptions& options)
         : pool_(pool), sql_(schema, {queues::sql::all}), options_(options) {}
 
-    Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) override;
-    Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) override;
-    Result<std::vector<Order>> list(const OrderQuery& query) override;
+    Result<std::vector<AcceptAnswer>> accept(std::span<const NewOrder> orders) override {
+        if (orders.empty()) return std::vector<AcceptAnswer>();
+        // In order of the keys, so that two batches with the same keys wait for each other in one direction.
+        const std::vector<std::size_t> firsts =
+            firsts_by_key(orders, [](const NewOrder& order) { return std::string_view(order.idempotency_key); });
+        const Step step{&sql_[queues::sql::accept_orders], accept_params(orders, firsts, options_.ledger_ttl),
+                        Format::binary, "store.during_accept"};
+        TRY_ASSIGN(auto connection, pool_.borrow());
+        TRY_ASSIGN(auto fresh, connection->run(step, Effect::write));
+
+        std::vector<AcceptAnswer> answers = fresh_answers(orders, firsts, fresh.get());
+        const int stored = PQntuples(fresh.get());
+        if (static_cast<std::size_t>(stored) == orders.size()) return answers;
+        auto done = answer_present(*connection, sql_[queues::sql::find_orders], orders, answers);
+        if (done) return answers;
+        // What was stored is committed. Accepting all of it again is safe, and answers `known` for it.
+        if (stored > 0) return ambiguous(done.error().code, std::move(done.error().message));
+        return Failure(std::move(done.error()));
+    }
+
+    Result<std::optional<OrderDetail>> find(std::string_view idempotency_key) override {
+        const std::array steps = {Step{&sql_[queues::sql::find_orders], Params(std::vector{idempotency_key})},
+                                  Step{&sql_[queues::sql::order_audit], Params(idempotency_key, kMaxAuditLines)}};
+        TRY_ASSIGN(auto results, run_once(pool_, steps, Effect::read));
+        const PGresult* order = results.front().get();
+        if (PQntuples(order) == 0) return std::nullopt;
+        OrderDetail detail{order_and_ledger_at(Row(order)), rows_as(results.back().get(), &order_audit_at<Row>)};
+        std::ranges::reverse(detail.audit);  // read from the newest on, so that the limit cuts the oldest
+        return detail;
+    }
+
+    Result<std::vector<Order>> list(const OrderQuery& query) override {
+        TRY(client::check_limit(query.limit));
+        const auto below = query.below_id ? std::optional(std::to_string(*query.below_id)) : std::nullopt;
+        const auto text = query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders;
+        TRY_ASSIGN(auto result, run_once(pool_, sql_[text], Params(query.status, below, query.limit), Effect::read));
+        return rows_as(result.get(), &order_and_ledger_at<Row>);
+    }
 
 private:
     Pool& pool_;
     const Statements sql_;
     const OrdersOptions options_;
 };
-
-Result<std::vector<AcceptAnswer>> PostgresOrders::accept(std::span<const NewOrder> orders) {
-    if (orders.empty()) return std::vector<AcceptAnswer>();
-    // In order of the keys, so that two batches with the same keys wait for each other in one direction.
-    const std::vector<std::size_t> firsts =
-        firsts_by_key(orders, [](const NewOrder& order) { return std::string_view(order.idempotency_key); });
-    const Params params = accept_params(orders, firsts, options_.ledger_ttl);
-    TRY_ASSIGN(auto connection, pool_.borrow());
-    const Step step{&sql_[queues::sql::accept_orders], &params, Format::binary, "store.during_accept"};
-    TRY_ASSIGN(auto fresh, connection->run(step, Effect::write, connection->statement_deadline()));
-
-    std::vector<AcceptAnswer> answers = fresh_answers(orders, firsts, fresh.get());
-    const int stored = PQntuples(fresh.get());
-    if (static_cast<std::size_t>(stored) == orders.size()) return answers;
-    auto present = read_present(*connection, sql_[queues::sql::find_orders], orders, answers);
-    auto done = present ? answer_present(orders, *present, answers) : Result<void>(Failure(present.error()));
-    if (done) return answers;
-    // What was stored is committed. Accepting all of it again is safe, and answers `known` for it.
-    if (stored > 0) return ambiguous(done.error().code, std::move(done.error().message));
-    return Failure(std::move(done.error()));
-}
-
-Result<std::optional<OrderDetail>> PostgresOrders::find(std::string_view idempotency_key) {
-    const Params order_params(std::vector{std::optional(idempotency_key)});
-    const Params audit_params(idempotency_key, kMaxAuditLines);
-    TRY_ASSIGN(auto connection, pool_.borrow());
-    const std::array steps = {Step{&sql_[queues::sql::find_orders], &order_params},
-                              Step{&sql_[queues::sql::order_audit], &audit_params}};
-    TRY_ASSIGN(auto results, connection->run(steps, Effect::read, connection->statement_deadline()));
-    const PGresult* order = results.front().get();
-    const PGresult* audit = results.back().get();
-    if (PQntuples(order) == 0) return std::nullopt;
-    OrderDetail detail;
-    detail.order = order_at(order, 0);
-    for (int row = PQntuples(audit) - 1; row >= 0; --row) {
-        AuditLine& line = detail.audit.emplace_back();
-        read_row(audit, row, line.at, line.reason, line.status_from, line.status_to, line.retry_count, line.last_error,
-                 line.detail, line.broker_order_id, line.worker, line.actor);
-    }
-    return detail;
-}
-
-Result<std::vector<Order>> PostgresOrders::list(const OrderQuery& query) {
-    TRY(client::check_limit(query.limit));
-    const auto below = query.below_id ? std::optional(std::to_string(*query.below_id)) : std::nullopt;
-    const auto text = query.status == "dead" ? queues::sql::list_dead_orders : queues::sql::list_orders;
-    TRY_ASSIGN(auto result, run_once(pool_, sql_[text], Params(query.status, below, query.limit), Effect::read));
-    std::vector<Order> orders;
-    for (int row = 0; row < PQntuples(result.get()); ++row) orders.push_back(order_at(result.get(), row));
-    return orders;
-}
 
 constexpr BatchTexts kOrderTexts{.settle = queues::sql::settle_orders,
                                  .letters = letters::sql::order_letters,
@@ -182,12 +151,12 @@ constexpr BatchTexts kOrderTexts{.settle = queues::sql::settle_orders,
                                  .lag = queues::sql::order_lag,
                                  .counts = queues::sql::order_counts};
 
-Claimed claimed_order_at(const PGresult* result, int row, std::int64_t& due_micros) {
+Claimed claimed_order_at(const Row& row, std::int64_t& due_micros) {
     OrderFields fields;
     std::int64_t created_micros = 0;
     std::int64_t now_micros = 0;
-    read_row(result, row, fields.id, fields.idempotency_key, fields.request, fields.trace_id, fields.retry_count,
-             created_micros, due_micros, now_micros);
+    row.read(fields.id, fields.idempotency_key, fields.request, fields.trace_id, fields.retry_count, created_micros,
+             due_micros, now_micros);
     Claimed claimed;
     claimed.message = order_message(fields);
     claimed.age_seconds = seconds_between(created_micros, now_micros);
@@ -205,9 +174,9 @@ public:
         const Params requeue(request.worker_id, request.limit);
         Params params = requeue;
         TRY(add_position(params, request.after));
-        const std::array steps = {Step{&sql_[queues::sql::requeue_orders], &requeue},
-                                  Step{&sql_[queues::sql::claim_orders], &params}};
-        return run_claim(steps, claimed_order_at);
+        return run_claim(
+            {Step{&sql_[queues::sql::requeue_orders], requeue}, Step{&sql_[queues::sql::claim_orders], params}},
+            claimed_order_at);
     }
 
     Result<std::int64_t> rescue(std::string_view worker_id, Duration stuck_for) override {

@@ -124,12 +124,12 @@ protected:
         ASSERT_EQ(ids.size(), 2U * kOfEach);
         const std::vector<std::int32_t> zeros(ids.size(), 0);
         Params on_ids;
-        on_ids.text("w").int64_array(ids);
+        on_ids.text("w").array(ids);
         Params settle;
-        settle.text("w").int64_array(ids).int32_array(zeros).int32_array(zeros);
-        settle.float64_array(std::vector<double>(ids.size(), 0));
-        for (int i = 0; i < 6; ++i) settle.text_array(std::vector<std::optional<std::string>>(ids.size(), "x"));
-        settle.float64(60).int32_array(zeros);
+        settle.text("w").array(ids).array(zeros).array(zeros);
+        settle.array(std::vector<double>(ids.size(), 0));
+        for (int i = 0; i < 6; ++i) settle.array(std::vector<std::optional<std::string>>(ids.size(), "x"));
+        settle.float64(60).array(zeros);
         const int rows = 2 * kOfEach;
         const std::set<std::string> by_id = {"outbox_orders_pkey", "outbox_orders_sending"};
         expect_reads(plan(sql_[queues::sql::settle_orders], settle), by_id, rows);
@@ -141,7 +141,7 @@ protected:
         std::vector<std::optional<std::string>> keys;
         for (int n = 1; n <= kOrderLimit; ++n) keys.emplace_back("key-" + std::to_string(1000 + n));
         Params find;
-        find.text_array(keys);
+        find.array(keys);
         expect_reads(plan(sql_[queues::sql::find_orders], find),
                      {"outbox_orders_idempotency_key_key", "idempo_ledger_pkey"}, kOrderLimit);
         Params audit;

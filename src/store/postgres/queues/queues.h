@@ -1,7 +1,6 @@
 // Memories and orders on PostgreSQL: their outboxes, which lanes work on, and the intake of orders.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,9 +16,5 @@ namespace deliverd::store::postgres {
 [[nodiscard]] std::unique_ptr<RowQueue> make_order_queue(Pool& pool, std::string_view schema,
                                                          const OrdersOptions& options, std::string lane);
 [[nodiscard]] std::unique_ptr<Orders> make_orders(Pool& pool, std::string_view schema, const OrdersOptions& options);
-
-/// Database::remove_memories.
-[[nodiscard]] Result<std::int64_t> remove_memories(Pool& pool, const std::string& schema, std::string_view target_space,
-                                                   std::int64_t first_id, std::int64_t last_id);
 
 }  // namespace deliverd::store::postgres

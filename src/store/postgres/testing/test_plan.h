@@ -62,7 +62,7 @@ inline json::object plan_of(const std::string& conninfo, const Statement& statem
     auto connection = conformance::must(Connection::open(conninfo, settings, deadline, limit));
     const Statement explain{"explain", "explain (analyze, buffers, format json) " + statement.sql};
     conformance::must(connection->script("begin", Effect::read, deadline));
-    auto result = conformance::must(connection->run(Step{&explain, &params, Format::text}, Effect::read, deadline));
+    auto result = conformance::must(connection->run(Step{&explain, params, Format::text}, Effect::read, deadline));
     conformance::must(connection->script("rollback", Effect::read, deadline));
     return json::parse(PQgetvalue(result.get(), 0, 0)).as_array().at(0).as_object().at("Plan").as_object();
 }

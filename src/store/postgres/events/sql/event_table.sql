@@ -65,7 +65,7 @@ coalesce((select x.retry_count from {line}), 0)
 -- name: lines_nothing_waits
 (select 1 from deliverd.event_failures f where f.lane = {lane} limit 1) is null
 
--- What the reading statements answer (EventColumn), with the row's own length in place of kEventBytes. Both lengths are
+-- What the reading statements answer, with the row's own length in place of kEventBytes. Both lengths are
 -- below 2^30.
 -- part: row
 o.{id}::text as id, {aggregate_id_text} as aggregate, {event_type_text} as type, {payload_text} as payload,

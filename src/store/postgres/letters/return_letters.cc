@@ -1,15 +1,11 @@
-#include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/try.h"
 #include "base/uuid.h"
-#include "store/letter_columns.h"
 #include "store/letter_rules.h"
 #include "store/postgres/connection/cells.h"
 #include "store/postgres/letters/dead_letters.h"
@@ -23,27 +19,6 @@ namespace {
 static_assert(static_cast<int>(RetryResult::published) == 0 && static_cast<int>(RetryResult::failed) == 1 &&
               static_cast<int>(RetryResult::in_doubt) == 2 && static_cast<int>(RetryResult::not_tried) == 3 &&
               static_cast<int>(RetryResult::unpublished) == 4 && kReturned == 5);
-
-/// Of one letter, what begin answered.
-struct BeginAnswer {
-    bool begun = false;
-    bool live = false;  // another's
-    bool taken_over = false;
-};
-
-void describe(RetryClaim& claim, const BeginAnswer& answer, LetterDetail detail) {
-    if (answer.begun) {
-        claim.verdict = RetryVerdict::begun;
-        claim.taken_over = answer.taken_over;
-    } else {
-        const std::string refusal = retry_refusal(detail.letter);
-        claim.verdict = retry_verdict(detail.letter, refusal, answer.live);
-        // Free again when it was looked at, and not when it was tried.
-        if (claim.verdict == RetryVerdict::begun) claim.verdict = RetryVerdict::under_way;
-        claim.reason = retry_reason(claim.verdict, detail.letter, refusal);
-    }
-    claim.letter = std::move(detail);
-}
 
 constexpr const char* kNoTable =
     "the table of its lane's events is not known yet: start the lane, and retry after it has given up an event";
@@ -119,7 +94,7 @@ public:
             if (outbox == "events" && !group.place.keeps_failures()) params.text(lane);
             TRY_ASSIGN(auto result, transaction_.run(outbox == "memory" ? sql_[letters::sql::return_memories]
                                                                         : return_statement(group.place),
-                                                     params));
+                                                     std::move(params)));
             const Texts rows = rows_as(result.get(), [](const Row& row) { return row.get<std::string>(); });
             // The others are gone, or somebody has changed them by hand: sent, or open again.
             const std::set<std::string_view> back(rows.begin(), rows.end());
@@ -135,10 +110,10 @@ public:
         const auto result = [](const auto& letter) {
             return letter.second.empty() ? kReturned : static_cast<std::int32_t>(RetryResult::failed);
         };
-        const Params params(owner, actor, column(problems_, [](const auto& letter) { return letter.first; }),
-                            column(problems_, result),
-                            column(problems_, [](const auto& letter) { return letter.second; }));
-        TRY(transaction_.run(sql_[letters::sql::end_retry], params));
+        TRY(transaction_.run(
+            sql_[letters::sql::end_retry],
+            Params(owner, actor, column(problems_, [](const auto& letter) { return letter.first; }),
+                   column(problems_, result), column(problems_, [](const auto& letter) { return letter.second; }))));
         return {};
     }
 
@@ -154,76 +129,13 @@ private:
 
 }  // namespace
 
-std::vector<std::string> sorted_ids(std::span<const std::string> ids) {
-    std::vector<std::string> out;
-    out.reserve(ids.size());
-    for (const std::string& id : ids) {
-        if (std::string uuid = canonical_uuid(id); !uuid.empty()) out.push_back(std::move(uuid));
-    }
-    std::ranges::sort(out);
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-    return out;
-}
-
-Result<std::vector<RetryClaim>> PostgresDeadLetters::begin_retry(std::span<const std::string> ids,
-                                                                 const RetryRequest& request) {
-    TRY(check_retry_request(request));
-    std::vector<RetryClaim> claims;
-    claims.reserve(ids.size());
-    for (const std::string& id : ids) claims.push_back(RetryClaim{id});
-    const auto sorted = sorted_ids(ids);
-    if (sorted.empty()) return claims;
-    const Params which(sorted);
-    const Params params(sorted, request.owner, to_seconds(request.lease), request.actor);
-    // In one transaction, which is on the disk before the first letter is sent. The second statement sees the letters
-    // as the first one left them, and those that it could not begin.
-    const std::array steps = {Step{&sql_[letters::sql::begin_retry], &params},
-                              Step{&sql_[letters::sql::find_letters], &which}};
-    TRY_ASSIGN(auto results, run_once(pool_, steps, Effect::write));
-
-    // A letter that was begun has two lines: that it was, and how it was found.
-    std::unordered_map<std::string, BeginAnswer> begun;
-    for (const Row& row : rows_of(results.front().get())) {
-        BeginAnswer& one = begun[row.get<std::string>()];
-        one.begun = one.begun || row.get<bool>(1);
-        one.live = one.live || row.get<bool>(2);
-        one.taken_over = one.taken_over || row.get<bool>(3);
-    }
-    std::unordered_map<std::string, Row> found;
-    for (const Row& row : rows_of(results.back().get())) found.emplace(row.get<std::string>(), row);
-    for (RetryClaim& claim : claims) {
-        const auto at = found.find(canonical_uuid(claim.id));
-        if (at == found.end()) continue;
-        BeginAnswer& one = begun[at->first];
-        describe(claim, one, detail_at(at->second));
-        one = {.live = true};  // the same id a second time is another's
-    }
-    return claims;
-}
-
-Result<std::int64_t> PostgresDeadLetters::end_retry(std::string_view owner, std::string_view actor,
-                                                    std::span<const RetryEnd> ends) {
-    TRY(check_retry_request({std::string(owner), std::string(actor)}));
-    if (ends.empty()) return 0;
-    // In the order in which everything locks letters, and the first end of each id.
-    std::map<std::string, const RetryEnd*> by_id;
-    for (const RetryEnd& end : ends) by_id.emplace(canonical_uuid(end.id), &end);
-    by_id.erase("");  // those that are no ids
-    const Params params(owner, actor, column(by_id, [](const auto& one) { return one.first; }),
-                        column(by_id, [](const auto& one) { return static_cast<std::int32_t>(one.second->result); }),
-                        column(by_id, [](const auto& one) { return letter_note(one.second->detail); }));
-    TRY_ASSIGN(auto result, run_once(pool_, sql_[letters::sql::end_retry], params, Effect::write));
-    return int64_at(result.get(), 0, 0);
-}
-
-Result<std::vector<std::string>> PostgresDeadLetters::return_to_lane(std::string_view owner, std::string_view actor,
-                                                                     std::span<const std::string> ids) {
-    TRY(check_retry_request({std::string(owner), std::string(actor)}));
+Result<std::vector<std::string>> return_letters(Pool& pool, const Statements& sql, std::string_view owner,
+                                                std::string_view actor, std::span<const std::string> ids) {
     std::vector<std::string> answers(ids.size(), std::string(kRetryEnded));
     const auto sorted = sorted_ids(ids);
     if (sorted.empty()) return answers;
-    TRY_ASSIGN(auto transaction, Transaction::begin(pool_));
-    Returning returning(transaction, sql_);
+    TRY_ASSIGN(auto transaction, Transaction::begin(pool));
+    Returning returning(transaction, sql);
     TRY(returning.find(owner, sorted));
     TRY(returning.put_back(actor));
     TRY(returning.end(owner, actor));

@@ -42,22 +42,26 @@ Params store_params(std::span<const IdentifiedLetter> batch) {
             return letter.record.topic.empty() ? std::nullopt : std::optional(letter.record.*member);
         });
     };
+    const auto provenance = [&](auto member) { return of([=](Given letter) { return letter.provenance.*member; }); };
+    const auto provenance_text = [&](auto member) {
+        return of([=](Given letter) { return View(letter.provenance.*member); });
+    };
     Params out(column(batch, &IdentifiedLetter::id), of_topic(&Record::topic), of_topic(&Record::partition),
                of_topic(&Record::offset), of([](Given letter) { return letter.record.timestamp_ms; }),
                of([](Given letter) { return record_time_name(letter.record.timestamp_type); }));
     out.bytes_array(of([](Given letter) { return View(letter.record.key); }));
     out.bytes_array(of([](Given letter) { return View(letter.record.value); }));
-    out.text_array(of([](Given letter) { return record_headers_json(letter.record.headers); }));
-    out.text_array(of([](Given letter) { return View(letter.payload); }));
-    out.int32_array(of([](Given letter) { return letter.truncated ? 1 : 0; }));
-    out.text_array(of([](Given letter) { return View(letter.provenance.original_topic); }));
-    out.int32_array(of([](Given letter) { return letter.provenance.original_partition; }));
-    out.int64_array(of([](Given letter) { return letter.provenance.original_offset; }));
-    out.text_array(of([](Given letter) { return View(letter.provenance.error_message); }));
-    out.text_array(of([](Given letter) { return View(letter.provenance.error_class); }));
-    out.text_array(of([](Given letter) { return View(letter.provenance.stack_trace); }));
-    out.text_array(of([](Given letter) { return View(letter.provenance.producer); }));
-    return out.text_array(of([](Given letter) { return View(letter.source); }));
+    return out.array(of([](Given letter) { return record_headers_json(letter.record.headers); }))
+        .array(of([](Given letter) { return View(letter.payload); }))
+        .array(of([](Given letter) { return letter.truncated ? 1 : 0; }))
+        .array(provenance_text(&Provenance::original_topic))
+        .array(provenance(&Provenance::original_partition))
+        .array(provenance(&Provenance::original_offset))
+        .array(provenance_text(&Provenance::error_message))
+        .array(provenance_text(&Provenance::error_class))
+        .array(provenance_text(&Provenance::stack_trace))
+        .array(provenance_text(&Provenance::producer))
+        .array(of([](Given letter) { return View(letter.source); }));
 }
 
 /// In the order of the records: two processes that store the same ones (a rebalance gives a partition to another member
@@ -99,10 +103,11 @@ bool refused_data(const Connection& connection) {
 
 }  // namespace
 
-Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> letters) {
+Result<std::int64_t> store_letters(Pool& pool, std::span<const NewLetter> letters) {
     if (letters.empty()) return 0;
-    const std::vector<Params> all = batches(letters);
-    TRY_ASSIGN(auto connection, pool_.borrow());
+    std::vector<Step> steps;
+    for (Params& params : batches(letters)) steps.push_back({nullptr, std::move(params)});
+    TRY_ASSIGN(auto connection, pool.borrow());
     const auto run = [&](std::string_view payload) {
         // Named, not any conflict: a unique index that somebody made for the table must refuse a letter, not swallow
         // it. A call has letters of one kind only.
@@ -112,9 +117,8 @@ Result<std::int64_t> PostgresDeadLetters::store(std::span<const NewLetter> lette
                                           : "(id)";
         const Statement statement = statement_by_text(
             "letters_store", filled(postgres::letters::sql::store_letters, {{"once", once}, {"payload", payload}}));
-        std::vector<Step> steps;
-        for (const Params& params : all) steps.push_back(Step{&statement, &params});
-        return connection->run(steps, Effect::write, connection->statement_deadline());
+        for (Step& step : steps) step.statement = &statement;
+        return connection->run(steps, Effect::write);
     };
     auto results = run("i.payload::jsonb");
     // What is JSON and what jsonb can hold is not quite the same (huge numbers, half surrogates). A statement that
