@@ -13,7 +13,7 @@
 #include "store/sqlite/events/event_sql.h"
 #include "store/sqlite/events/statements.h"
 #include "store/sqlite/file/row_values.h"
-#include "store/sqlite/letters/letter_rows.h"
+#include "store/sqlite/letters/dead_letters.h"
 
 namespace deliverd::store::sqlite {
 namespace {
@@ -83,24 +83,6 @@ Result<void> check_row_id(Handle& handle, const EventTable& table, std::string_v
     if (!shape.number_ids && !row_id.empty()) return {};
     return bad_argument(std::string(argument) + " is \"" + one_line(row_id) + "\", which is no id of table " +
                         table.table);
-}
-
-Result<std::vector<Finding>> inspect_table(Handle& handle, const EventTable& table) {
-    const auto one = [](bool ok, std::string message) {
-        return std::vector<Finding>{{"event table", ok, std::move(message)}};
-    };
-    TRY_ASSIGN(const auto shape, read_shape(handle, table));
-    if (!shape.there) {
-        return one(false, "there is no table " + table.table + ": create it, or set the lane's `table:`");
-    }
-    if (!shape.missing.empty()) {
-        return one(false, "table " + table.table + " has no column " + listed(shape.missing) +
-                              ": add what is missing, or map the names with the lane's `columns:`");
-    }
-    const char* how = shape.own_indexes  ? "by its own indexes"
-                      : shape.number_ids ? "by its id; an index on (aggregate, id) helps when aggregates fail"
-                                         : "by ids that are not numbers: there is no order within an aggregate";
-    return one(true, "table " + table.table + " can be relayed, " + how);
 }
 
 EventRow event_at(const SqliteStatement& row, EventOrigin origin) {
@@ -291,7 +273,21 @@ public:
 
     Result<std::vector<Finding>> inspect() override {
         TRY_ASSIGN(auto handle, file_.reader());
-        return inspect_table(*handle, table_);
+        const auto one = [](bool ok, std::string message) {
+            return std::vector<Finding>{{"event table", ok, std::move(message)}};
+        };
+        TRY_ASSIGN(const auto shape, read_shape(*handle, table_));
+        if (!shape.there) {
+            return one(false, "there is no table " + table_.table + ": create it, or set the lane's `table:`");
+        }
+        if (!shape.missing.empty()) {
+            return one(false, "table " + table_.table + " has no column " + listed(shape.missing) +
+                                  ": add what is missing, or map the names with the lane's `columns:`");
+        }
+        const char* how = shape.own_indexes  ? "by its own indexes"
+                          : shape.number_ids ? "by its id; an index on (aggregate, id) helps when aggregates fail"
+                                             : "by ids that are not numbers: there is no order within an aggregate";
+        return one(true, "table " + table_.table + " can be relayed, " + how);
     }
 
 private:

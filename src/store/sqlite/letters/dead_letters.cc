@@ -11,9 +11,7 @@
 #include "base/uuid.h"
 #include "client/sql_values.h"
 #include "store/letter_columns.h"
-#include "store/letter_rules.h"
 #include "store/record_headers.h"
-#include "store/sqlite/letters/letter_rows.h"
 #include "store/sqlite/letters/statements.h"
 #include "store/upkeep_arguments.h"
 
@@ -70,7 +68,7 @@ std::int64_t offset_of(const LetterQuery& query) {
     return query.after ? 0 : query.offset;
 }
 
-/// Runs a statement of letter_query.cc with the parameters that it numbers.
+/// Runs a statement of a listing with the parameters that it numbers.
 template <typename Read>
 Result<void> run_query(Handle& handle, const std::string& sql, const LetterQuery& query, std::int64_t at_most,
                        Read read) {

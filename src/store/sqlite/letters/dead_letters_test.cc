@@ -1,5 +1,7 @@
 // What is special about dead letters on SQLite, beside the suites for every store: counts by triggers, plans, bytes in
 // typed columns. Rows that were dead before there were letters are in dead_letters_migration_test.cc.
+#include "store/sqlite/letters/dead_letters.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -11,7 +13,6 @@
 #include "client/sqlite_statement.h"
 #include "store/letter_rules.h"
 #include "store/record_headers.h"
-#include "store/sqlite/letters/letter_rows.h"
 #include "store/sqlite/testing/test_store.h"
 
 namespace deliverd::store::sqlite {
