@@ -40,20 +40,6 @@ Result<std::vector<MigrationStep>> steps_for(Connection& connection, const std::
     return missing_steps(postgres_migrations(), applied, {"deliverd.migrations", schema, quoted(schema)});
 }
 
-/// Inside the transaction. A second process waits here and then finds nothing left to do.
-Result<std::vector<MigrationStep>> migrate_locked(Connection& connection, const std::string& schema,
-                                                  Deadline deadline) {
-    // The statement timeout is off, because an index on a large table takes as long as it takes; kMigrationTimeout ends
-    // it all. An advisory lock, because there is no table yet that could be locked.
-    const std::string lock =
-        "set local lock_timeout = '" + std::to_string(kMigrationLockWait / std::chrono::milliseconds(1)) +
-        "ms'; set local statement_timeout = 0; select pg_advisory_xact_lock(" + std::string(kLockKey) + ")";
-    TRY(connection.script(lock, Effect::write, deadline));
-    TRY_ASSIGN(auto steps, steps_for(connection, schema));
-    TRY(run_steps(steps, [&](const std::string& sql) { return connection.script(sql, Effect::write, deadline); }));
-    return steps;
-}
-
 constexpr int kOldestServerVersion = 130000;
 
 /// The grants to run; empty when this user lacks none.
@@ -81,9 +67,17 @@ Result<SchemaReport> schema_report(Connection& connection, const std::string& sc
 Result<std::vector<MigrationStep>> migrate(Connection& connection, const std::string& schema, bool dry_run) {
     if (dry_run) return steps_for(connection, schema);
     const Deadline deadline = std::chrono::steady_clock::now() + kMigrationTimeout;
-    TRY(connection.script("begin", Effect::read, deadline));
     // A failure leaves the transaction open; the pool closes such a connection, which rolls it back.
-    TRY_ASSIGN(auto steps, migrate_locked(connection, schema, deadline));
+    TRY(connection.script("begin", Effect::read, deadline));
+    // The statement timeout is off, because an index on a large table takes as long as it takes; kMigrationTimeout ends
+    // it all. An advisory lock, because there is no table yet that could be locked: a second process waits for it and
+    // then finds nothing left to do.
+    const std::string lock =
+        "set local lock_timeout = '" + std::to_string(kMigrationLockWait / std::chrono::milliseconds(1)) +
+        "ms'; set local statement_timeout = 0; select pg_advisory_xact_lock(" + std::string(kLockKey) + ")";
+    TRY(connection.script(lock, Effect::write, deadline));
+    TRY_ASSIGN(auto steps, steps_for(connection, schema));
+    TRY(run_steps(steps, [&](const std::string& sql) { return connection.script(sql, Effect::write, deadline); }));
     TRY(connection.script("commit", Effect::write, deadline));
     return steps;
 }

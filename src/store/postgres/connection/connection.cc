@@ -31,7 +31,7 @@ std::string milliseconds(Duration span) {
 bool ends_session(std::string_view sqlstate) {
     constexpr std::array<std::string_view, 4> kStates = {"26000", "0A000", "25006", "25P03"};
     return sqlstate.empty() || sqlstate.starts_with("08") || sqlstate.starts_with("57P") ||
-           std::find(kStates.begin(), kStates.end(), sqlstate) != kStates.end();
+           std::ranges::find(kStates, sqlstate) != kStates.end();
 }
 
 /// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server cannot store is

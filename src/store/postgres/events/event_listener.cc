@@ -4,7 +4,7 @@
 
 #include "base/mutex.h"
 #include "base/try.h"
-#include "store/postgres/events/event_parts.h"
+#include "store/postgres/events/event_outbox.h"
 
 namespace deliverd::store::postgres {
 namespace {

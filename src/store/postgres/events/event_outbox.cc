@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -14,9 +13,7 @@
 #include "store/event_row.h"
 #include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/events/event_parts.h"
 #include "store/postgres/events/event_shape.h"
-#include "store/postgres/events/event_sql.h"
 #include "store/postgres/events/statements.h"
 #include "store/sql_text.h"
 

@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/events/event_parts.h"
+#include "store/postgres/events/event_outbox.h"
 #include "store/postgres/events/statements.h"
 
 namespace deliverd::store::postgres {

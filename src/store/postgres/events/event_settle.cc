@@ -11,7 +11,7 @@
 #include "base/uuid.h"
 #include "store/outbox_row.h"
 #include "store/postgres/connection/cells.h"
-#include "store/postgres/events/event_parts.h"
+#include "store/postgres/events/event_outbox.h"
 #include "store/postgres/events/statements.h"
 
 namespace deliverd::store::postgres {
