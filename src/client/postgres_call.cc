@@ -1,7 +1,6 @@
 #include "client/postgres_call.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/text.h"
@@ -10,7 +9,7 @@ namespace deliverd::client {
 namespace {
 
 bool one_of(std::string_view sqlstate, std::initializer_list<std::string_view> states) {
-    return std::find(states.begin(), states.end(), sqlstate) != states.end();
+    return std::ranges::find(states, sqlstate) != states.end();
 }
 
 /// 57P01 to 57P03: the server is shutting down, crashed, or is not ready yet. None says whether a commit was reached.
@@ -68,9 +67,7 @@ Error postgres_error(std::string_view sqlstate, std::string_view message, Effect
                      said + ": grant the database user what `deliverd doctor` lists"};
     }
     // Wrong data, wrong names, too large or too deep, no such user or database: the same call fails the same way again.
-    constexpr std::array<std::string_view, 7> kPermanentClasses = {"22", "23", "28", "3D", "42", "54", "0L"};
-    const bool permanent =
-        std::find(kPermanentClasses.begin(), kPermanentClasses.end(), sqlstate.substr(0, 2)) != kPermanentClasses.end();
+    const bool permanent = one_of(sqlstate.substr(0, 2), {"22", "23", "28", "3D", "42", "54", "0L"});
     return Error{permanent ? ErrorClass::permanent : ErrorClass::retryable, codes::kDbError,
                  said + " (SQLSTATE " + std::string(sqlstate) + ")"};
 }

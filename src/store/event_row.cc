@@ -1,5 +1,7 @@
 #include "store/event_row.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -15,9 +17,7 @@ namespace {
 
 Result<void> check_name(std::string_view what, std::string_view name) {
     if (name.empty()) return bad_argument(std::string(what) + " must not be empty");
-    if (find_invalid_utf8(name) || name.find('\0') != std::string_view::npos) {
-        return bad_argument(std::string(what) + " must be UTF-8 without NUL");
-    }
+    if (!is_storable(name)) return bad_argument(std::string(what) + " must be UTF-8 without NUL");
     return {};
 }
 
@@ -88,9 +88,7 @@ std::vector<std::string> mapped_columns(const EventColumns& columns) {
 }
 
 std::string listed(const std::vector<std::string>& names) {
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return list;
+    return fmt::format("{}", fmt::join(names, ", "));
 }
 
 Result<void> check_read(const EventRead& request) {

@@ -28,8 +28,7 @@ std::string version_text(int version) {
 
 /// Why an applied migration is not the one this program has; empty when it is.
 std::string difference(std::span<const Migration> wanted, const AppliedMigration& applied, std::string_view schema) {
-    const auto same =
-        std::find_if(wanted.begin(), wanted.end(), [&](const Migration& m) { return m.version == applied.version; });
+    const auto same = std::ranges::find(wanted, applied.version, &Migration::version);
     if (same == wanted.end()) return {};
     if (migration_checksum(*same) != applied.checksum) {
         return "migration " + std::to_string(applied.version) + " (" + applied.name +
