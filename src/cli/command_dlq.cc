@@ -7,7 +7,6 @@
 #include "base/try.h"
 #include "base/uuid.h"
 #include "cli/command_tree.h"
-#include "daemon/dead_letter_unit.h"
 #include "daemon/parts.h"
 #include "daemon/spool_letters.h"
 #include "daemon/stop_signals.h"

@@ -129,7 +129,7 @@ Status run_worker(const Call& call, const WorkerArguments& worker) {
         signals.on_signal(2, stop_at_once);
         // A database call that hangs must not keep the worker beyond the patience that was promised.
         database->limit_waits(config.shutdown_patience + daemon::kDatabaseStopGrace);
-        unit->stop(config.shutdown_patience);
+        unit->lane().stop(config.shutdown_patience);
         totals = unit->lane().totals();
     }
     signals.clear_actions();  // they refer to the unit and the database, which end before the signals do

@@ -1,16 +1,12 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <boost/json.hpp>
 #include <filesystem>
 #include <ranges>
-#include <vector>
 
 #include "base/text.h"
 #include "cli/command_tree.h"
-#include "config/dead_letters.h"
 #include "daemon/jwks_refresh.h"
 #include "daemon/parts.h"
 #include "deadletter/kafka/inspect.h"

@@ -1,16 +1,11 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <memory>
-#include <utility>
 
 #include "base/sha256.h"
 #include "base/text.h"
 #include "config/finish.h"
 #include "config/load.h"
-#include "config/settings.h"
 #include "deadletter/topic_pattern.h"
 #include "http/tls.h"
 #include "sink/http/http_options.h"

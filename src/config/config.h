@@ -11,11 +11,13 @@
 
 #include "api/api.h"
 #include "base/stderr_log.h"
-#include "config/database_url.h"
+#include "deadletter/kafka/record_source_options.h"
+#include "deadletter/kafka/replayer.h"
 #include "http/server.h"
 #include "lane/lane_options.h"
 #include "orders/intake.h"
 #include "relay/relay_options.h"
+#include "sink/http/http_poster.h"
 #include "sink/http/http_sink.h"
 #include "sink/kafka/kafka_sink.h"
 #include "sink/nats/nats_sink.h"
@@ -24,6 +26,23 @@
 #include "store/sqlite/sqlite.h"
 
 namespace deliverd::config {
+
+struct DatabaseTarget {
+    enum class Kind { postgres, sqlite };
+    Kind kind = Kind::sqlite;
+    std::string target;  // SQLite: the path; PostgreSQL: what libpq takes, password included
+};
+
+/// postgres://…, postgresql://… or sqlite:PATH; refuses anything else with the reason (permanent, `bad_url`). Adds
+/// `password`, unless it is empty, to a PostgreSQL URL without one.
+[[nodiscard]] Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view password);
+
+/// A database URL with every password replaced by "***"; only "***" for text that is no URL but may hold a password.
+[[nodiscard]] std::string mask_url(std::string_view url);
+
+/// An http URL with its password, or a user name without password, and every value of its query replaced by "***": each
+/// of them may be a key.
+[[nodiscard]] std::string mask_http_url(std::string_view url);
 
 struct DatabaseConfig {
     DatabaseTarget::Kind kind = DatabaseTarget::Kind::sqlite;
@@ -79,16 +98,13 @@ struct UpkeepConfig {
     std::int32_t batch_size = 0;
 };
 
-/// The brokers that dead letters are read from and sent back to.
-struct KafkaConfig {
+/// The brokers that dead letters are read from and sent back to; `brokers` may be empty.
+struct KafkaConfig : sink::KafkaClientOptions {
     bool configured = false;  // there is a section `kafka`
-    std::string brokers;      // host:port,host:port; empty: none
     std::string consumer_group;
     std::string topic_pattern;               // empty: not configured
     std::vector<std::string> replay_topics;  // patterns; none: every topic but dead-letter topics
     std::size_t max_value_bytes = 0;
-    std::vector<std::pair<std::string, std::string>> librdkafka;  // SASL, TLS, …; may hold secrets: never logged
-    std::string password_file;  // where `sasl.password` among them came from; empty: none
 };
 
 struct DeadLettersConfig {
@@ -102,16 +118,20 @@ struct DeadLettersConfig {
     std::optional<Duration> keep_audit;    // also finished retries of topics
 };
 
+/// The longest publish, in multiples of `replay_timeout` (deadletter/kafka/replayer.h).
+inline constexpr int kLongestPublishTimeouts = 3;
+
+/// How the configured brokers are read and written; only with brokers.
+[[nodiscard]] deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka);
+[[nodiscard]] deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config);
+
 struct SpoolConfig {
     std::string name;
     std::string path;
-    std::string token_env;                 // the variable with `token`; empty: none
-    std::string token;                     // secret; empty although there is a token_env: the variable is not set
-    std::vector<std::string> token_hosts;  // the hosts it may be sent to
-    bool allow_private = false;
+    std::string token_env;           // the variable with the poster's token; empty: none
+    sink::HttpPosterOptions poster;  // without a token although there is a token_env: the variable is not set
     Duration retry_interval{};
     Duration cleanup_interval{};
-    Duration timeout{};
 };
 
 /// What to say about a spool whose token is sent to no host, if this is one.

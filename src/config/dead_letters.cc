@@ -1,11 +1,5 @@
-#include "config/dead_letters.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <string_view>
-
 #include "config/finish.h"
+#include "deadletter/kafka/record_source.h"
 #include "deadletter/topic_pattern.h"
 
 namespace deliverd::config {
@@ -55,22 +49,13 @@ std::string kafka_password_file(const Values& values, const TextMap& settings) {
 }
 
 deadletter::RecordSourceOptions record_source_options(const KafkaConfig& kafka) {
-    deadletter::RecordSourceOptions options;
-    options.brokers = kafka.brokers;
-    options.group = kafka.consumer_group;
-    options.topic_pattern = kafka.topic_pattern;
-    options.librdkafka = kafka.librdkafka;
-    options.password_file = kafka.password_file;
-    return options;
+    const sink::KafkaClientOptions& client = kafka;
+    return {client, kafka.consumer_group, kafka.topic_pattern};
 }
 
 deadletter::ReplayerOptions replayer_options(const DeadLettersConfig& config) {
-    deadletter::ReplayerOptions options;
-    options.brokers = config.kafka.brokers;
-    options.timeout = config.replay_timeout;
-    options.librdkafka = config.kafka.librdkafka;
-    options.password_file = config.kafka.password_file;
-    return options;
+    const sink::KafkaClientOptions& client = config.kafka;
+    return {client, config.replay_timeout};
 }
 
 void finish_dead_letters(Draft& draft, Problems& problems) {
@@ -80,11 +65,8 @@ void finish_dead_letters(Draft& draft, Problems& problems) {
     for (const std::string& pattern : kafka.replay_topics) {
         problems.require(deadletter::check_topic_pattern(pattern), "kafka.replay_topics", ": {}");
     }
-    const auto check_text = [&](const char* path, const std::string& text) {
-        problems.require(!text.empty(), path, " must not be empty");
-    };
-    check_text("kafka.consumer_group", kafka.consumer_group);
-    check_text("kafka.dlq_topic_pattern", kafka.topic_pattern);
+    problems.require(!kafka.consumer_group.empty(), "kafka.consumer_group", " must not be empty");
+    problems.require(!kafka.topic_pattern.empty(), "kafka.dlq_topic_pattern", " must not be empty");
     check_sasl(draft.kafka, problems);
     kafka.configured = problems.values().has_section("kafka");
     // Empty means that there is no Kafka; the setting itself always has a default.

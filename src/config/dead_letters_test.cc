@@ -1,5 +1,3 @@
-#include "config/dead_letters.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

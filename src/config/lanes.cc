@@ -1,14 +1,8 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <map>
 #include <ranges>
-#include <utility>
 
 #include "base/text.h"
 #include "config/finish.h"
-#include "config/settings.h"
 
 namespace deliverd::config {
 
@@ -85,26 +79,11 @@ void check_columns(const store::EventColumns& columns, const std::string& path, 
 store::EventColumns make_columns(const Given& given, const std::string& path, Problems& problems) {
     if (given.text == "debezium") return store::EventColumns::debezium();
     store::EventColumns columns;
-    const std::map<std::string_view, std::string*> known{
-        {"id", &columns.id},
-        {"aggregate_id", &columns.aggregate_id},
-        {"aggregate_type", &columns.aggregate_type},
-        {"event_type", &columns.event_type},
-        {"payload", &columns.payload},
-        {"event_id", &columns.event_id},
-        {"metadata", &columns.metadata},
-        {"created_at", &columns.created_at},
-        {"published", &columns.published},
-        {"published_at", &columns.published_at},
-        {"retry_count", &columns.retry_count},
-        {"next_attempt_at", &columns.next_attempt_at},
-        {"last_error", &columns.last_error},
-        {"dead_at", &columns.dead_at},
-    };
+    const std::map known(store::kEventColumns.begin(), store::kEventColumns.end());  // by name, for the message below
     for (const auto& [name, text] : given.entries) {
         const auto found = known.find(name);
         if (found != known.end()) {
-            *found->second = text;
+            columns.*found->second = text;
         } else {
             problems.add(path + "." + name, "{}: no column is called \"{}\"; known are: {}", path, name,
                          fmt::join(std::views::keys(known), ", "));

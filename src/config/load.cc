@@ -1,17 +1,12 @@
 #include "config/load.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "base/text.h"
 #include "config/finish.h"
-#include "config/settings.h"
 #include "sink/http/http_url.h"
 
 namespace deliverd::config {
@@ -29,8 +24,8 @@ void finish_spools(Config& config, const Environment& environment, Problems& pro
         fill(problems.values(), "spools.*", section, &spool);
         spool.name = name;
         problems.require(!spool.path.empty(), section, " needs a path");
-        if (!spool.token_env.empty()) spool.token = environment(spool.token_env).value_or("");
-        for (const std::string& text : spool.token_hosts) {
+        if (!spool.token_env.empty()) spool.poster.token = environment(spool.token_env).value_or("");
+        for (const std::string& text : spool.poster.token_hosts) {
             problems.require(sink::read_token_host(text), section, ".token_hosts: {}");
         }
         config.spools.push_back(std::move(spool));
@@ -168,7 +163,7 @@ std::string shown_value(std::string_view path, const Value& value) {
 }
 
 std::optional<std::string> token_note(const SpoolConfig& spool) {
-    if (spool.token_env.empty() || !spool.token_hosts.empty()) return std::nullopt;
+    if (spool.token_env.empty() || !spool.poster.token_hosts.empty()) return std::nullopt;
     return fmt::format(
         "spools.{0} has no token_hosts, so the token of {1} is sent to no host; name the hosts that may have it, such "
         "as `token_hosts: [example.com]`",

@@ -216,14 +216,14 @@ void add_spool_settings(Table<SpoolConfig> spool) {
     spool.add("token_env", FIELD(it.token_env), "",
               "The environment variable with the bearer token; without it none is sent.");
     spool.add(
-        "token_hosts", FIELD(it.token_hosts), "",
+        "token_hosts", FIELD(it.poster.token_hosts), "",
         "The hosts the token may be sent to, over https, or over http to loopback. Without any, the token is sent "
         "to no host.");
-    spool.add("allow_private", FIELD(it.allow_private), "false",
+    spool.add("allow_private", FIELD(it.poster.allow_private), "false",
               "Whether endpoints may be loopback, private and link-local addresses.");
     spool.add("retry_seconds", FIELD(it.retry_interval), "60", "Time between two retries of due entries.", {0.1, kDay});
     spool.add("cleanup_seconds", FIELD(it.cleanup_interval), "3600", "Time between two cleanups.", {0.1, kDay});
-    spool.add("timeout_seconds", FIELD(it.timeout), "10", "Longest time for a request.", {0.1, 3600});
+    spool.add("timeout_seconds", FIELD(it.poster.timeout), "10", "Longest time for a request.", {0.1, 3600});
 }
 
 }  // namespace deliverd::config

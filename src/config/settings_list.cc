@@ -2,14 +2,10 @@
 // with a name of its own, because it includes the tables, which include settings.h.
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <string>
 
-#include "config/settings.h"
 #include "config/table.h"
-#include "config/values.h"
 
 namespace deliverd::config {
 

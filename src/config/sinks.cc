@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/text.h"
 #include "config/finish.h"

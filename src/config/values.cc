@@ -1,7 +1,5 @@
 #include "config/values.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

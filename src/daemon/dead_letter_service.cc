@@ -1,12 +1,10 @@
 #include "daemon/dead_letter_service.h"
 
 #include <array>
-#include <utility>
 
 #include "api/dlq_routes.h"
 #include "base/try.h"
-#include "config/dead_letters.h"
-#include "daemon/parts.h"
+#include "deadletter/kafka/record_source.h"
 
 namespace deliverd::daemon {
 
@@ -131,39 +129,29 @@ Result<void> DeadLetterService::open_ingest() {
     return {};
 }
 
-DeadLetterService::~DeadLetterService() {
-    stop(Duration::zero());
-}
-
 std::vector<api::Route> DeadLetterService::routes() {
     return api::dlq_routes(retries_, unit_->manager(), unit_->letters(), log_, config_.kafka.topic_pattern);
 }
 
 std::vector<lane::Chore> DeadLetterService::chores() {
-    struct Kept {
-        LetterStatus status;
-        const char* name;
-        std::optional<Duration> age;
-    };
-    const std::array<Kept, 4> all{{{LetterStatus::resolved, "purge_letters_resolved", config_.keep_resolved},
-                                   {LetterStatus::dead, "purge_letters_dead", config_.keep_dead},
-                                   {LetterStatus::pending, "purge_letters_pending", config_.keep_pending},
-                                   {LetterStatus::retrying, "purge_letters_retrying", config_.keep_pending}}};
     std::vector<lane::Chore> chores;
-    for (const Kept& kept : all) {
-        if (!kept.age) continue;
-        chores.push_back({kept.name, upkeep_.dead_letters_interval, upkeep_.batch_size,
-                          [this, status = kept.status, age = *kept.age](std::int32_t piece) {
-                              return unit_->letters().purge(status, age, piece, kRetentionActor);
-                          }});
-    }
+    const auto add = [&](const char* name, const std::optional<Duration>& age, const auto& purge) {
+        if (!age) return;
+        chores.push_back({name, upkeep_.dead_letters_interval, upkeep_.batch_size,
+                          [purge, age = *age](std::int32_t piece) { return purge(age, piece); }});
+    };
+    const auto letters = [this](LetterStatus status) {
+        return [this, status](Duration age, std::int32_t piece) {
+            return unit_->letters().purge(status, age, piece, kRetentionActor);
+        };
+    };
+    add("purge_letters_resolved", config_.keep_resolved, letters(LetterStatus::resolved));
+    add("purge_letters_dead", config_.keep_dead, letters(LetterStatus::dead));
+    add("purge_letters_pending", config_.keep_pending, letters(LetterStatus::pending));
+    add("purge_letters_retrying", config_.keep_pending, letters(LetterStatus::retrying));
     // The audit has no state: it outlives its letter, and has an age of its own.
-    if (config_.keep_audit) {
-        chores.push_back({"purge_letters_audit", upkeep_.dead_letters_interval, upkeep_.batch_size,
-                          [this, age = *config_.keep_audit](std::int32_t piece) {
-                              return unit_->letters().purge_history(age, piece);
-                          }});
-    }
+    add("purge_letters_audit", config_.keep_audit,
+        [this](Duration age, std::int32_t piece) { return unit_->letters().purge_history(age, piece); });
     return chores;
 }
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "config/config.h"
-#include "daemon/dead_letter_unit.h"
+#include "daemon/parts.h"
 #include "daemon/periodic.h"
 #include "deadletter/ingest.h"
 #include "lane/upkeep.h"
@@ -29,9 +29,7 @@ public:
                                                            deadletter::Spools& spools, metrics::Metrics& metrics,
                                                            Log& log);
 
-    ~DeadLetterService();  // stop(Duration::zero())
-    DeadLetterService(const DeadLetterService&) = delete;
-    DeadLetterService& operator=(const DeadLetterService&) = delete;
+    ~DeadLetterService() { stop(Duration::zero()); }
 
     /// For the handler; the service outlives them.
     [[nodiscard]] std::vector<api::Route> routes();

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <utility>
-
 #include "config/values.h"
 #include "daemon/parts.h"
 #include "sink/http/http_get.h"

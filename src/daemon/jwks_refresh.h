@@ -61,8 +61,6 @@ public:
           looks_([reader = reader_, times] { return reader->look() ? times.interval : times.retry; }, times.least) {}
     /// Stops the reader and waits for a running look: about a second.
     ~JwksRefresh() { reader_->stop(); }
-    JwksRefresh(const JwksRefresh&) = delete;
-    JwksRefresh& operator=(const JwksRefresh&) = delete;
 
     /// For a token by an unknown key: looks again soon. Does not wait for the look. Thread-safe.
     void hurry() { looks_.hurry(); }

@@ -9,7 +9,9 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "base/uuid.h"
 #include "config/config.h"
+#include "deadletter/manager.h"
 #include "deliverd/result.h"
 #include "pipeline/engine.h"
 #include "pipeline/observer.h"
@@ -73,13 +75,11 @@ public:
                                                   std::string worker_id, store::Database& database,
                                                   pipeline::Observer& observer, Log& log);
 
+    /// Its stop() stops the sink too.
     [[nodiscard]] pipeline::Engine& lane() { return *runner_; }
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The outbox's lag_seconds().
-    [[nodiscard]] Result<double> lag_seconds();
-
-    /// The lane's stop(), which stops the sink too.
-    void stop(Duration patience) { runner_->stop(patience); }
+    [[nodiscard]] Result<double> lag_seconds() { return outbox_ ? outbox_->lag_seconds() : events_->lag_seconds(); }
 
 private:
     LaneUnit(std::string name, std::unique_ptr<sink::Sink> sink) : name_(std::move(name)), sink_(std::move(sink)) {}
@@ -91,6 +91,41 @@ private:
     SystemClock clock_;
     SystemRandom random_;
     std::unique_ptr<pipeline::Engine> runner_;
+};
+
+/// What happens to a redrive that Manager::close() interrupts: another process resumes it, or it ends for good.
+enum class WhenStopped { leave_redrives, end_redrives };
+
+/// The dead-letter manager with what it needs of the database and of Kafka.
+class DeadLetterUnit {
+public:
+    /// Without brokers, letters of Kafka cannot be sent. Connects by itself, also later. `database`, `spools` and `log`
+    /// outlive it.
+    static Result<std::unique_ptr<DeadLetterUnit>> make(const config::DeadLettersConfig& config,
+                                                        store::Database& database, deadletter::Spools* spools, Log& log,
+                                                        WhenStopped when_stopped = WhenStopped::leave_redrives);
+
+    [[nodiscard]] store::DeadLetters& letters() { return *letters_; }
+    [[nodiscard]] deadletter::Manager& manager() { return manager_; }
+
+    /// Begins no retry from now on. Waits up to `patience` for what is being published, then cuts it off: it ends in
+    /// doubt. Callers of the manager may still be in it afterwards. Idempotent.
+    void stop(Duration patience);
+    /// A stop() under way no longer waits for a broker. Safe from any thread.
+    void hurry() {
+        if (replayer_) replayer_->stop();
+    }
+
+private:
+    DeadLetterUnit(const deadletter::ManagerOptions& options, std::unique_ptr<store::DeadLetters> letters,
+                   std::unique_ptr<deadletter::Replayer> replayer, deadletter::Spools* spools, Log& log)
+        : letters_(std::move(letters)),
+          replayer_(std::move(replayer)),
+          manager_(options, *letters_, replayer_.get(), log, uuid_source(), spools) {}
+
+    std::unique_ptr<store::DeadLetters> letters_;
+    std::unique_ptr<deadletter::Replayer> replayer_;  // may be null
+    deadletter::Manager manager_;
 };
 
 }  // namespace deliverd::daemon

@@ -27,8 +27,6 @@ public:
         wake_.notify_all();
         thread_.join();
     }
-    Periodic(const Periodic&) = delete;
-    Periodic& operator=(const Periodic&) = delete;
 
     /// Cuts the pause short, or the one after the turn under way. Does not wait for a turn. Thread-safe.
     void hurry() {

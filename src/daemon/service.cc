@@ -5,12 +5,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <thread>
-#include <utility>
 
-#include "api/api.h"
 #include "api/openapi.h"
 #include "api/orders_routes.h"
 #include "base/text.h"
@@ -107,10 +103,6 @@ Result<void> Service::start_all(const config::Config& config, pipeline::Observer
         return kGaugeInterval;
     });
     return {};
-}
-
-Service::~Service() {
-    stop(Duration::zero());
 }
 
 Result<void> Service::add_lanes(const config::Config& config, pipeline::Observer* also) {
@@ -250,7 +242,7 @@ void Service::stop(Duration patience) {
     // Each on a thread, so that all of them together take no longer than the patience.
     std::vector<std::thread> stoppers;
     for (RunningLane& lane : lanes_) {
-        stoppers.emplace_back([&lane, patience] { lane.unit->stop(patience); });
+        stoppers.emplace_back([&lane, patience] { lane.unit->lane().stop(patience); });
     }
     if (dead_letters_) stoppers.emplace_back([this, patience] { dead_letters_->stop(patience); });
     if (spools_) stoppers.emplace_back([this, patience] { spools_->stop(patience); });

@@ -33,10 +33,7 @@ public:
     /// null) outlive it.
     static Result<std::unique_ptr<Service>> start(const config::Config& config, Log& log, pipeline::Observer* also);
 
-    /// stop() without patience.
-    ~Service();
-    Service(const Service&) = delete;
-    Service& operator=(const Service&) = delete;
+    ~Service() { stop(Duration::zero()); }
 
     /// Drains all lanes at once, each for up to `patience`, with the API still answering; then stops the API.
     /// Idempotent; one thread at a time.

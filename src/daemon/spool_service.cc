@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <utility>
 
 #include "base/failpoint.h"
 #include "daemon/parts.h"
@@ -38,24 +37,17 @@ Result<std::unique_ptr<SpoolService>> SpoolService::make(const std::vector<confi
     std::unique_ptr<SpoolService> service(new SpoolService(std::move(letters), returns, metrics, log));
     for (const config::SpoolConfig& config : spools) {
         const std::string setting = fmt::format("spools.{}", config.name);
-        if (!config.token_env.empty() && config.token.empty()) {
+        if (!config.token_env.empty() && config.poster.token.empty()) {
             return bad_argument(fmt::format("{}.token_env: there is no environment variable {}, or it is empty",
                                             setting, config.token_env));
         }
         auto spool = open_spool({.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds});
         if (!spool) return failure_of(setting, spool.error());
-        auto poster = sink::make_http_poster({.token = config.token,
-                                              .token_hosts = config.token_hosts,
-                                              .allow_private = config.allow_private,
-                                              .timeout = config.timeout});
+        auto poster = sink::make_http_poster(config.poster);
         if (!poster) return failure_of(setting, poster.error());
         service->units_.push_back(std::make_unique<Unit>(config, std::move(*spool), std::move(*poster)));
     }
     return service;
-}
-
-SpoolService::~SpoolService() {
-    stop(Duration::zero());
 }
 
 void SpoolService::start() {
@@ -82,15 +74,6 @@ void SpoolService::stop(Duration patience) {
     for (const auto& unit : units_) {
         if (unit->thread.joinable()) unit->thread.join();
     }
-}
-
-void SpoolService::hurry() {
-    for (const auto& unit : units_) unit->poster->stop();
-}
-
-bool SpoolService::is_stopping() {
-    const MutexLock lock(mutex_);
-    return stopping_;
 }
 
 void SpoolService::work(Unit& unit) {

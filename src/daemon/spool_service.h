@@ -32,9 +32,7 @@ public:
                                                       std::unique_ptr<store::DeadLetters> letters,
                                                       const SpoolReturns& returns, metrics::Metrics& metrics, Log& log);
 
-    ~SpoolService();  // stop(Duration::zero())
-    SpoolService(const SpoolService&) = delete;
-    SpoolService& operator=(const SpoolService&) = delete;
+    ~SpoolService() { stop(Duration::zero()); }
 
     /// One thread per spool. A file that is not there yet is no error.
     void start();
@@ -44,7 +42,9 @@ public:
     /// thread at a time.
     void stop(Duration patience);
     /// Makes a running stop() wait for no receiver. Thread-safe.
-    void hurry();
+    void hurry() {
+        for (const auto& unit : units_) unit->poster->stop();
+    }
 
 private:
     struct Unit {
@@ -70,7 +70,10 @@ private:
     void cleanup(Unit& unit);
     void report(const Unit& unit, std::string& last, const char* event, const Error& error);
     void count(const char* name, const char* help, const metrics::Labels& labels, std::int64_t entries);
-    [[nodiscard]] bool is_stopping();
+    [[nodiscard]] bool is_stopping() {
+        const MutexLock lock(mutex_);
+        return stopping_;
+    }
 
     const std::unique_ptr<store::DeadLetters> letters_;
     const SpoolReturns& returns_;

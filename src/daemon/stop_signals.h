@@ -17,8 +17,6 @@ class StopSignals {
 public:
     StopSignals();
     ~StopSignals();
-    StopSignals(const StopSignals&) = delete;
-    StopSignals& operator=(const StopSignals&) = delete;
 
     /// Waits for the first signal; false when `patience` passed without one.
     bool wait_for(Duration patience);

@@ -183,7 +183,7 @@ Result<Figures> measure(store::Database& database, std::int64_t rows, std::int32
     figures.seconds = to_seconds(clock.now() - start);
     figures.cpu_seconds = cpu_seconds() - cpu_before;
     figures.peak_rss_mb = peak_rss_mb();
-    unit->stop(kPatience);
+    unit->lane().stop(kPatience);
     if (!all) return permanent("stalled", fmt::format("nothing was settled for {} s", to_seconds(kStallLimit)));
     return figures;
 }

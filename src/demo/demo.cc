@@ -10,7 +10,6 @@
 
 #include "base/mutex.h"
 #include "base/try.h"
-#include "config/load.h"
 #include "daemon/service.h"
 #include "daemon/stop_signals.h"
 #include "demo/demo_receiver.h"
@@ -131,8 +130,6 @@ public:
           colour_(terminal_ && colour),
           start_(clock_.now()) {}
     ~Viewer() { leave(); }
-    Viewer(const Viewer&) = delete;
-    Viewer& operator=(const Viewer&) = delete;
 
     [[nodiscard]] Duration interval() const { return terminal_ ? kFrameInterval : kLineInterval; }
 

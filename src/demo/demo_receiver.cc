@@ -50,17 +50,8 @@ Result<std::unique_ptr<DemoReceiver>> DemoReceiver::start(ReceiverFaults faults,
     return receiver;
 }
 
-DemoReceiver::~DemoReceiver() {
-    stop();
-}
-
 std::string DemoReceiver::address() const {
     return fmt::format("http://127.0.0.1:{}", server_->port());
-}
-
-ReceiverCounts DemoReceiver::counts() const {
-    const MutexLock lock(mutex_);
-    return counts_;
 }
 
 void DemoReceiver::stop() {

@@ -56,13 +56,14 @@ class DemoReceiver {
 public:
     /// Listens on any free port of 127.0.0.1.
     static Result<std::unique_ptr<DemoReceiver>> start(ReceiverFaults faults, std::uint64_t seed);
-    ~DemoReceiver();
-    DemoReceiver(const DemoReceiver&) = delete;
-    DemoReceiver& operator=(const DemoReceiver&) = delete;
+    ~DemoReceiver() { stop(); }
 
     /// Without a path: "http://127.0.0.1:43211".
     [[nodiscard]] std::string address() const;
-    [[nodiscard]] ReceiverCounts counts() const;
+    [[nodiscard]] ReceiverCounts counts() const {
+        const MutexLock lock(mutex_);
+        return counts_;
+    }
 
     /// Ends late answers at once, then the server.
     void stop();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <utility>
 
 #include "base/try.h"
 #include "sink/http/http_sink.h"

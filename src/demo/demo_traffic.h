@@ -36,8 +36,6 @@ public:
     static Result<std::unique_ptr<Traffic>> start(store::Database& database, const std::string& address, double rate,
                                                   Log& log);
     ~Traffic() override { stop(); }
-    Traffic(const Traffic&) = delete;
-    Traffic& operator=(const Traffic&) = delete;
 
     /// Makes nothing new, and posts unanswered orders again until they are answered, a few times at most.
     void stop();
