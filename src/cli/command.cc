@@ -38,7 +38,7 @@ Result<void> confirm(const Call& call, bool yes, std::string_view question) {
 }
 
 Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
-                               std::int64_t limit, std::string_view limit_setting) {
+                               const InputLimit& limit) {
     const auto unreadable = [&](const std::string& why) {
         const bool is_text = flag.ends_with('@');  // perhaps meant as one
         return bad_argument(
@@ -54,21 +54,21 @@ Result<std::string> read_input(const Context& context, std::string_view flag, co
     std::istream& from = path == "-" ? context.in : file;
     errno = 0;
     // One byte more than allowed, so that a huge input is refused without being held.
-    std::string text(static_cast<std::size_t>(limit) + 1, '\0');
+    std::string text(static_cast<std::size_t>(limit.bytes) + 1, '\0');
     from.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(from.gcount()));
     if (from.bad()) return unreadable(reason());
-    if (static_cast<std::int64_t>(text.size()) <= limit) return text;
-    return unreadable(
-        fmt::format("longer than {} bytes{}", limit, limit_setting.empty() ? "" : fmt::format(" ({})", limit_setting)));
+    if (static_cast<std::int64_t>(text.size()) <= limit.bytes) return text;
+    return unreadable(fmt::format("longer than {} bytes{}", limit.bytes,
+                                  limit.setting.empty() ? "" : fmt::format(" ({})", limit.setting)));
 }
 
 Result<std::string> text_or_input(const Context& context, std::string_view flag, const std::string& value,
-                                  std::int64_t limit, std::string_view limit_setting) {
+                                  const InputLimit& limit) {
     if (value.starts_with("@@")) return value.substr(1);
-    if (value == "-") return read_input(context, fmt::format("{} ", flag), value, limit, limit_setting);
+    if (value == "-") return read_input(context, fmt::format("{} ", flag), value, limit);
     if (!value.starts_with('@')) return value;
-    return read_input(context, fmt::format("{} @", flag), value.substr(1), limit, limit_setting);
+    return read_input(context, fmt::format("{} @", flag), value.substr(1), limit);
 }
 
 }  // namespace deliverd::cli

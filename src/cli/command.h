@@ -9,6 +9,7 @@
 #include <functional>
 #include <istream>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,10 @@ struct Context {
     bool asks = false;  // `in` is a terminal, so that someone can answer a question
 };
 
+/// The program behind main(): parses `words`, without the program's name, runs the command they name, and returns the
+/// exit status.
+int run(std::span<const std::string> words, const Context& context);
+
 /// Writes "deliverd: MESSAGE" as one line on the error stream.
 void complain(const Context& context, std::string_view message);
 
@@ -59,6 +64,10 @@ struct Call {
     int print_line(std::string_view line) const {
         context.out << line << "\n";
         return kDone;
+    }
+    /// With --json `as_json`, otherwise `as_text`.
+    int answer(std::string_view as_json, std::string_view as_text) const {
+        return print_line(json ? as_json : as_text);
     }
     /// "true" (exit 0) or "false" (exit 1): how a script asks whether something was done.
     Status print_truth(const Result<bool>& done) const {
@@ -85,20 +94,21 @@ Status with_database(const Call& call, MissingFile missing, const std::function<
 /// the answer is not "y" or "yes".
 [[nodiscard]] Result<void> confirm(const Call& call, bool yes, std::string_view question);
 
-/// A JSON payload that is read from a file or from standard input.
-inline constexpr std::int64_t kMaxPayloadInputBytes = std::int64_t{16} << 20;
+/// How much is read from a file or from standard input.
+struct InputLimit {
+    std::int64_t bytes = std::int64_t{16} << 20;
+    std::string_view setting{};  // that has it, for the message; empty: none
+};
 
-/// The content of file `path`, or of standard input if it is "-", up to `limit` bytes. Failure: `bad_argument`, naming
-/// `limit_setting`, and `flag` and `path` as they stand: "--file " or "--payload @".
+/// The content of file `path`, or of standard input if it is "-". Failure: `bad_argument`, naming `flag` and `path` as
+/// they stand: "--file " or "--payload @".
 [[nodiscard]] Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
-                                             std::int64_t limit = kMaxPayloadInputBytes,
-                                             std::string_view limit_setting = {});
+                                             const InputLimit& limit);
 
 /// `value` itself, or the content of FILE for "@FILE", or standard input for "-" (also "@-"); "@@text" is "@text".
 /// Failure: as read_input(); `flag` is "--payload".
 [[nodiscard]] Result<std::string> text_or_input(const Context& context, std::string_view flag, const std::string& value,
-                                                std::int64_t limit = kMaxPayloadInputBytes,
-                                                std::string_view limit_setting = {});
+                                                const InputLimit& limit = {});
 
 /// A list that is printed row by row as it is read, however long it is: a table, or with --json an array with one
 /// object on each line.

@@ -1,10 +1,5 @@
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/json_object.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "base/uuid.h"
 #include "cli/command_tree.h"
 #include "daemon/parts.h"
@@ -94,9 +89,8 @@ Status show(const DlqJob& job) {
 }
 
 Status say(const DlqJob& job, store::LetterStatus status, std::string_view message) {
-    return job.call.print_line(job.call.json
-                                   ? deadletter::state_json(job.id, status, message)
-                                   : fmt::format("{} {}: {}", job.id, store::to_string(status), one_line(message)));
+    return job.call.answer(deadletter::state_json(job.id, status, message),
+                           fmt::format("{} {}: {}", job.id, store::to_string(status), one_line(message)));
 }
 
 Status retry(const DlqJob& job) {
@@ -132,18 +126,14 @@ Status retry_all(const DlqJob& job) {
         return failed("a retry of all messages in topic {} is under way already", one_line(*job.asked.query.topic));
     }
     const store::Redrive& redrive = report.redrive;
-    if (job.call.json) {
-        JsonObject object;
-        object.text("topic", *job.asked.query.topic);
-        object.number("retried", redrive.published);
-        object.number("failed", redrive.failed);
-        object.number("in_doubt", redrive.in_doubt);
-        object.number("taken_over", redrive.taken_over);
-        object.number("not_tried", report.not_tried);
-        job.call.print_line(object.done());
-    } else {
-        job.call.print_line(std::to_string(redrive.published));
-    }
+    JsonObject object;
+    object.text("topic", *job.asked.query.topic);
+    object.number("retried", redrive.published);
+    object.number("failed", redrive.failed);
+    object.number("in_doubt", redrive.in_doubt);
+    object.number("taken_over", redrive.taken_over);
+    object.number("not_tried", report.not_tried);
+    job.call.answer(object.done(), std::to_string(redrive.published));
     // Behind the numbers: what was sent before the end is sent all the same.
     if (!report.problem.empty()) return failed("not all: {}", deadletter::how_it_ended(report));
     if (report.not_tried > 0) {
@@ -180,7 +170,7 @@ Status remove(const DlqJob& job) {
     TRY(check_changed(job, job.manager.remove(job.id, daemon::cli_actor()), "deleted"));
     // Nothing here needs escaping in JSON: the id is a uuid by now.
     const std::string deleted = fmt::format("message {} deleted", job.id);
-    return job.call.print_line(job.call.json ? fmt::format(R"({{"success":true,"message":"{}"}})", deleted) : deleted);
+    return job.call.answer(fmt::format(R"({{"success":true,"message":"{}"}})", deleted), deleted);
 }
 
 Status purge(const DlqJob& job) {
@@ -192,8 +182,7 @@ Status purge(const DlqJob& job) {
     const deadletter::PurgeReport report =
         job.manager.purge(*job.asked.query.status, age, std::nullopt, daemon::cli_actor());
     if (report.store_error) return failed("{} deleted, then: {}", report.purged, report.store_error->message);
-    return job.call.print_line(job.call.json ? fmt::format(R"({{"purged":{}}})", report.purged)
-                                             : std::to_string(report.purged));
+    return job.call.answer(fmt::format(R"({{"purged":{}}})", report.purged), std::to_string(report.purged));
 }
 
 Status stats(const DlqJob& job) {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/run.h"
+#include "cli/command.h"
 #include "daemon/parts.h"
 #include "store/sqlite/testing/test_sql.h"
 

@@ -1,10 +1,5 @@
-#include <fmt/format.h>
-
-#include <limits>
-
 #include "base/json_object.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "cli/command_tree.h"
 #include "daemon/parts.h"
 
@@ -60,8 +55,8 @@ std::int64_t most_bytes(const config::DatabaseConfig& target) {
 }
 
 Result<std::string> read_payload(const Call& call, const LeaseArguments& asked) {
-    return text_or_input(call.context, "--payload", asked.payload, most_bytes(call.config().database),
-                         "lanes.NAME.max_payload_bytes");
+    return text_or_input(call.context, "--payload", asked.payload,
+                         {most_bytes(call.config().database), "lanes.NAME.max_payload_bytes"});
 }
 
 Status enqueue(const LeaseJob& job) {

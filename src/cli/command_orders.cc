@@ -1,8 +1,5 @@
-#include <fmt/format.h>
-
 #include "base/json_reader.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "cli/command_tree.h"
 #include "daemon/parts.h"
 #include "orders/order_json.h"
@@ -40,8 +37,8 @@ std::string describe(const orders::Refusal& refusal) {
 using OrdersJob = Job<OrdersArguments, store::Orders>;
 
 Result<std::string> read_body(const Call& call, const OrdersArguments& asked) {
-    return read_input(call.context, "--file ", asked.file,
-                      static_cast<std::int64_t>(call.config().server.max_body_bytes), "server.max_body_bytes");
+    const auto most = static_cast<std::int64_t>(call.config().server.max_body_bytes);
+    return read_input(call.context, "--file ", asked.file, {most, "server.max_body_bytes"});
 }
 
 Status submit(const OrdersJob& job) {

@@ -1,12 +1,9 @@
-#include <fmt/format.h>
-
 #include <boost/json.hpp>
 
 #include "base/json_check.h"
 #include "base/json_object.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "cli/command_tree.h"
 #include "daemon/parts.h"
 
@@ -130,7 +127,7 @@ Status cleanup(const OutboxJob& job) {
             progress.show(fmt::format("{} deleted", deleted));
         }
     }
-    return job.call.print_line(job.call.json ? fmt::format(R"({{"deleted":{}}})", deleted) : std::to_string(deleted));
+    return job.call.answer(fmt::format(R"({{"deleted":{}}})", deleted), std::to_string(deleted));
 }
 
 Status mark(const OutboxJob& job) {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/run.h"
+#include "cli/command.h"
 
 namespace deliverd::cli {
 namespace {

@@ -1,9 +1,6 @@
-#include <fmt/format.h>
-
 #include "base/json_object.h"
 #include "base/progress.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "cli/command_tree.h"
 #include "daemon/spool_service.h"
 #include "deliverd/spool.h"
@@ -26,9 +23,8 @@ struct SpoolArguments {
     bool due = false;
     std::optional<std::int64_t> limit;
     std::vector<std::string> ids;
-    bool allow_private = false;
     std::optional<std::string> token_env;
-    std::vector<std::string> token_hosts;
+    sink::HttpPosterOptions poster;  // without token and timeout, which come from the two
     double timeout_seconds = 10;
 };
 
@@ -77,7 +73,7 @@ Status add(const SpoolJob& job) {
     entry.attempts_made = job.asked.attempts_made;
     entry.max_attempts = job.asked.max_attempts;
     TRY_ASSIGN(const auto added, job.spool.add(entry));
-    return job.call.print_line(job.call.json ? added.json : added.job_id);
+    return job.call.answer(added.json, added.job_id);
 }
 
 bool is_wanted(const SpoolArguments& asked, const SpoolEntry& entry, std::int64_t now_ms) {
@@ -152,34 +148,30 @@ Status retry(const SpoolJob& job) {
     const SpoolArguments& asked = job.asked;
     // Before the first entry is sent: an entry sent without its token fails, and costs it an attempt.
     TRY_ASSIGN(auto token, token_of(job.call.context, asked));
-    if (!token.empty() && asked.token_hosts.empty()) {
+    if (!token.empty() && asked.poster.token_hosts.empty()) {
         job.call.note("no token is sent: name the hosts that may have it with --token-host HOST");
     }
-    TRY_ASSIGN(auto poster, sink::make_http_poster({.token = std::move(token),
-                                                    .token_hosts = asked.token_hosts,
-                                                    .allow_private = asked.allow_private,
-                                                    .timeout = from_seconds(asked.timeout_seconds)}));
+    sink::HttpPosterOptions options = asked.poster;
+    options.token = std::move(token);
+    options.timeout = from_seconds(asked.timeout_seconds);
+    TRY_ASSIGN(auto poster, sink::make_http_poster(std::move(options)));
     TRY_ASSIGN(const auto sum, retry_all_due(job, daemon::http_sender(std::move(poster))));
     // Remarks go to the error stream, so that scripts read nothing but the numbers.
     note_rejected(job, sum.rejected);
     if (sum.recovered > 0) job.call.note("{} attempts of a run that died were recorded", sum.recovered);
-    if (job.call.json) {
-        job.call.print(R"({{"total":{},"resolved":{},"failed":{},"exhausted":{}}})"
-                       "\n",
-                       sum.total, sum.resolved, sum.failed, sum.exhausted);
-    } else {
-        job.call.print("{} tried: {} resolved, {} failed, {} exhausted\n", sum.total, sum.resolved, sum.failed,
-                       sum.exhausted);
-    }
+    job.call.answer(fmt::format(R"({{"total":{},"resolved":{},"failed":{},"exhausted":{}}})", sum.total, sum.resolved,
+                                sum.failed, sum.exhausted),
+                    fmt::format("{} tried: {} resolved, {} failed, {} exhausted", sum.total, sum.resolved, sum.failed,
+                                sum.exhausted));
     return sum.failed + sum.exhausted == 0 ? kDone : kFailed;
 }
 
 Status cleanup(const SpoolJob& job) {
     TRY_ASSIGN(const auto done, job.spool.cleanup());
     note_rejected(job, done.rejected);
-    return job.call.print_line(job.call.json ? fmt::format(R"({{"kept":{},"removed":{},"rejected":{}}})", done.kept,
-                                                           done.removed, done.rejected)
-                                             : fmt::format("{} removed, {} kept", done.removed, done.kept));
+    return job.call.answer(
+        fmt::format(R"({{"kept":{},"removed":{},"rejected":{}}})", done.kept, done.removed, done.rejected),
+        fmt::format("{} removed, {} kept", done.removed, done.kept));
 }
 
 Status resolve(const SpoolJob& job) {
@@ -191,8 +183,7 @@ Status resolve(const SpoolJob& job) {
     TRY_ASSIGN(const auto resolved, job.spool.resolve(job.asked.ids));
     note_rejected(job, resolved.rejected);
     const std::size_t count = resolved.job_ids.size();
-    return job.call.print_line(job.call.json ? fmt::format(R"({{"resolved":{}}})", count)
-                                             : fmt::format("{} resolved", count));
+    return job.call.answer(fmt::format(R"({{"resolved":{}}})", count), fmt::format("{} resolved", count));
 }
 
 constexpr const char* kSpoolAbout =
@@ -260,11 +251,11 @@ void add_spool(CommandTree& tree) {
          "failed. Two runs on one file never send an entry twice; the second waits for the first.",
          "an object: total, resolved, failed, exhausted"},
         retry);
-    app->add_flag("--allow-private", spool->allow_private,
+    app->add_flag("--allow-private", spool->poster.allow_private,
                   "endpoints may be loopback, private and link-local addresses");
     text(app, "--token-env NAME", spool->token_env,
          "the environment variable with the bearer token; otherwise DELIVERD_SPOOL_TOKEN if that is set");
-    text(app, "--token-host HOST", spool->token_hosts,
+    text(app, "--token-host HOST", spool->poster.token_hosts,
          "a host that may get the token, over https, or over http to loopback; may be repeated")
         ->expected(1)
         ->take_all();

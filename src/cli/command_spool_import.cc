@@ -1,14 +1,11 @@
 // `deliverd spool import`: a whole file into the dead letters or the event outbox.
-#include <fmt/format.h>
 
 #include <filesystem>
 #include <set>
-#include <utility>
 
 #include "base/failpoint.h"
 #include "base/json_object.h"
 #include "base/text.h"
-#include "base/try.h"
 #include "cli/command_tree.h"
 #include "daemon/parts.h"
 #include "daemon/spool_letters.h"

@@ -1,10 +1,5 @@
 #include "cli/command_tree.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <vector>
-
 #include "base/text.h"
 #include "daemon/parts.h"
 

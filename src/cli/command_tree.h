@@ -47,8 +47,6 @@ public:
     };
 
     CommandTree();
-    CommandTree(const CommandTree&) = delete;
-    CommandTree& operator=(const CommandTree&) = delete;
 
     /// A word below which commands are added.
     CLI::App* group(const std::string& name, const std::string& about, const std::string& footer);

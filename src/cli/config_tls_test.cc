@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "cli/run.h"
+#include "cli/command.h"
 #include "http/testing/certificates.h"
 
 namespace deliverd::cli {

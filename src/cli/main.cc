@@ -4,10 +4,9 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <string>
 #include <vector>
 
-#include "cli/run.h"
+#include "cli/command.h"
 
 int main(int argc, char** argv) {
     // A reader that went away (`deliverd lease claim | head`) is an error of the write, not the end of the process.

@@ -1,7 +1,3 @@
-#include "cli/run.h"
-
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstring>
 #include <streambuf>

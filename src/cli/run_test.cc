@@ -1,5 +1,3 @@
-#include "cli/run.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include <sstream>
 
 #include "base/sha256.h"
+#include "cli/command.h"
 #include "daemon/parts.h"
 
 namespace deliverd::cli {
