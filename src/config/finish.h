@@ -86,7 +86,4 @@ void finish_dead_letters(Draft& draft, Problems& problems);
 /// After finish_database() and finish_dead_letters().
 void finish_lanes(Draft& draft, Problems& problems);
 
-/// `lane` is the lane's path, "lanes.events".
-void finish_sink(LaneDraft& draft, const Draft& all, const std::string& lane, Problems& problems);
-
 }  // namespace deliverd::config

@@ -111,19 +111,7 @@ bool is_listed(const Words& words, std::string_view word) {
 }
 
 std::span<const Setting> settings() {
-    static const std::vector<Setting> all = [] {  // Value::setting points into it, so it never changes
-        std::vector<Setting> list;
-        add_server_settings({list, "app."}, {list, "server."});
-        add_database_settings({list, "database."});
-        add_auth_settings({list, "auth."}, {list, "auth.tokens[]."});
-        add_log_settings({list, "log."});
-        add_dead_letter_settings({list, "kafka."}, {list, "dead_letters."});
-        add_upkeep_settings({list, "orders."}, {list, "upkeep."});
-        add_lane_settings({list, "lanes.*."});
-        add_sink_settings({list, "lanes.*.sink."});
-        add_spool_settings({list, "spools.*."});
-        return list;
-    }();
+    static const std::vector<Setting> all = make_settings();  // Value::setting points into it, so it never changes
     return all;
 }
 

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "base/try.h"
-#include "demo/demo_traffic.h"
 
 namespace deliverd::demo {
 

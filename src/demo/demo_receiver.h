@@ -1,9 +1,11 @@
 // The demo's receiver: takes memories and orders over HTTP, and misbehaves as receivers do.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -14,6 +16,9 @@
 #include "http/server.h"
 
 namespace deliverd::demo {
+
+/// What happens to an order, in this order.
+inline constexpr std::array<std::string_view, 3> kEventSteps{"OrderCreated", "OrderPaid", "OrderShipped"};
 
 /// Where a call came in: /memories, /orders or /events. In the order of the counts below.
 enum class ReceiverDoor { memories, orders, events };
