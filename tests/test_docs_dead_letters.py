@@ -170,6 +170,6 @@ def test_every_documented_command_exists(programs):
 
 def test_every_metric_is_documented():
     guide = text_of("docs/operations.md")
-    real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/daemon/dead_letter_service.cc").read_text()))
+    real = set(re.findall(r'"(dlq_[a-z_]+)"', (ROOT / "src/daemon/dead_letter_service.h").read_text()))
     assert real == set(re.findall(r"^\| `(dlq_[a-z_]+)", guide, re.MULTILINE))
     assert set(re.findall(r"\bdlq_[a-z_]+", "".join(blocks("docs/operations.md", "promql")))) <= real

@@ -37,8 +37,7 @@ struct Context {
     bool asks = false;  // `in` is a terminal, so that someone can answer a question
 };
 
-/// The program behind main(): parses `words`, without the program's name, runs the command they name, and returns the
-/// exit status.
+/// The program behind main(): runs the command in `words`, which lack the program's name, and returns the exit status.
 int run(std::span<const std::string> words, const Context& context);
 
 /// Writes "deliverd: MESSAGE" as one line on the error stream.
@@ -110,8 +109,7 @@ struct InputLimit {
 [[nodiscard]] Result<std::string> text_or_input(const Context& context, std::string_view flag, const std::string& value,
                                                 const InputLimit& limit = {});
 
-/// A list that is printed row by row as it is read, however long it is: a table, or with --json an array with one
-/// object on each line.
+/// A list that is printed row by row as it is read: a table, or with --json an array with one object on each line.
 class Listing {
 public:
     /// `format` is fmt's, for one row: it takes the names of the columns, and the cells. The caller makes cells that

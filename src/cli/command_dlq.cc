@@ -118,8 +118,7 @@ Result<void> show_plan(const DlqJob& job) {
 }
 
 Status retry_all(const DlqJob& job) {
-    // A header of a record, written by whoever sent it, decides where it goes: a person should see that in time to
-    // press Ctrl-C.
+    // A header, written by whoever sent the record, decides where it goes: a person should see that in time to stop it.
     TRY(show_plan(job));
     TRY_ASSIGN(const auto report, job.manager.retry_all(*job.asked.query.topic, daemon::cli_actor()));
     if (report.under_way_elsewhere) {

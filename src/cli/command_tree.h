@@ -186,8 +186,7 @@ struct PortCommands {
     }
 };
 
-// Each adds one command, or one group of them, to the tree: its name, help, options, and what runs it. run.cc lists
-// them.
+// Each adds one command, or one group of them: its name, help, options, and what runs it. run.cc lists them.
 void add_serve(CommandTree& tree);
 void add_demo(CommandTree& tree);
 void add_worker(CommandTree& tree);

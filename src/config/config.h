@@ -40,8 +40,8 @@ struct DatabaseTarget {
 /// A database URL with every password replaced by "***"; only "***" for text that is no URL but may hold a password.
 [[nodiscard]] std::string mask_url(std::string_view url);
 
-/// An http URL with its password, or a user name without password, and every value of its query replaced by "***": each
-/// of them may be a key.
+/// An http URL in which "***" replaces its password, a user name without one, and each value of its query: all of them
+/// may be keys.
 [[nodiscard]] std::string mask_http_url(std::string_view url);
 
 struct DatabaseConfig {

@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "deliverd.yaml";
 
-/// In the file's order. The tokens come from `environment`; a missing one is a problem of who sends, not of every
-/// command.
+/// In the file's order. Tokens come from `environment`; a missing one is a problem of who sends, not of every command.
 void finish_spools(Config& config, const Environment& environment, Problems& problems) {
     for (const std::string& name : problems.values().names_below("spools")) {
         const std::string section = "spools." + name;

@@ -99,8 +99,7 @@ enum class WhenStopped { leave_redrives, end_redrives };
 /// The dead-letter manager with what it needs of the database and of Kafka.
 class DeadLetterUnit {
 public:
-    /// Without brokers, letters of Kafka cannot be sent. Connects by itself, also later. `database`, `spools` and `log`
-    /// outlive it.
+    /// Without brokers, letters of Kafka cannot be sent. Connects by itself. `database`, `spools` and `log` outlive it.
     static Result<std::unique_ptr<DeadLetterUnit>> make(const config::DeadLettersConfig& config,
                                                         store::Database& database, deadletter::Spools* spools, Log& log,
                                                         WhenStopped when_stopped = WhenStopped::leave_redrives);

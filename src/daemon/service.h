@@ -1,5 +1,4 @@
-// Everything `serve` runs: database, lanes, order intake, dead letters, API, upkeep, metrics; started together and
-// stopped in order.
+// Everything `serve` runs, started together and stopped in order: lanes, order intake, dead letters, API, upkeep.
 #pragma once
 
 #include <atomic>
@@ -28,9 +27,8 @@ namespace deliverd::daemon {
 class Service {
 public:
     /// Opens the database, then starts the API and the lanes. An unreachable database or a wrong schema is an error
-    /// here; later outages are survived. Makes room for `server.max_connections`: raises this process's soft limit of
-    /// open files, and warns where the hard limit is too low. `log` and `also` (told what the lanes observe, may be
-    /// null) outlive it.
+    /// here; later outages are survived. Makes room for `server.max_connections`: raises the soft limit of open files,
+    /// and warns where the hard limit is too low. `log` and `also` (told what lanes observe, may be null) outlive it.
     static Result<std::unique_ptr<Service>> start(const config::Config& config, Log& log, pipeline::Observer* also);
 
     ~Service() { stop(Duration::zero()); }

@@ -33,8 +33,7 @@ store::NewLetter letter_of(std::string_view spool, const SpoolEntry& entry, cons
     letter.record.timestamp_ms = entry.timestamp_ms;
     letter.record.timestamp_type = RecordTime::created;
     if (!file.empty()) letter.record.headers.push_back({std::string(kSpoolFileHeader), file});
-    // Not every JSON text: jsonb writes numbers out, and 1e131000 takes 131,001 digits there. The line keeps it as it
-    // is.
+    // Not every JSON text: jsonb writes numbers out, and 1e131000 takes 131,001 digits there. The line keeps it.
     if (is_compact_json(entry.payload)) letter.payload = entry.payload;
     store::Provenance& from = letter.provenance;
     from.original_topic = std::string(spool);

@@ -1,5 +1,4 @@
-// SIGTERM, SIGINT and SIGHUP as something to wait for. A thread takes them, because a signal handler may do almost
-// nothing safely.
+// SIGTERM, SIGINT and SIGHUP as something to wait for. A thread takes them: a handler may do almost nothing safely.
 #pragma once
 
 #include <functional>

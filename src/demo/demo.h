@@ -29,8 +29,7 @@ struct BenchArguments {
     std::string json_file;
 };
 
-/// Delivers rows into nothing, removes those that it made, and writes the figures to `out`; progress goes to `err`, on
-/// a terminal only.
+/// Delivers rows into nothing and removes those it made. The figures go to `out`, progress to `err` on a terminal.
 [[nodiscard]] Result<void> run_bench(const config::LoadedConfig& loaded, const BenchArguments& arguments,
                                      std::ostream& out, std::ostream& err);
 

@@ -64,8 +64,7 @@ public:
     [[nodiscard]] std::int64_t sent_back() const { return sent_back_; }        // dead letters
 
 private:
-    // A commit waits for the disk, however many rows it has. So a high rate is kept only by storing what has become due
-    // together.
+    // A commit waits for the disk, however many rows it has: only rows that are stored together keep up a high rate.
     static constexpr std::int64_t kMostMemoriesTogether = 500;
     static constexpr std::int64_t kEqualMemoryEvery = 12;
     static constexpr std::int64_t kMostOrdersTogether = 64;
