@@ -82,6 +82,12 @@ template <typename... Values>
     return permanent("failed", fmt::format(text, std::forward<Values>(values)...));
 }
 
+/// The failure of a command that was used wrongly.
+template <typename... Values>
+[[nodiscard]] Failure misused(fmt::format_string<Values...> text, Values&&... values) {
+    return bad_argument(fmt::format(text, std::forward<Values>(values)...));
+}
+
 /// Whether a command creates the SQLite file of the configuration if it is missing.
 enum class MissingFile { create, refuse };
 

@@ -277,7 +277,7 @@ void add_dlq(CommandTree& tree) {
         CLI::App* app = tree.add(group, help, [=](const Call& call) -> Status {
             // The form that the database has ids in; checked before anything is opened.
             const std::string id = canonical_uuid(dlq->id);
-            if (id.empty()) return bad_argument(fmt::format("invalid message id: {}", one_line(dlq->id)));
+            if (id.empty()) return misused("invalid message id: {}", one_line(dlq->id));
             return with_letters(call, *dlq, id, publishes, work);
         });
         text(app, "id ID", dlq->id, "the letter's id, as `dlq list` shows it")->required();

@@ -87,9 +87,8 @@ Status fail(const LeaseJob& job) {
     const LeaseArguments& asked = job.asked;
     // PostgreSQL would also take "tomorrow" and a time without a zone: the two databases must not differ.
     if (!parse_rfc3339(asked.next_attempt_at)) {
-        return bad_argument(
-            fmt::format("--next-attempt-at \"{}\" is not an RFC 3339 time; write it as 2026-02-20T10:30:00Z",
-                        asked.next_attempt_at));
+        return misused("--next-attempt-at \"{}\" is not an RFC 3339 time; write it as 2026-02-20T10:30:00Z",
+                       asked.next_attempt_at);
     }
     return job.call.print_truth(job.port.fail_retry(asked.id, asked.worker, asked.error, asked.next_attempt_at));
 }
@@ -105,8 +104,7 @@ Status renew(const LeaseJob& job) {
 Status dedup(const LeaseJob& job) {
     const auto sha = sha256_digest(job.asked.sha);
     if (!sha) {
-        return bad_argument(
-            fmt::format("--sha \"{}\" is not a SHA-256 digest: it has 64 hexadecimal digits", job.asked.sha));
+        return misused("--sha \"{}\" is not a SHA-256 digest: it has 64 hexadecimal digits", job.asked.sha);
     }
     TRY_ASSIGN(const auto hit, job.port.check_dedup(job.asked.space, *sha));
     if (!hit) return job.call.print_line("null");
@@ -163,8 +161,8 @@ void add_lease(CommandTree& tree) {
     // The four that settle name a row and the worker that holds it.
     const auto add_settling = [&](const char* name, const char* about, const std::string& examples,
                                   Status (*work)(const LeaseJob&)) {
-        CLI::App* settling =
-            commands.add({name, about, examples + "\nPrints true (exit 0) or false (exit 1).", kAlwaysJson}, work);
+        const std::string more = examples + "\nPrints true (exit 0) or false (exit 1).";
+        CLI::App* settling = commands.add({name, about, more, kAlwaysJson}, work);
         row_id(settling, lease->id, "outbox_id");
         add_worker_option(settling, lease->worker, "who claimed it");
         return settling;

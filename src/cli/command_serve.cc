@@ -1,5 +1,4 @@
 // `serve`, `worker`, `demo` and `bench`: the commands that run lanes.
-
 #include <boost/json.hpp>
 
 #include "base/text.h"
@@ -55,12 +54,12 @@ Failure no_such_lane(const config::Config& config, const std::string& name) {
     std::vector<std::string_view> names;
     for (const config::LaneConfig& lane : config.lanes) names.emplace_back(lane.options.name);
     if (names.empty()) {
-        return bad_argument(fmt::format("no lane \"{}\": the configuration has none; add it below `lanes:`", name));
+        return misused("no lane \"{}\": the configuration has none; add it below `lanes:`", name);
     }
     const auto meant = nearest(name, names);
-    return bad_argument(fmt::format(
+    return misused(
         "no lane \"{}\"; {}", name,
-        meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("there are: {}", fmt::join(names, ", "))));
+        meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("there are: {}", fmt::join(names, ", ")));
 }
 
 using Totals = pipeline::LaneTotals;

@@ -128,12 +128,11 @@ bool is_token_name(std::string_view name) {
 
 Status make_token(const Call& call, const TokenArguments& asked) {
     if (!is_token_name(asked.name)) {
-        return bad_argument(
-            fmt::format("--name must be 1 to {} letters, digits, '-', '_' and '.'", kMaxTokenNameBytes));
+        return misused("--name must be 1 to {} letters, digits, '-', '_' and '.'", kMaxTokenNameBytes);
     }
     for (const std::string& pattern : asked.topics) {
         if (auto ok = deadletter::check_topic_pattern(pattern); !ok) {
-            return bad_argument(fmt::format("--topic: {}", ok.error().message));
+            return misused("--topic: {}", ok.error().message);
         }
     }
     // Straight from the kernel: base/random.h is not made for secrets.

@@ -1,7 +1,13 @@
+#include <filesystem>
+#include <set>
+
+#include "base/failpoint.h"
 #include "base/json_object.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command_tree.h"
+#include "daemon/parts.h"
+#include "daemon/spool_letters.h"
 #include "daemon/spool_service.h"
 #include "deliverd/spool.h"
 #include "sink/http/http_poster.h"
@@ -13,12 +19,8 @@ namespace {
 struct SpoolArguments {
     std::string file;
     std::string name = "hook";
-    std::string endpoint;
+    NewSpoolEntry entry;  // without payload, which comes from `data`
     std::string data;
-    std::string error;
-    std::optional<std::string> code;
-    std::int32_t attempts_made = 0;
-    std::int32_t max_attempts = kSpoolMaxAttempts;
     std::optional<std::string> state;
     bool due = false;
     std::optional<std::int64_t> limit;
@@ -38,8 +40,7 @@ Result<std::string> token_of(const Context& context, const SpoolArguments& argum
     auto token = context.environment(name);
     if (token && !token->empty()) return std::move(*token);
     if (!arguments.token_env) return std::string();
-    return bad_argument(
-        fmt::format("--token-env {}: there is no such environment variable, or it is empty", one_line(name)));
+    return misused("--token-env {}: there is no such environment variable, or it is empty", one_line(name));
 }
 
 /// The time, or the number itself if it is out of range.
@@ -66,12 +67,8 @@ void note_rejected(const SpoolJob& job, std::int64_t count) {
 }
 
 Status add(const SpoolJob& job) {
-    NewSpoolEntry entry;
+    NewSpoolEntry entry = job.asked.entry;
     TRY_ASSIGN(entry.payload, text_or_input(job.call.context, "--data", job.asked.data));
-    entry.endpoint = job.asked.endpoint;
-    entry.error = {job.asked.error, job.asked.code};
-    entry.attempts_made = job.asked.attempts_made;
-    entry.max_attempts = job.asked.max_attempts;
     TRY_ASSIGN(const auto added, job.spool.add(entry));
     return job.call.answer(added.json, added.job_id);
 }
@@ -186,9 +183,190 @@ Status resolve(const SpoolJob& job) {
     return job.call.answer(fmt::format(R"({{"resolved":{}}})", count), fmt::format("{} resolved", count));
 }
 
+// As the column aggregate_id has it: varchar(255).
+constexpr std::size_t kMaxAggregateBytes = 255;
+constexpr std::int64_t kMaxReportedRefusals = 10;
+
+struct ImportArguments {
+    std::string file;
+    std::string to;  // dead-letters | events
+    std::optional<std::string> name;
+    std::string type = "Webhook";  // of the events
+    bool dry_run = false;
+};
+
+/// The name of the spool that the configuration has for this file; "hook" if it has none.
+std::string configured_name(const config::Config& config, const std::string& path) {
+    // By address: the two paths may be written differently, or lead over a link to the same file.
+    const std::string address = daemon::file_address(path);
+    for (const config::SpoolConfig& spool : config.spools) {
+        if (daemon::file_address(spool.path) == address) return spool.name;
+    }
+    return "hook";
+}
+
+/// What an event of an entry refers to: store::ImportedEvent has only views.
+struct EventText {
+    std::string key;
+    std::string aggregate;
+    std::string metadata;
+};
+
+/// The endpoint and the rest are sent as headers, from the metadata.
+EventText event_of(std::string_view spool, const SpoolEntry& entry) {
+    EventText text;
+    // It follows from the entry, so that an import that is repeated after a kill stores nothing twice.
+    text.key = daemon::entry_uuid(spool, entry);
+    text.aggregate = entry.job_id.size() <= kMaxAggregateBytes ? entry.job_id : text.key;
+    JsonObject metadata;
+    metadata.text("idempotencyKey", entry.job_id);
+    metadata.text("endpoint", entry.endpoint);
+    metadata.text("spool", spool);
+    metadata.text("attemptsMade", std::to_string(entry.attempts_made));
+    metadata.text("timestamp", std::to_string(entry.timestamp_ms));
+    metadata.text("error", entry.error.message);
+    text.metadata = metadata.done();
+    return text;
+}
+
+class SpoolImport {
+public:
+    SpoolImport(const Call& call, const ImportArguments& arguments, std::string name, store::Database& database)
+        : call_(call),
+          arguments_(arguments),
+          name_(std::move(name)),
+          origin_(daemon::file_address(arguments_.file)),
+          letters_(database.dead_letters()),
+          imports_(database.imports()) {}
+
+    Status run(Spool& spool) {
+        SpoolHandedOver sum;  // of a dry run: what there is to import
+        const auto count = [&](const SpoolEntry& entry) {
+            ++(is_open(entry) ? sum.taken : kept_);
+            return true;
+        };
+        // hand_over() counts only what it hands over; the resolved entries that stay are counted here.
+        TRY_ASSIGN(const auto looked, spool.each(count, {}));
+        sum.rejected = looked.rejects;
+        if (!arguments_.dry_run) {
+            SpoolHandOver order;
+            // Resolved entries stay: the file is their record until `spool cleanup`.
+            order.wanted = is_open;
+            order.take = [this](std::span<const SpoolEntry> entries) { return take(entries); };
+            TRY_ASSIGN(sum, spool.hand_over(order));
+            // The file no longer has any of them.
+            if (to_events()) TRY(imports_->forget(origin_));
+        }
+        report(sum);
+        return sum.refused == 0 ? kDone : kFailed;
+    }
+
+private:
+    static bool is_open(const SpoolEntry& entry) { return entry.state != SpoolState::resolved; }
+    [[nodiscard]] bool to_events() const { return arguments_.to == "events"; }
+
+    Result<std::vector<std::size_t>> take(std::span<const SpoolEntry> entries) {
+        // The letter names no file: afterwards the entry is in none.
+        auto refused = to_events() ? store_events(entries) : daemon::store_entries(*letters_, name_, "", entries);
+        // A crash here leaves entries both in the database and in the file; the next run stores none of them again.
+        failpoint("spool.after_store");
+        if (!refused) return refused;
+        for (const std::size_t number : *refused) {
+            if (reported_++ >= kMaxReportedRefusals) break;
+            call_.note("the database cannot hold {}; it stays in the file", one_line(entries[number].job_id));
+        }
+        return refused;
+    }
+
+    Result<std::vector<std::size_t>> store_events(std::span<const SpoolEntry> entries) {
+        std::vector<EventText> texts;
+        for (const SpoolEntry& entry : entries) texts.push_back(event_of(name_, entry));
+        const auto event = [&](std::size_t at) -> store::ImportedEvent {
+            return {texts[at].key, texts[at].aggregate, arguments_.type, entries[at].payload, texts[at].metadata};
+        };
+        std::vector<store::ImportedEvent> events;
+        std::set<std::string_view> keys;
+        for (std::size_t at = 0; at < entries.size(); ++at) {
+            // The same line may stand twice in a file; store() takes no key twice in one call.
+            if (keys.insert(texts[at].key).second) events.push_back(event(at));
+        }
+        std::vector<std::size_t> refused;
+        const auto stored = imports_->store(origin_, daemon::cli_actor(), events);
+        if (stored) return refused;
+        if (stored.error().error_class != ErrorClass::permanent) return Failure(stored.error());
+        // One entry that the database cannot hold fails the whole batch: each by itself shows which.
+        for (std::size_t at = 0; at < entries.size(); ++at) {
+            const store::ImportedEvent one = event(at);
+            const auto alone = imports_->store(origin_, daemon::cli_actor(), std::span(&one, 1));
+            if (alone) continue;
+            if (alone.error().error_class != ErrorClass::permanent) return Failure(alone.error());
+            refused.push_back(at);
+        }
+        // All were refused: the entries are not the cause.
+        if (refused.size() == entries.size() && entries.size() > 1) return Failure(stored.error());
+        return refused;
+    }
+
+    void report(const SpoolHandedOver& sum) const {
+        if (call_.json) {
+            JsonObject object;
+            object.text("to", arguments_.to);
+            object.text("name", name_);
+            object.number("imported", sum.taken);
+            object.number("refused", sum.refused);
+            object.number("kept", kept_);
+            object.number("rejected", sum.rejected);
+            if (arguments_.dry_run) object.boolean("dry_run", true);
+            call_.print_line(object.done());
+            return;
+        }
+        call_.print("{} {} {}, {} resolved kept\n", sum.taken,
+                    arguments_.dry_run ? "would be imported into" : "imported into",
+                    to_events() ? "the event outbox" : fmt::format("the dead letters of spool:{}", name_), kept_);
+        if (sum.rejected == 0) return;
+        call_.note("{} unreadable {} {} {}.rejected", sum.rejected, sum.rejected == 1 ? "line" : "lines",
+                   arguments_.dry_run ? "would be moved to" : "moved to", arguments_.file);
+    }
+
+    const Call& call_;
+    const ImportArguments& arguments_;
+    const std::string name_;
+    const std::string origin_;
+    const std::unique_ptr<store::DeadLetters> letters_;
+    const std::unique_ptr<store::Imports> imports_;
+    std::int64_t kept_ = 0;
+    std::int64_t reported_ = 0;
+};
+
+void add_spool_import(CommandTree& tree, CLI::App* group) {
+    const auto import = std::make_shared<ImportArguments>();
+    const CommandTree::Help help{
+        "import", "Move a whole file into a database",
+        "  deliverd spool import --file hooks.jsonl --to dead-letters --database sqlite:deliverd.db\n"
+        "  deliverd spool import --file hooks.jsonl --to events --dry-run\n"
+        "Stores every entry that is not resolved, then takes it out of the file: after a kill at any moment, run it\n"
+        "again; nothing is stored twice. From the dead letters, `dlq retry` puts an entry back into the spool of that\n"
+        "name, if `serve` has one. From the event outbox, a lane of `outbox: events` sends it to the lane's own sink;\n"
+        "the endpoint is sent as a header. Exit 1 if the database cannot hold an entry: that entry stays.",
+        "an object: to, name, imported, refused, kept, rejected"};
+    CLI::App* app = tree.add(group, help, [import](const Call& call) -> Status {
+        const std::string name = import->name.value_or(configured_name(call.config(), import->file));
+        TRY_ASSIGN(const auto spool, open_spool({.path = import->file, .name = name}));
+        return with_database(call, MissingFile::refuse, [&](store::Database& database, Log&) {
+            return SpoolImport(call, *import, name, database).run(*spool);
+        });
+    });
+    text(app, "--file FILE", import->file, "the spool")->required();
+    text(app, "--to PLACE", import->to, "dead-letters or events", {"dead-letters", "events"})->required();
+    app->add_option("--name", import->name,
+                    "the spool's name; otherwise that of the configured spool with this file, or hook");
+    app->add_option("--type", import->type, "the event_type of the events")->default_str(import->type);
+    app->add_flag("--dry-run", import->dry_run, "only report what would be imported");
+}
+
 constexpr const char* kSpoolAbout =
-    "A spool is a file with one line of JSON for each webhook that could not be delivered. It needs no database and "
-    "no\n"
+    "A spool is a file with one line of JSON for each webhook that could not be delivered. It needs no database and no"
+    "\n"
     "configuration, and any number of processes may use it at once. An entry is pending until a retry delivers it\n"
     "(resolved) or the fifth attempt failed (exhausted). The waits between are 1, 2, 4, 8 minutes, give or take 30 "
     "seconds.\n"
@@ -220,12 +398,12 @@ void add_spool(CommandTree& tree) {
                                  "When it returns, the entry is on the disk. Creates the file if it is missing.",
                                  "the entry instead of its id"},
                                 add);
-    text(app, "--endpoint URL", spool->endpoint, "the URL to POST to")->required();
+    text(app, "--endpoint URL", spool->entry.endpoint, "the URL to POST to")->required();
     app->add_option("--data", spool->data, "the payload: JSON, @FILE, or - for standard input")->required();
-    app->add_option("--error", spool->error, "what went wrong");
-    app->add_option("--code", spool->code, "HTTP status or error code");
-    whole(app, "--attempts-made", spool->attempts_made, 0, 1000, "attempts before the one that failed now");
-    whole(app, "--max-attempts", spool->max_attempts, 1, 1000, "after this many attempts it is exhausted");
+    app->add_option("--error", spool->entry.error.message, "what went wrong");
+    app->add_option("--code", spool->entry.error.code, "HTTP status or error code");
+    whole(app, "--attempts-made", spool->entry.attempts_made, 0, 1000, "attempts before the one that failed now");
+    whole(app, "--max-attempts", spool->entry.max_attempts, 1, 1000, "after this many attempts it is exhausted");
     app->add_option("--name", spool->name, "the beginning of its id")->default_str(spool->name);
 
     app = add_command({"list", "List the entries in the file's order",

@@ -45,12 +45,6 @@ CommandTree::CommandTree() : root_(kAbout, "deliverd") {
     root_.set_version_flag("--version", fmt::format("deliverd {}", daemon::version()));
 }
 
-CLI::App* CommandTree::group(const std::string& name, const std::string& about, const std::string& footer) {
-    CLI::App* app = root_.add_subcommand(name, about);
-    app->footer(footer);
-    return app;
-}
-
 CLI::App* CommandTree::add(CLI::App* parent, const Help& help, Run run, Needs needs) {
     CLI::App* app = (parent == nullptr ? &root_ : parent)->add_subcommand(help.name, help.about);
     app->footer("Examples:\n" + help.examples);

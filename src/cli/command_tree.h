@@ -49,7 +49,9 @@ public:
     CommandTree();
 
     /// A word below which commands are added.
-    CLI::App* group(const std::string& name, const std::string& about, const std::string& footer);
+    CLI::App* group(const std::string& name, const std::string& about, const std::string& footer) {
+        return root_.add_subcommand(name, about)->footer(footer);
+    }
 
     /// Adds a command below `parent` (null: the root). `run` keeps what its options fill alive: they point into it.
     CLI::App* add(CLI::App* parent, const Help& help, Run run, Needs needs = Needs::valid_configuration);
@@ -200,8 +202,5 @@ void add_config(CommandTree& tree);
 void add_token(CommandTree& tree);
 void add_doctor(CommandTree& tree);
 void add_bench(CommandTree& tree);
-
-/// Below the group `spool`, which adds it.
-void add_spool_import(CommandTree& tree, CLI::App* group);
 
 }  // namespace deliverd::cli
