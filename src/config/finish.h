@@ -46,8 +46,7 @@ struct Draft {
     KafkaSettings kafka;
 };
 
-struct LaneDraft {
-    LaneConfig lane;
+struct LaneDraft : LaneConfig {
     std::int64_t max_payload_bytes = 0;
     std::int32_t retry_max = 0;
     Given columns;

@@ -94,8 +94,8 @@ store::EventColumns make_columns(const Given& given, const std::string& path, Pr
 }
 
 void finish_events(LaneDraft& draft, const std::string& path, Problems& problems) {
-    store::EventTable& table = draft.lane.events.table;
-    table.lane = draft.lane.options.name;
+    store::EventTable& table = draft.events.table;
+    table.lane = draft.options.name;
     table.columns = make_columns(draft.columns, path + ".columns", problems);
     const bool no_mark = table.columns.published.empty();
     // Without the column only deleting can record that an event was published, so that is the default then.
@@ -103,12 +103,12 @@ void finish_events(LaneDraft& draft, const std::string& path, Problems& problems
     problems.require(!no_mark || table.after_publish != store::AfterPublish::mark, path + ".after_publish",
                      " is mark, but the table has no column for it: map `published`, or write after_publish: delete");
 
-    relay::RelayOptions& relay = draft.lane.events.relay;
+    relay::RelayOptions& relay = draft.events.relay;
     // The settings fill the options of lanes that claim; the engine's part of them is the same for a relay.
-    const pipeline::EngineOptions& engine = draft.lane.options;
+    const pipeline::EngineOptions& engine = draft.options;
     static_cast<pipeline::EngineOptions&>(relay) = engine;
-    if (draft.lane.sink.type == SinkConfig::Type::http) {  // more would only wait for a connection
-        const auto connections = static_cast<std::int32_t>(draft.lane.sink.http.max_connections);
+    if (draft.sink.type == SinkConfig::Type::http) {  // more would only wait for a connection
+        const auto connections = static_cast<std::int32_t>(draft.sink.http.max_connections);
         relay.parallelism = std::min(relay.parallelism, connections);
     }
     auto topic = TopicTemplate::parse(draft.topic);
@@ -127,11 +127,11 @@ bool names_an_event(std::string_view name) {
 class SinkChecks {
 public:
     SinkChecks(LaneDraft& draft, const Draft& all, std::string path, Problems& problems)
-        : draft_(draft), all_(all), sink_(draft.lane.sink), path_(std::move(path)), problems_(problems) {}
+        : draft_(draft), all_(all), sink_(draft.sink), path_(std::move(path)), problems_(problems) {}
 
     void finish() {
         using enum SinkConfig::Type;
-        if (draft_.attributes.source.empty()) draft_.attributes.source = "/deliverd/" + draft_.lane.options.name;
+        if (draft_.attributes.source.empty()) draft_.attributes.source = "/deliverd/" + draft_.options.name;
         // In this order: receivers of the lease protocol answer with `memory_id`, others with `id`.
         sink_.http.receipt_fields = {"memory_id", "id"};
         sink_.kafka.attributes = sink_.rabbitmq.attributes = sink_.nats.attributes = draft_.attributes;
@@ -161,8 +161,8 @@ private:
             // After check_headers(), which would take it for a header that the user gave twice.
             http.headers.emplace_back("Authorization", bearer);
         }
-        if (draft_.lane.outbox == OutboxKind::orders) http.broker = draft_.processed;
-        if (draft_.lane.outbox != OutboxKind::events) return;
+        if (draft_.outbox == OutboxKind::orders) http.broker = draft_.processed;
+        if (draft_.outbox != OutboxKind::events) return;
         http.events = draft_.attributes;
         if (http.secret.empty()) return;
         if (!http.secret_file.empty()) both_given("secret");
@@ -187,8 +187,8 @@ private:
 
     [[nodiscard]] bool is_set_by_us(std::string_view name) const {
         if (equal_ignoring_case(name, "Idempotency-Key") || equal_ignoring_case(name, "Content-Type")) return true;
-        if (equal_ignoring_case(name, "X-Trace-Id")) return draft_.lane.outbox == OutboxKind::orders;
-        if (draft_.lane.outbox == OutboxKind::events && names_an_event(name)) return true;
+        if (equal_ignoring_case(name, "X-Trace-Id")) return draft_.outbox == OutboxKind::orders;
+        if (draft_.outbox == OutboxKind::events && names_an_event(name)) return true;
         return (draft_.token || !sink_.http.token_file.empty()) && equal_ignoring_case(name, "Authorization");
     }
 
@@ -232,7 +232,7 @@ void finish_sink(LaneDraft& draft, const Draft& all, const std::string& lane, Pr
 LaneDraft make_lane(const std::string& name, const Draft& all, Problems& problems) {
     const std::string path = "lanes." + name;
     LaneDraft draft;
-    lane::LaneOptions& options = draft.lane.options;
+    lane::LaneOptions& options = draft.options;
     const std::string outbox = problems.values().outbox_of(path);
     // Of the policy, the settings replace only the numbers that they name.
     if (outbox == "orders") options.retry = RetryPolicy::orders();
@@ -266,7 +266,8 @@ void finish_lanes(Draft& draft, Problems& problems) {
     for (const std::string& name : problems.values().names_below("lanes")) {
         LaneDraft lane = make_lane(name, draft, problems);
         longest = std::max(longest, lane.max_payload_bytes);
-        draft.config.lanes.push_back(std::move(lane.lane));
+        LaneConfig& config = lane;
+        draft.config.lanes.push_back(std::move(config));
     }
     // Lanes of memories share one table, and whoever stores a memory does not know which lane will send it.
     if (longest > 0) database.postgres.max_payload_bytes = database.sqlite.max_payload_bytes = longest;

@@ -132,13 +132,6 @@ public:
         });
     }
 
-    /// A list that is kept as one text with commas.
-    template <typename Get>
-    Setting& list(View path, Get get, const Fallback& fallback, View doc) {
-        return bind(accept(SettingType::text_list, path, fallback, doc), get,
-                    [](const Given& given, auto& field) { field = given.text; });
-    }
-
     /// Seconds in a field that counts them.
     template <typename Get>
     Setting& seconds(View path, Get get, const Fallback& fallback, View doc, Range range) {

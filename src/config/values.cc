@@ -1,6 +1,5 @@
 #include "config/values.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -186,11 +185,6 @@ private:
 
 }  // namespace
 
-const Value* Values::find(const std::string& path) const {
-    const auto found = values_.find(path);
-    return found == values_.end() ? nullptr : &found->second;
-}
-
 int Values::line_of(std::string path) const {
     for (;;) {
         if (const Value* value = find(path)) return value->line;
@@ -237,10 +231,6 @@ std::size_t Values::entries(const std::string& list) const {
     std::size_t count = 0;
     while (sections_.contains(fmt::format("{}[{}]", list, count))) ++count;
     return count;
-}
-
-bool Problems::are_about(const std::string& path) const {
-    return std::ranges::any_of(list_, [&](const Problem& problem) { return problem.message.starts_with(path); });
 }
 
 Result<std::string> read_secret_file(const std::string& path) {

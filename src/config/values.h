@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,7 +37,10 @@ public:
     void set(std::string path, Value value) { values_.insert_or_assign(std::move(path), std::move(value)); }
     void set_section(std::string path, int line) { sections_.emplace(std::move(path), line); }
 
-    [[nodiscard]] const Value* find(const std::string& path) const;
+    [[nodiscard]] const Value* find(const std::string& path) const {
+        const auto found = values_.find(path);
+        return found == values_.end() ? nullptr : &found->second;
+    }
     [[nodiscard]] bool has(const std::string& path) const { return find(path) != nullptr; }
     [[nodiscard]] bool has_section(const std::string& path) const { return sections_.contains(path); }
     /// The line of a value or section; of the section around one that is missing; 0 when it is not from the file.
@@ -93,7 +97,9 @@ public:
         if (!good) about(path, text, good.error().message);
     }
     /// A key that was given but refused has its own problem already; it is not missing on top of that.
-    [[nodiscard]] bool are_about(const std::string& path) const;
+    [[nodiscard]] bool are_about(const std::string& path) const {
+        return std::ranges::any_of(list_, [&](const Problem& problem) { return problem.message.starts_with(path); });
+    }
 
 private:
     const Values& values_;
