@@ -1,9 +1,13 @@
 // SIGTERM, SIGINT and SIGHUP as something to wait for. A thread takes them: a handler may do almost nothing safely.
 #pragma once
 
+#include <pthread.h>
+
+#include <csignal>
 #include <functional>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -14,23 +18,79 @@ namespace deliverd::daemon {
 /// starts threads. The destructor joins the thread that takes them.
 class StopSignals {
 public:
-    StopSignals();
-    ~StopSignals();
+    StopSignals() {
+        const sigset_t set = stop_set();
+        // Before the thread, which inherits it: a signal must not find any thread that would die of it.
+        pthread_sigmask(SIG_BLOCK, &set, nullptr);
+        thread_ = std::thread([this] { watch(); });
+    }
+    ~StopSignals() {
+        {
+            const MutexLock lock(mutex_);
+            ending_ = true;
+        }
+        // Sent to that thread alone, so that it cannot end the process after the thread has gone: it is dropped then.
+        pthread_kill(thread_.native_handle(), SIGTERM);
+        thread_.join();
+        const sigset_t set = stop_set();
+        pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    }
 
     /// Waits for the first signal; false when `patience` passed without one.
-    bool wait_for(Duration patience);
+    bool wait_for(Duration patience) {
+        MutexLock lock(mutex_);
+        return changed_.wait_for(mutex_, patience, [this]() REQUIRES(mutex_) { return seen_ > 0; });
+    }
     /// Waits for the first signal.
-    void wait();
+    void wait() {
+        MutexLock lock(mutex_);
+        changed_.wait(mutex_, [this]() REQUIRES(mutex_) { return seen_ > 0; });
+    }
 
     /// Runs `action` once: at the signal with this number (1 is the first) on the thread that takes it, or at once if
     /// it has come already. It must not call back into this object.
-    void on_signal(int number, std::function<void()> action);
+    void on_signal(int number, std::function<void()> action) {
+        const MutexLock lock(mutex_);
+        actions_.emplace(number, std::move(action));
+        run_due_actions();
+    }
     /// Drops all actions, after waiting for one under way.
-    void clear_actions();
+    void clear_actions() {
+        const MutexLock lock(mutex_);
+        actions_.clear();
+    }
 
 private:
-    void watch();
-    void run_due_actions() REQUIRES(mutex_);
+    static sigset_t stop_set() {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);  // a terminal that goes away
+        return set;
+    }
+
+    void watch() {
+        const sigset_t set = stop_set();
+        while (true) {
+            int number = 0;
+            if (sigwait(&set, &number) != 0) continue;
+            const MutexLock lock(mutex_);
+            if (ending_) return;
+            ++seen_;
+            changed_.notify_all();
+            run_due_actions();
+        }
+    }
+
+    // With the mutex held, so that clear_actions() returns only when no action runs any more.
+    void run_due_actions() REQUIRES(mutex_) {
+        while (!actions_.empty() && actions_.begin()->first <= seen_) {
+            const std::function<void()> action = std::move(actions_.begin()->second);
+            actions_.erase(actions_.begin());
+            action();
+        }
+    }
 
     Mutex mutex_;
     Condition changed_;
