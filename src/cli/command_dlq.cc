@@ -13,7 +13,7 @@ namespace deliverd::cli {
 namespace {
 
 struct DlqArguments {
-    std::string id;
+    std::optional<std::string> id;  // for the commands that name a letter
     store::LetterQuery query;
     std::int32_t limit = 20;
     double older_than_seconds = 0;
@@ -36,7 +36,7 @@ bool has_filters(const store::LetterQuery& query) {
 struct DlqJob {
     const Call& call;
     const DlqArguments& asked;
-    const std::string id;  // the letter's, for the commands that name one
+    const std::string id;  // the letter's, in the form that the database has
     store::Database& database;
     store::DeadLetters& letters;
     deadletter::Manager& manager;
@@ -199,9 +199,11 @@ using DlqWork = Status (*)(const DlqJob&);
 
 enum class Publishes { nothing, one, all };
 
-/// Opens what a command needs and runs `work`, on the letter `id` if it is about one.
-Status with_letters(const Call& call, const DlqArguments& asked, const std::string& id, Publishes publishes,
-                    DlqWork work) {
+/// Opens what a command needs and runs `work`.
+Status with_letters(const Call& call, const DlqArguments& asked, Publishes publishes, DlqWork work) {
+    // Checked before anything is opened.
+    const std::string id = asked.id ? canonical_uuid(*asked.id) : "";
+    if (asked.id && id.empty()) return misused("invalid message id: {}", one_line(*asked.id));
     return with_database(call, MissingFile::refuse, [&](store::Database& database, Log& log) -> Status {
         config::DeadLettersConfig wanted = call.config().dead_letters;
         if (publishes == Publishes::nothing) wanted.kafka.brokers.clear();  // looking must not wait for Kafka
@@ -271,15 +273,10 @@ void add_dlq(CommandTree& tree) {
     const auto dlq = std::make_shared<DlqArguments>();
     CLI::App* group = tree.group("dlq", "Use the dead letters from the shell", kDlqAbout);
     const auto add = [&](const CommandTree::Help& help, DlqWork work, Publishes publishes = Publishes::nothing) {
-        return tree.add(group, help, [=](const Call& call) { return with_letters(call, *dlq, "", publishes, work); });
+        return tree.add(group, help, [=](const Call& call) { return with_letters(call, *dlq, publishes, work); });
     };
     const auto add_for_id = [&](const CommandTree::Help& help, DlqWork work, Publishes publishes = Publishes::nothing) {
-        CLI::App* app = tree.add(group, help, [=](const Call& call) -> Status {
-            // The form that the database has ids in; checked before anything is opened.
-            const std::string id = canonical_uuid(dlq->id);
-            if (id.empty()) return misused("invalid message id: {}", one_line(dlq->id));
-            return with_letters(call, *dlq, id, publishes, work);
-        });
+        CLI::App* app = add(help, work, publishes);
         text(app, "id ID", dlq->id, "the letter's id, as `dlq list` shows it")->required();
         return app;
     };

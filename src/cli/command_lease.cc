@@ -50,8 +50,7 @@ std::optional<std::string> sha256_digest(std::string_view text) {
 using LeaseJob = Job<LeaseArguments, Lease>;
 
 std::int64_t most_bytes(const config::DatabaseConfig& target) {
-    return target.kind == config::DatabaseTarget::Kind::sqlite ? target.sqlite.max_payload_bytes
-                                                               : target.postgres.max_payload_bytes;
+    return target.is_sqlite() ? target.sqlite.max_payload_bytes : target.postgres.max_payload_bytes;
 }
 
 Result<std::string> read_payload(const Call& call, const LeaseArguments& asked) {

@@ -31,13 +31,6 @@ std::optional<std::string_view> meant_by(std::string_view word, std::span<const 
     return nearest(word, known);
 }
 
-/// `--json=x`. Numbers are read by bounded(), so that only flags are left to CLI11's own conversions.
-std::string value_of_a_flag(const CLI::ConversionError& error) {
-    const std::string_view text = error.what();
-    const std::string_view rest = text.substr(std::min(text.find('-'), text.size()));
-    return fmt::format("{} takes no value", rest.substr(0, rest.find(' ')));
-}
-
 }  // namespace
 
 CommandTree::CommandTree() : root_(kAbout, "deliverd") {
@@ -84,7 +77,10 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
     } catch (const CLI::ArgumentMismatch& error) {
         return wrong(wrong_count(error));
     } catch (const CLI::ConversionError& error) {
-        return wrong(value_of_a_flag(error));
+        // `--json=x`. Numbers are read by bounded(), so that only flags are left to CLI11's own conversions.
+        const std::string_view text = error.what();
+        const std::string_view flag = text.substr(std::min(text.find('-'), text.size()));
+        return wrong(fmt::format("{} takes no value", flag.substr(0, flag.find(' '))));
     } catch (const CLI::ParseError& error) {
         return wrong(unknown_word().value_or(error.what()));
     }

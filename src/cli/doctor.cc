@@ -96,7 +96,7 @@ void look_at_jwt(const config::Config& config, Findings& findings) {
 
 /// A doctor changes nothing, and opening SQLite would create the file.
 bool is_absent_file(const config::DatabaseConfig& database, Findings& findings) {
-    if (database.kind != config::DatabaseTarget::Kind::sqlite) return false;
+    if (!database.is_sqlite()) return false;
     const std::filesystem::path path(database.sqlite.path);
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return false;
@@ -119,12 +119,9 @@ void look_at_schema(const config::DatabaseConfig& config, store::Database& datab
         if (inspected && std::ranges::any_of(*inspected, lacks_privileges)) return;
         return findings.bad("schema", "{}", report.error().message);
     }
-    // The same rule as when a database is opened: daemon::require_schema().
-    const bool by_itself = config.kind == config::DatabaseTarget::Kind::sqlite || config.auto_migrate;
-    const bool upgradable = report->state == store::SchemaState::missing || report->state == store::SchemaState::old;
     if (report->state == store::SchemaState::current) {
         findings.good("schema", "version {}", report->found_version);
-    } else if (upgradable && by_itself) {
+    } else if (daemon::is_upgraded_by_itself(config, *report)) {
         findings.good("schema", "version {} of {}; serve will upgrade it by itself", report->found_version,
                       report->wanted_version);
     } else {

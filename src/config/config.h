@@ -49,6 +49,8 @@ struct DatabaseConfig {
     store::PostgresOptions postgres;  // when kind is postgres
     store::SqliteOptions sqlite;      // when kind is sqlite
     bool auto_migrate = false;
+
+    [[nodiscard]] bool is_sqlite() const { return kind == DatabaseTarget::Kind::sqlite; }
 };
 
 struct SinkConfig {

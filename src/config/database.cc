@@ -211,8 +211,7 @@ void finish_database(Draft& draft, Problems& problems) {
         return problems.add(about_url ? kUrl : "database.host", "{}", target.error().message);
     }
     database.kind = target->kind;
-    const bool sqlite = target->kind == DatabaseTarget::Kind::sqlite;
-    (sqlite ? database.sqlite.path : database.postgres.conninfo) = target->target;
+    (database.is_sqlite() ? database.sqlite.path : database.postgres.conninfo) = target->target;
     // Rotated credentials must work without a restart, so each new connection asks for them again.
     if (source.url_file.empty() && source.password_file.empty()) return;
     database.postgres.refresh_conninfo = [source] { return refreshed_conninfo(source); };

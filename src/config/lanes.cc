@@ -12,7 +12,7 @@ constexpr Duration kRescueInterval = std::chrono::seconds(30);  // between searc
 
 /// A table's name in one spelling: SQLite ignores case, and both databases have a schema for names without one.
 std::string whole_name(std::string table, const Draft& draft) {
-    const bool sqlite = draft.config.database.kind == DatabaseTarget::Kind::sqlite;
+    const bool sqlite = draft.config.database.is_sqlite();
     const std::string schema = sqlite ? "main" : draft.config.database.postgres.schema;
     // A name with its schema and the same name without must not count as two tables.
     if (table.find('.') == std::string::npos) table.insert(0, schema + ".");

@@ -4,6 +4,7 @@
 // them: the documentation and `config show` print them, and they pass the same check as given values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -47,6 +48,10 @@ enum class SettingType {
 
 using Words = std::vector<std::string_view>;
 
+[[nodiscard]] inline bool is_listed(const Words& words, std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+}
+
 struct Range {
     double least = 0;
     double most = std::numeric_limits<double>::max();
@@ -68,12 +73,20 @@ struct Setting {
 
     [[nodiscard]] bool has_file_form() const { return secret && type == SettingType::text; }
     /// Whether it has a meaning in a lane with this outbox and this sink; empty: not known.
-    [[nodiscard]] bool applies(std::string_view outbox, std::string_view sink) const;
+    [[nodiscard]] bool applies(std::string_view outbox, std::string_view sink) const {
+        const auto fits = [](const Words& only, std::string_view kind) {
+            return only.empty() || kind.empty() || is_listed(only, kind);
+        };
+        return fits(only_outbox, outbox) && fits(only_sink, sink);
+    }
     /// The default in such a lane.
-    [[nodiscard]] std::string_view fallback_for(std::string_view outbox, std::string_view sink) const;
+    [[nodiscard]] std::string_view fallback_for(std::string_view outbox, std::string_view sink) const {
+        for (const auto& [kind, text] : others) {
+            if (kind == outbox || kind == sink) return text;
+        }
+        return fallback;
+    }
 };
-
-[[nodiscard]] bool is_listed(const Words& words, std::string_view word);
 
 /// In the order of the documentation. Lives as long as the program.
 [[nodiscard]] std::span<const Setting> settings();

@@ -92,24 +92,6 @@ std::string table_doc(const Setting& setting) {
 
 }  // namespace
 
-bool Setting::applies(std::string_view outbox, std::string_view sink) const {
-    const auto fits = [](const Words& only, std::string_view kind) {
-        return only.empty() || kind.empty() || is_listed(only, kind);
-    };
-    return fits(only_outbox, outbox) && fits(only_sink, sink);
-}
-
-std::string_view Setting::fallback_for(std::string_view outbox, std::string_view sink) const {
-    for (const auto& [kind, text] : others) {
-        if (kind == outbox || kind == sink) return text;
-    }
-    return fallback;
-}
-
-bool is_listed(const Words& words, std::string_view word) {
-    return std::ranges::find(words, word) != words.end();
-}
-
 std::span<const Setting> settings() {
     static const std::vector<Setting> all = make_settings();  // Value::setting points into it, so it never changes
     return all;

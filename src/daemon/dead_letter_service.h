@@ -206,9 +206,8 @@ private:
 
     Result<void> open_ingest() {
         if (!config_.ingest || config_.kafka.brokers.empty()) return {};
-        auto source = deadletter::make_record_source(config::record_source_options(config_.kafka), log_);
-        if (!source) return failure_of("kafka", source.error());
-        source_ = std::move(*source);
+        const auto source = config::record_source_options(config_.kafka);
+        TRY_ASSIGN(source_, about("kafka", deadletter::make_record_source(source, log_)));
         ingest_metrics_.emplace(metrics_);
         // Kafka need not be there: that is no reason not to be ready. The gauge `dlq_ingest_connected` shows it.
         deadletter::IngestOptions options;

@@ -29,9 +29,7 @@ namespace deliverd::daemon {
     options.url = source.url;
     options.ca_file = source.ca_file;
     options.max_bytes = api::kMaxJwksBytes;
-    auto text = sink::http_get(options, stopped);
-    if (!text) return failure_of(source.name(), text.error());  // name() hides a user and a password in the URL
-    return text;
+    return about(source.name(), sink::http_get(options, stopped));  // name() hides a user and a password in the URL
 }
 
 /// Brings the keys up to date, one look at a time.

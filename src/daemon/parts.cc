@@ -33,28 +33,15 @@ public:
     Result<void> check(Duration /*deadline*/) override { return {}; }
 };
 
-Result<void> require_schema(store::Database& database, const config::DatabaseConfig& config, Log& log) {
-    TRY_ASSIGN(const auto report, database.schema());
-    if (report.state == store::SchemaState::current) return {};
-    const bool upgradable = report.state == store::SchemaState::missing || report.state == store::SchemaState::old;
-    const bool allowed = config.kind == config::DatabaseTarget::Kind::sqlite || config.auto_migrate;
-    if (!upgradable || !allowed) return permanent("schema", report.advice);
-    TRY_ASSIGN(const auto steps, database.migrate(false));
-    for (const store::MigrationStep& step : steps) {
-        log.info("migration applied", {{"version", step.version}, {"name", step.name}});
-    }
-    return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<store::Database>> open_database(const config::DatabaseConfig& config, Log& log) {
-    if (config.kind == config::DatabaseTarget::Kind::sqlite) return store::open_sqlite(config.sqlite, log);
+    if (config.is_sqlite()) return store::open_sqlite(config.sqlite, log);
     return store::open_postgres(config.postgres, log);
 }
 
 Result<void> require_existing(const config::DatabaseConfig& config) {
-    if (config.kind != config::DatabaseTarget::Kind::sqlite) return {};
+    if (!config.is_sqlite()) return {};
     std::error_code fault;
     if (std::filesystem::exists(config.sqlite.path, fault) || fault) return {};  // opening reports other faults
     return permanent("db_missing", fmt::format("there is no SQLite database {}; is the path right? "
@@ -62,10 +49,20 @@ Result<void> require_existing(const config::DatabaseConfig& config) {
                                                config.sqlite.path));
 }
 
+bool is_upgraded_by_itself(const config::DatabaseConfig& config, const store::SchemaReport& report) {
+    const bool upgradable = report.state == store::SchemaState::missing || report.state == store::SchemaState::old;
+    return upgradable && (config.is_sqlite() || config.auto_migrate);
+}
+
 Result<std::unique_ptr<store::Database>> open_ready_database(const config::DatabaseConfig& config, Log& log) {
-    auto database = open_database(config, log);
-    if (!database) return database;
-    TRY(require_schema(**database, config, log));
+    TRY_ASSIGN(auto database, open_database(config, log));
+    TRY_ASSIGN(const auto report, database->schema());
+    if (report.state == store::SchemaState::current) return database;
+    if (!is_upgraded_by_itself(config, report)) return permanent("schema", report.advice);
+    TRY_ASSIGN(const auto steps, database->migrate(false));
+    for (const store::MigrationStep& step : steps) {
+        log.info("migration applied", {{"version", step.version}, {"name", step.name}});
+    }
     return database;
 }
 
@@ -114,18 +111,12 @@ std::string cli_actor() {
     return fmt::format("cli:{}", geteuid());
 }
 
-Failure failure_of(std::string_view what, Error error) {
-    error.message = fmt::format("{}: {}", what, error.message);
-    return Failure(std::move(error));
-}
-
 Result<std::unique_ptr<LaneUnit>> LaneUnit::make(const config::LaneConfig& config, const store::OrdersOptions& orders,
                                                  std::string worker_id, store::Database& database,
                                                  pipeline::Observer& observer, Log& log) {
     const std::string& name = config.options.name;
-    auto sink = make_sink(config.sink, log);
-    if (!sink) return failure_of(fmt::format("lanes.{}.sink", name), sink.error());
-    std::unique_ptr<LaneUnit> unit(new LaneUnit(name, std::move(*sink)));
+    TRY_ASSIGN(auto sink, about(fmt::format("lanes.{}.sink", name), make_sink(config.sink, log)));
+    std::unique_ptr<LaneUnit> unit(new LaneUnit(name, std::move(sink)));
     if (config.outbox == config::OutboxKind::events) {
         TRY_ASSIGN(unit->events_, database.event_outbox(config.events.table));
         relay::RelayOptions options = config.events.relay;
@@ -149,9 +140,7 @@ Result<std::unique_ptr<DeadLetterUnit>> DeadLetterUnit::make(const config::DeadL
                                                              Log& log, WhenStopped when_stopped) {
     std::unique_ptr<deadletter::Replayer> replayer;
     if (!config.kafka.brokers.empty()) {
-        auto made = deadletter::make_replayer(config::replayer_options(config), log);
-        if (!made) return failure_of("kafka", made.error());
-        replayer = std::move(*made);
+        TRY_ASSIGN(replayer, about("kafka", deadletter::make_replayer(config::replayer_options(config), log)));
     }
     deadletter::ManagerOptions options;
     options.dead_letter_pattern = config.kafka.topic_pattern;

@@ -42,8 +42,11 @@ private:
 /// a mistyped path does not become an empty database. PostgreSQL reports a missing database itself.
 [[nodiscard]] Result<void> require_existing(const config::DatabaseConfig& config);
 
-/// open_database(), with the schema that this program knows: SQLite is upgraded, PostgreSQL only with
-/// `database.auto_migrate`. Otherwise an error that names the command to type.
+/// Whether opening the database upgrades its schema: SQLite always, PostgreSQL only with `database.auto_migrate`.
+[[nodiscard]] bool is_upgraded_by_itself(const config::DatabaseConfig& config, const store::SchemaReport& report);
+
+/// open_database(), with the schema that this program knows: an old one is upgraded where is_upgraded_by_itself().
+/// Otherwise an error that names the command to type.
 [[nodiscard]] Result<std::unique_ptr<store::Database>> open_ready_database(const config::DatabaseConfig& config,
                                                                            Log& log);
 
@@ -61,8 +64,12 @@ private:
 /// "cli:ann": who is named in the audit for a change made by a command.
 [[nodiscard]] std::string cli_actor();
 
-/// `error`, whose message now begins with what it is about: "WHAT: …".
-[[nodiscard]] Failure failure_of(std::string_view what, Error error);
+/// `result`; the message of a failure then begins with what it is about: "WHAT: …".
+template <typename Value>
+[[nodiscard]] Result<Value> about(std::string_view what, Result<Value> result) {
+    if (!result) result.error().message.insert(0, std::string(what) + ": ");
+    return result;
+}
 
 /// After the patience of a stop, what a database call under way may still take.
 inline constexpr Duration kDatabaseStopGrace = std::chrono::seconds(3);

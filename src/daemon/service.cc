@@ -261,17 +261,4 @@ void Service::hurry() {
     database_->limit_waits(pipeline::kHurriedGrace);
 }
 
-pipeline::LaneTotals Service::totals() const {
-    pipeline::LaneTotals sum;
-    for (const RunningLane& lane : lanes_) sum += lane.unit->lane().totals();
-    return sum;
-}
-
-pipeline::LaneTotals Service::totals_of(std::string_view lane) const {
-    for (const RunningLane& running : lanes_) {
-        if (running.unit->name() == lane) return running.unit->lane().totals();
-    }
-    return {};
-}
-
 }  // namespace deliverd::daemon

@@ -43,9 +43,15 @@ public:
     /// "http://127.0.0.1:8080"; https with `server.tls`.
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] store::Database& database() { return *database_; }
-    [[nodiscard]] pipeline::LaneTotals totals() const;                               // of all lanes together
     [[nodiscard]] std::int64_t orders_accepted() const { return orders_accepted_; }  // over the API, each once
-    [[nodiscard]] pipeline::LaneTotals totals_of(std::string_view lane) const;       // zeros when there is no such lane
+    /// Of the lanes with this name; empty: of all lanes together.
+    [[nodiscard]] pipeline::LaneTotals totals(std::string_view lane = {}) const {
+        pipeline::LaneTotals sum;
+        for (const RunningLane& running : lanes_) {
+            if (lane.empty() || running.unit->name() == lane) sum += running.unit->lane().totals();
+        }
+        return sum;
+    }
 
 private:
     struct RunningLane {

@@ -14,6 +14,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/try.h"
 #include "config/config.h"
 #include "daemon/parts.h"
 #include "daemon/spool_letters.h"
@@ -55,11 +56,10 @@ public:
                 return bad_argument(fmt::format("{}.token_env: there is no environment variable {}, or it is empty",
                                                 setting, config.token_env));
             }
-            auto spool = open_spool({.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds});
-            if (!spool) return failure_of(setting, spool.error());
-            auto poster = sink::make_http_poster(config.poster);
-            if (!poster) return failure_of(setting, poster.error());
-            service->units_.push_back(std::make_unique<Unit>(config, std::move(*spool), std::move(*poster)));
+            const SpoolOptions options{.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds};
+            TRY_ASSIGN(auto spool, about(setting, open_spool(options)));
+            TRY_ASSIGN(auto poster, about(setting, sink::make_http_poster(config.poster)));
+            service->units_.push_back(std::make_unique<Unit>(config, std::move(spool), std::move(poster)));
         }
         return service;
     }

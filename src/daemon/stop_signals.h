@@ -19,9 +19,8 @@ namespace deliverd::daemon {
 class StopSignals {
 public:
     StopSignals() {
-        const sigset_t set = stop_set();
         // Before the thread, which inherits it: a signal must not find any thread that would die of it.
-        pthread_sigmask(SIG_BLOCK, &set, nullptr);
+        pthread_sigmask(SIG_BLOCK, &set_, nullptr);
         thread_ = std::thread([this] { watch(); });
     }
     ~StopSignals() {
@@ -32,8 +31,7 @@ public:
         // Sent to that thread alone, so that it cannot end the process after the thread has gone: it is dropped then.
         pthread_kill(thread_.native_handle(), SIGTERM);
         thread_.join();
-        const sigset_t set = stop_set();
-        pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+        pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
     }
 
     /// Waits for the first signal; false when `patience` passed without one.
@@ -71,10 +69,9 @@ private:
     }
 
     void watch() {
-        const sigset_t set = stop_set();
         while (true) {
             int number = 0;
-            if (sigwait(&set, &number) != 0) continue;
+            if (sigwait(&set_, &number) != 0) continue;
             const MutexLock lock(mutex_);
             if (ending_) return;
             ++seen_;
@@ -92,6 +89,7 @@ private:
         }
     }
 
+    const sigset_t set_ = stop_set();
     Mutex mutex_;
     Condition changed_;
     int seen_ GUARDED_BY(mutex_) = 0;

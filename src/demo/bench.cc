@@ -63,12 +63,6 @@ double cpu_seconds() {
     return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
-double peak_rss_mb() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
 /// The rows the benchmark made: in a space that is nobody else's, with ids in a range that others may share.
 class OwnRows {
 public:
@@ -182,7 +176,9 @@ Result<Figures> measure(store::Database& database, std::int64_t rows, std::int32
     figures.rows = rows;
     figures.seconds = to_seconds(clock.now() - start);
     figures.cpu_seconds = cpu_seconds() - cpu_before;
-    figures.peak_rss_mb = peak_rss_mb();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    figures.peak_rss_mb = static_cast<double>(usage.ru_maxrss) / 1024;
     unit->lane().stop(kPatience);
     if (!all) return permanent("stalled", fmt::format("nothing was settled for {} s", to_seconds(kStallLimit)));
     return figures;

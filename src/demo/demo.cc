@@ -97,7 +97,7 @@ public:
         lane.enqueued = enqueued;
         if (const auto counts = outbox_->counts()) lane.counts = *counts;
         if (const auto lag = outbox_->lag_seconds()) lane.lag_seconds = *lag;
-        lane.totals = service.totals_of(name_);
+        lane.totals = service.totals(name_);
         sent_.emplace_back(now, lane.counts.sent);
         // Two at least: a slow machine may look less often than the window is long.
         while (sent_.size() > 2 && now - sent_.front().first > kRateWindow) sent_.pop_front();
