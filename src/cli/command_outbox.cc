@@ -28,11 +28,7 @@ struct OutboxArguments {
 /// A column of type JSON, as the database has it: a number's digits stay as they are.
 void append_json(JsonObject& object, std::string_view name, const std::string& json) {
     // SQLite does not check the column: what is no JSON is shown as a text, so that the answer stays JSON.
-    if (json_problem(json, JsonKind::any)) {
-        object.text(name, json);
-    } else {
-        object.raw(name, json);
-    }
+    json_problem(json, JsonKind::any) ? object.text(name, json) : object.raw(name, json);
 }
 
 /// The table's columns, in its order.

@@ -21,13 +21,6 @@ std::string_view authority_of(std::string_view url, std::string_view ends) {
     return rest.substr(0, rest.find_first_of(ends));
 }
 
-/// As libpq reads it: the first '@' ends it.
-bool has_password_in_authority(std::string_view url) {
-    const std::string_view authority = authority_of(url, "/");
-    const std::size_t at = authority.find('@');
-    return at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos;
-}
-
 /// Whether there is a '@' that libpq would take for the end of a password, or for a part of a host or database.
 bool has_stray_at(std::string_view url) {
     const std::string_view authority = authority_of(url, "/");
@@ -42,6 +35,14 @@ std::size_t find_value(std::string_view url, std::string_view key, std::size_t f
         at = url.find(key, at + 1);
     }
     return at == std::string_view::npos ? at : at + key.size();
+}
+
+bool has_password(std::string_view url) {
+    const std::string_view authority = authority_of(url, "/");
+    const std::size_t at = authority.find('@');  // as libpq reads it: the first one ends the password
+    const bool in_authority =
+        at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos;
+    return in_authority || find_value(url, "password=", 0) != std::string_view::npos;
 }
 
 Result<DatabaseTarget> parse_sqlite(std::string_view path) {
@@ -143,9 +144,7 @@ Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view
             "percent-encode special characters in the password: write %40 for @, %2F for /");
     }
     std::string target(url);
-    const bool has_password =
-        has_password_in_authority(url) || find_value(url, "password=", 0) != std::string_view::npos;
-    if (!password.empty() && !has_password) {
+    if (!password.empty() && !has_password(url)) {
         // As a parameter: it needs no user in the URL, and percent-encoding makes any password one.
         target += target.find('?') == std::string::npos ? '?' : '&';
         target += "password=" + url_encoded(password);

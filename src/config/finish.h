@@ -3,10 +3,6 @@
 // combination, one for each part of the configuration; load.cc calls them.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "config/config.h"
 #include "config/values.h"
 

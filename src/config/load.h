@@ -6,11 +6,6 @@
 // collected, each with its line, so that a user can correct them in one go.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "config/config.h"
 #include "config/values.h"
 

@@ -4,7 +4,6 @@
 // lane can have more than one of them: the longest wait between polls has a name of its own for each kind of outbox.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <tuple>
 #include <type_traits>

@@ -227,28 +227,21 @@ std::vector<std::string> Values::names_below(const std::string& section) const {
     return names;
 }
 
-std::size_t Values::entries(const std::string& list) const {
-    std::size_t count = 0;
-    while (sections_.contains(fmt::format("{}[{}]", list, count))) ++count;
-    return count;
-}
-
 Result<std::string> read_secret_file(const std::string& path) {
+    const auto unreadable = [&](std::string_view why) {
+        return permanent("unreadable", fmt::format("{}: {}", path, why));
+    };
     // The standard does not promise that a stream sets errno: without this, an old error would be reported.
     errno = 0;
     std::ifstream file(path, std::ios::binary);
-    if (!file) return permanent("unreadable", fmt::format("{}: {}", path, std::strerror(errno)));
+    if (!file) return unreadable(std::strerror(errno));
     // One byte more than allowed tells a file that is too long from one that just fits.
     std::string content(kMaxSecretBytes + 1, '\0');
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
     // A folder can be opened like a file; only reading it fails.
-    if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-        return permanent("unreadable", fmt::format("{}: cannot be read", path));
-    }
+    if (file.bad() || (file.gcount() == 0 && !file.eof())) return unreadable("cannot be read");
     content.resize(static_cast<std::size_t>(file.gcount()));
-    if (content.size() > kMaxSecretBytes) {
-        return permanent("unreadable", fmt::format("{}: longer than {} bytes", path, kMaxSecretBytes));
-    }
+    if (content.size() > kMaxSecretBytes) return unreadable(fmt::format("longer than {} bytes", kMaxSecretBytes));
     // Editors and `echo` end a file with one line break that is not part of the secret; any other may be.
     if (content.ends_with('\n')) content.pop_back();
     if (content.ends_with('\r')) content.pop_back();

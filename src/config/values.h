@@ -52,7 +52,11 @@ public:
     /// The names directly below a section with a user's names ("lanes"), in the file's order.
     [[nodiscard]] std::vector<std::string> names_below(const std::string& section) const;
     /// How many entries a list ("auth.tokens") has.
-    [[nodiscard]] std::size_t entries(const std::string& list) const;
+    [[nodiscard]] std::size_t entries(const std::string& list) const {
+        std::size_t count = 0;
+        while (sections_.contains(fmt::format("{}[{}]", list, count))) ++count;
+        return count;
+    }
 
     /// The outbox of the lane that `path` is in; empty when it is in no lane, or the lane has no outbox.
     [[nodiscard]] std::string outbox_of(std::string_view path) const { return of_lane(path, ".outbox"); }

@@ -145,14 +145,14 @@ Problem syntax_problem(const YAML::Exception& error, const std::string& text) {
 }  // namespace
 
 Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
+    const auto refuse = [&](Problem problem) {
+        problems.push_back(std::move(problem));
+        return Node();
+    };
     if (text.size() > kMaxConfigBytes) {
-        problems.push_back({1, fmt::format("the file is longer than {} bytes", kMaxConfigBytes)});
-        return {};
+        return refuse({1, fmt::format("the file is longer than {} bytes", kMaxConfigBytes)});
     }
-    if (text.find('\0') != std::string::npos) {
-        problems.push_back({1, "the file has a NUL byte, so it is not a text file"});
-        return {};
-    }
+    if (text.find('\0') != std::string::npos) return refuse({1, "the file has a NUL byte, so it is not a text file"});
     try {
         // YAML::Load() reads one document and ignores the rest: half of a file would not be in force.
         if (const auto line = second_document(text)) {
@@ -160,8 +160,7 @@ Node parse_yaml(const std::string& text, std::vector<Problem>& problems) {
         }
         return Converter(problems).convert(YAML::Load(text), 0);
     } catch (const YAML::Exception& error) {
-        problems.push_back(syntax_problem(error, text));
-        return {};
+        return refuse(syntax_problem(error, text));
     }
 }
 

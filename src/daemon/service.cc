@@ -24,10 +24,6 @@ constexpr Duration kFileInterval = std::chrono::seconds(1);
 /// Database connections, connections to receivers, files, and connections that are just being refused.
 constexpr rlim_t kOwnDescriptors = 512;
 
-std::string shown_host(const std::string& host) {
-    return host.find(':') == std::string::npos || host.starts_with('[') ? host : "[" + host + "]";
-}
-
 /// Never lowers the limit of open files.
 void make_room_for_connections(std::size_t connections, Log& log) {
     rlimit limit{};
@@ -169,7 +165,9 @@ Result<void> Service::start_server(const config::Config& config) {
     TRY_ASSIGN(server_, http::Server::start(options, std::move(handler.handle), api::make_error_body()));
     if (config.auth.file_tokens) watch_tokens(config);
     if (config.server.tls) watch_certificate(*config.server.tls);
-    address_ = fmt::format("{}://{}:{}", config.server.tls ? "https" : "http", shown_host(config.server.host),
+    const std::string& host = config.server.host;
+    const bool needs_brackets = host.find(':') != std::string::npos && !host.starts_with('[');
+    address_ = fmt::format("{}://{}:{}", config.server.tls ? "https" : "http", needs_brackets ? "[" + host + "]" : host,
                            server_->port());
     return {};
 }

@@ -152,19 +152,10 @@ Result<std::vector<std::size_t>> store_entries(store::DeadLetters& letters, std:
     return refused;
 }
 
-SpoolReturns::SpoolReturns(const std::vector<config::SpoolConfig>& spools) {
-    for (const config::SpoolConfig& spool : spools) places_[spool.name].path = spool.path;
-}
-
 std::string SpoolReturns::refusal(const store::Letter& letter) {
     if (places_.contains(spool_of(letter))) return {};
     return fmt::format("its spool '{}' is not below `spools` in the configuration of this process",
                        one_line(spool_of(letter)));
-}
-
-bool SpoolReturns::waits_for(std::string_view spool) const {
-    const auto at = places_.find(spool);
-    return at != places_.end() && at->second.waiting > 0;
 }
 
 std::vector<Outcome> SpoolReturns::put_back(std::span<const store::LetterDetail> letters) {
@@ -172,30 +163,27 @@ std::vector<Outcome> SpoolReturns::put_back(std::span<const store::LetterDetail>
     for (const auto& letter : letters) outcomes.push_back(forbidden(refusal(letter.letter)));
     // All letters of a spool together: its file is replaced once for all of them.
     for (auto& [spool, place] : places_) {
+        const std::string address = file_address(place.path);
         std::vector<std::size_t> numbers;
+        std::vector<SpoolReturn> entries;
         for (std::size_t i = 0; i < letters.size(); ++i) {
-            if (spool_of(letters[i].letter) == spool) numbers.push_back(i);
+            if (spool_of(letters[i].letter) != spool) continue;
+            numbers.push_back(i);
+            entries.push_back(return_of(letters[i], address));
         }
-        if (!numbers.empty()) put_back_into(spool, place, letters, numbers, outcomes);
+        if (entries.empty()) continue;
+        // A run of SpoolService on this file makes way while it sees this.
+        ++place.waiting;
+        const auto answers = open_spool({.path = place.path, .name = spool, .work_wait_seconds = kPutBackWaitSeconds})
+                                 .and_then([&](const std::unique_ptr<Spool>& file) { return file->put_back(entries); });
+        --place.waiting;
+        ASSERT(!answers || answers->size() == numbers.size());
+        for (std::size_t n = 0; n < numbers.size(); ++n) {
+            const std::size_t i = numbers[n];
+            outcomes[i] = answers ? outcome_of(answers->at(n), spool, letters[i]) : outcome_of(answers.error());
+        }
     }
     return outcomes;
-}
-
-void SpoolReturns::put_back_into(const std::string& spool, Place& place, std::span<const store::LetterDetail> letters,
-                                 std::span<const std::size_t> numbers, std::vector<Outcome>& outcomes) {
-    const std::string address = file_address(place.path);
-    std::vector<SpoolReturn> entries;
-    for (const std::size_t i : numbers) entries.push_back(return_of(letters[i], address));
-    // A run of SpoolService on this file makes way while it sees this.
-    ++place.waiting;
-    auto answers = open_spool({.path = place.path, .name = spool, .work_wait_seconds = kPutBackWaitSeconds})
-                       .and_then([&](const std::unique_ptr<Spool>& file) { return file->put_back(entries); });
-    --place.waiting;
-    ASSERT(!answers || answers->size() == numbers.size());
-    for (std::size_t n = 0; n < numbers.size(); ++n) {
-        outcomes[numbers[n]] =
-            answers ? outcome_of(answers->at(n), spool, letters[numbers[n]]) : outcome_of(answers.error());
-    }
 }
 
 }  // namespace deliverd::daemon

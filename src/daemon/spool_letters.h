@@ -41,23 +41,25 @@ namespace deliverd::daemon {
 class SpoolReturns final : public deadletter::Spools {
 public:
     /// For the spools of this process. Opens no file.
-    explicit SpoolReturns(const std::vector<config::SpoolConfig>& spools);
+    explicit SpoolReturns(const std::vector<config::SpoolConfig>& spools) {
+        for (const config::SpoolConfig& spool : spools) places_[spool.name].path = spool.path;
+    }
 
     [[nodiscard]] std::string refusal(const store::Letter& letter) override;
     /// Waits up to kPutBackWaitSeconds for a run on the file.
     std::vector<Outcome> put_back(std::span<const store::LetterDetail> letters) override;
 
     /// Whether put_back() waits for that file: a long run then makes way.
-    [[nodiscard]] bool waits_for(std::string_view spool) const;
+    [[nodiscard]] bool waits_for(std::string_view spool) const {
+        const auto at = places_.find(spool);
+        return at != places_.end() && at->second.waiting > 0;
+    }
 
 private:
     struct Place {
         std::string path;
         std::atomic<int> waiting = 0;  // calls that wait for the file, or change it
     };
-    /// The letters with these numbers, which are all of `spool`.
-    static void put_back_into(const std::string& spool, Place& place, std::span<const store::LetterDetail> letters,
-                              std::span<const std::size_t> numbers, std::vector<Outcome>& outcomes);
 
     std::map<std::string, Place, std::less<>> places_;  // by the spool's name; only `waiting` ever changes
 };
