@@ -254,6 +254,26 @@ std::string rfc3339_millis(WallTime time) {
                        clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
 }
 
+std::string rfc3339_micros(WallTime time) {
+    // By hand, because a formatting library is slow and this is made for each event.
+    using namespace std::chrono;
+    const auto day = floor<days>(time);
+    const year_month_day date(day);
+    const hh_mm_ss clock(floor<microseconds>(time - day));
+    std::string out = "0000-00-00T00:00:00.000000Z";
+    const auto put = [&out](std::size_t end, std::int64_t value) {
+        for (std::size_t at = end; value > 0; value /= 10) out[--at] = static_cast<char>('0' + value % 10);
+    };
+    put(4, static_cast<int>(date.year()));
+    put(7, static_cast<unsigned>(date.month()));
+    put(10, static_cast<unsigned>(date.day()));
+    put(13, clock.hours().count());
+    put(16, clock.minutes().count());
+    put(19, clock.seconds().count());
+    put(26, clock.subseconds().count());
+    return out;
+}
+
 std::optional<WallTime> foreign_time(std::int64_t millis) {
     using std::chrono::sys_days;
     constexpr std::chrono::sys_time<std::chrono::milliseconds> kFirst = sys_days(std::chrono::year(1) / 1 / 1);

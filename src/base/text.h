@@ -75,6 +75,8 @@ namespace deliverd {
 
 /// 2026-02-20T10:30:00.123Z; only of the years 0000 to 9999.
 [[nodiscard]] std::string rfc3339_millis(WallTime time);
+/// 2026-02-20T10:30:00.123456Z; only of the years 0000 to 9999.
+[[nodiscard]] std::string rfc3339_micros(WallTime time);
 
 /// Milliseconds since 1970 from outside. None outside the years 0001 to 9999, which no text format can express.
 [[nodiscard]] std::optional<WallTime> foreign_time(std::int64_t millis);

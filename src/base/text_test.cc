@@ -108,6 +108,9 @@ TEST(Rfc3339, Prints) {
     EXPECT_EQ(rfc3339_millis(utc(2026, 2, 20, 10 * 3600 + 30 * 60, 123'999)), "2026-02-20T10:30:00.123Z");
     EXPECT_EQ(rfc3339_millis(WallTime{}), "1970-01-01T00:00:00.000Z");
     EXPECT_EQ(rfc3339_millis(utc(1969, 12, 31, 86399, 999'999)), "1969-12-31T23:59:59.999Z");
+    EXPECT_EQ(rfc3339_micros(utc(2026, 2, 20, 10 * 3600 + 30 * 60, 123'999)), "2026-02-20T10:30:00.123999Z");
+    EXPECT_EQ(rfc3339_micros(WallTime{}), "1970-01-01T00:00:00.000000Z");
+    EXPECT_EQ(rfc3339_micros(utc(9999, 12, 31, 86399, 7)), "9999-12-31T23:59:59.000007Z");
 }
 
 TEST(Rfc3339, ReadsEveryForm) {

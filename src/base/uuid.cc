@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/sha256.h"
 #include "base/text.h"
 
 namespace deliverd {
@@ -27,6 +28,13 @@ std::string make_uuid_v7(WallTime now, Random& random) {
 std::function<std::string()> uuid_source() {
     // A std::function must be copyable; its copies share the source.
     return [random = std::make_shared<SystemRandom>()] { return make_uuid_v7(SystemClock().wall_now(), *random); };
+}
+
+std::string uuid_of_name(std::string_view name) {
+    const std::string hash = sha256_hex(name);
+    // Version 8 (custom), with its variant bits.
+    return hash.substr(0, 8) + "-" + hash.substr(8, 4) + "-8" + hash.substr(13, 3) + "-a" + hash.substr(17, 3) + "-" +
+           hash.substr(20, 12);
 }
 
 std::string canonical_uuid(std::string_view text) {

@@ -45,6 +45,12 @@ TEST(CanonicalUuid, LowerCaseOrNothing) {
     }
 }
 
+TEST(UuidOfName, FollowsFromTheName) {
+    // sha256("abc") = ba7816bf 8f01cfea 414140de 5dae2223 …
+    EXPECT_EQ(uuid_of_name("abc"), "ba7816bf-8f01-8fea-a141-40de5dae2223");
+    EXPECT_NE(uuid_of_name("abd"), uuid_of_name("abc"));
+}
+
 RC_GTEST_PROP(UuidV7Property, SortsByMillisecond, (std::uint64_t seed)) {
     SeededRandom random(seed);
     const auto earlier = *rc::gen::inRange<std::int64_t>(0, 4'000'000'000'000);

@@ -9,8 +9,8 @@
 
 #include "base/assert.h"
 #include "base/json_check.h"
-#include "base/sha256.h"
 #include "base/text.h"
+#include "base/uuid.h"
 #include "daemon/parts.h"
 #include "deadletter/new_letter.h"
 #include "deadletter/provenance.h"
@@ -123,10 +123,7 @@ std::string entry_uuid(std::string_view spool, const SpoolEntry& entry) {
         text.append("\n").append(std::to_string(part.size())).append(" ").append(part);
     }
     text.append("\n").append(std::to_string(entry.timestamp_ms)).append(" ").append(entry.revived_from.value_or(""));
-    const std::string hash = sha256_hex(text);
-    // Version 8 of RFC 9562 (custom), with its variant bits.
-    return hash.substr(0, 8) + "-" + hash.substr(8, 4) + "-8" + hash.substr(13, 3) + "-a" + hash.substr(17, 3) + "-" +
-           hash.substr(20, 12);
+    return uuid_of_name(text);
 }
 
 Result<std::vector<std::size_t>> store_entries(store::DeadLetters& letters, std::string_view spool,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/assert.h"
@@ -12,15 +11,12 @@
 #include "base/sha256.h"
 #include "base/try.h"
 #include "deliverd/error_codes.h"
-#include "store/postgres/connection/refusal.h"
 #include "store/postgres/connection/statements.h"
 
 namespace deliverd::store::postgres {
 namespace {
 
 using client::postgres_error;
-
-void drop_notice(void*, const PGresult*) {}
 
 std::string milliseconds(Duration span) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count()) + "ms";
@@ -32,17 +28,6 @@ bool ends_session(std::string_view sqlstate) {
     constexpr std::array<std::string_view, 4> kStates = {"26000", "0A000", "25006", "25P03"};
     return sqlstate.empty() || sqlstate.starts_with("08") || sqlstate.starts_with("57P") ||
            std::ranges::find(kStates, sqlstate) != kStates.end();
-}
-
-/// Any other encoding lacks characters that payloads, orders and answers may hold, and what a server cannot store is
-/// refused for ever. No round trip: the server reports its encoding when the session starts.
-Result<void> check_encoding(const PGconn* connection) {
-    const char* encoding = PQparameterStatus(connection, "server_encoding");
-    if (encoding == nullptr || std::string_view(encoding) == "UTF8") return {};
-    return permanent(codes::kDbError, "PostgreSQL: the database " + std::string(PQdb(connection)) +
-                                          " has the encoding " + encoding +
-                                          " and cannot hold every text; deliverd needs UTF8: use another one, " +
-                                          "made by `createdb --encoding=UTF8 --template=template0 NAME`");
 }
 
 bool is_success(ExecStatusType status) {
@@ -76,40 +61,16 @@ private:
 
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& conninfo, const SessionSettings& settings,
                                                      Deadline deadline, const WaitLimit& limit) {
-    // The conninfo is expanded in place of dbname; what follows it overrides, except for the fallback.
-    const std::array<const char*, 4> names = {"dbname", "fallback_application_name", "client_encoding", nullptr};
-    const std::array<const char*, 4> values = {conninfo.c_str(), "deliverd", "UTF8", nullptr};
-    PGconn* raw = PQconnectStartParams(names.data(), values.data(), 1);
-    if (raw == nullptr) return retryable(codes::kDbUnreachable, "PostgreSQL: out of memory while connecting");
-    std::unique_ptr<Connection> connection(new Connection(raw, settings, limit));
-    PQsetNoticeReceiver(raw, drop_notice, nullptr);  // libpq would print them on standard error
-    PQsetErrorVerbosity(raw, kConnectingVerbosity);
-    TRY(connection->finish_connecting(deadline));
-    TRY(check_encoding(raw));
+    auto connected = connect_to(conninfo, {}, deadline, limit);
+    if (!connected) return Failure(std::move(connected).error().error);
+    // A batch is larger than a socket's buffer: sending it must not block for as long as the server does not read. In
+    // pipeline mode all its statements go out before the first answer is read: one round trip.
+    if (PQenterPipelineMode(connected->get()) != 1) {
+        return retryable(codes::kDbUnreachable, "PostgreSQL: no pipeline mode");
+    }
+    std::unique_ptr<Connection> connection(new Connection(std::move(*connected), settings, limit));
     TRY(connection->set_up_session(deadline));
     return connection;
-}
-
-Result<void> Connection::finish_connecting(Deadline deadline) {
-    PGconn* raw = connection_.get();
-    // Step by step: PQconnectdb() has a timeout for each host only, and a stop could not end it.
-    PostgresPollingStatusType state = PQstatus(raw) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-    while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
-        const auto events = static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT);
-        if (!wait(events, deadline)) {
-            const char* host = PQhost(raw);
-            return retryable(codes::kDbUnreachable, std::string("PostgreSQL at ") + (host == nullptr ? "?" : host) +
-                                                        " does not answer: check host, port and firewall");
-        }
-        state = PQconnectPoll(raw);
-    }
-    if (state == PGRES_POLLING_FAILED) return Failure(refusal_of(raw));
-    PQsetErrorVerbosity(raw, PQERRORS_DEFAULT);
-    // A batch is larger than a socket's buffer: without this, sending it would block for as long as the server does
-    // not read. In pipeline mode all its statements go out before the first answer is read: one round trip.
-    PQsetnonblocking(raw, 1);
-    if (PQenterPipelineMode(raw) != 1) return retryable(codes::kDbUnreachable, "PostgreSQL: no pipeline mode");
-    return {};
 }
 
 Result<void> Connection::set_up_session(Deadline deadline) {
@@ -126,16 +87,7 @@ Deadline Connection::statement_deadline() const {
 }
 
 bool Connection::wait(short events, Deadline deadline) const {
-    for (;;) {
-        const auto left = limit_.cap(deadline) - std::chrono::steady_clock::now();
-        if (left <= left.zero()) return false;
-        // Another thread may bring the limit forward at any time, and nothing wakes poll().
-        const auto slice = std::chrono::ceil<std::chrono::milliseconds>(std::min<Duration>(left, kWaitSlice));
-        pollfd entry{PQsocket(connection_.get()), events, 0};
-        const int ready = ::poll(&entry, 1, static_cast<int>(slice.count()));
-        if (ready > 0) return true;
-        if (ready < 0 && errno != EINTR) return true;  // libpq will find the same fault and name it
-    }
+    return wait_for_socket(connection_.get(), events, deadline, limit_);
 }
 
 bool Connection::quiet() const {

@@ -8,11 +8,14 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "client/postgres_call.h"
 #include "deliverd/result.h"
+#include "store/postgres/connection/connecting.h"
 #include "store/postgres/connection/statement.h"
 #include "store/wait_limit.h"
 
@@ -20,7 +23,6 @@ namespace deliverd::store::postgres {
 
 using client::Effect;
 using client::PgResult;
-using Deadline = std::chrono::steady_clock::time_point;
 
 enum class Format { text = 0, binary = 1 };
 
@@ -76,18 +78,14 @@ public:
     [[nodiscard]] int server_version() const { return PQserverVersion(connection_.get()); }
 
 private:
-    struct Finish {
-        void operator()(PGconn* connection) const { PQfinish(connection); }
-    };
     struct ServerError {
         std::string sqlstate;
         std::string message;
     };
 
-    Connection(PGconn* connection, const SessionSettings& settings, const WaitLimit& limit)
-        : connection_(connection), settings_(settings), limit_(limit) {}
+    Connection(PgConnection connection, const SessionSettings& settings, const WaitLimit& limit)
+        : connection_(std::move(connection)), settings_(settings), limit_(limit) {}
 
-    Result<void> finish_connecting(Deadline deadline);
     Result<void> set_up_session(Deadline deadline);
     bool queue(std::span<const Step> steps, std::vector<const Statement*>& preparing);
     Result<void> flush(Effect effect, Deadline deadline);
@@ -103,7 +101,7 @@ private:
     Error lost(Effect effect, bool sent);
     Error timed_out(Effect effect, bool sent);
 
-    std::unique_ptr<PGconn, Finish> connection_;
+    PgConnection connection_;
     SessionSettings settings_;
     const WaitLimit& limit_;
     std::set<std::string, std::less<>> prepared_;

@@ -117,6 +117,10 @@ Error refusal_of(const PGconn* connection) {
                  "PostgreSQL: " + client::trimmed_line(said.text) + "; " + std::string(advice)};
 }
 
+std::string sqlstate_of_refusal(const PGconn* connection) {
+    return read_verbose(PQerrorMessage(connection)).sqlstate;
+}
+
 std::string place_of(const std::string& conninfo) {
     const auto settings = parse_conninfo(conninfo).value_or(std::map<std::string, std::string>());
     const auto value = [&](const char* name, const std::string& otherwise) {

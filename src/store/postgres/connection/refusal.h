@@ -16,6 +16,8 @@ inline constexpr PGVerbosity kConnectingVerbosity = PQERRORS_VERBOSE;
 /// The error for a connection that failed, with what to do about it: `db_unreachable`, retryable whatever the
 /// cause. A wrong password, role or database may be corrected on the server or in a file while the program runs.
 [[nodiscard]] Error refusal_of(const PGconn* connection);
+/// The SQLSTATE of that refusal; empty if the server gave none.
+[[nodiscard]] std::string sqlstate_of_refusal(const PGconn* connection);
 
 /// "db:5432/app", without user or password.
 [[nodiscard]] std::string place_of(const std::string& conninfo);

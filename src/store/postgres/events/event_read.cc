@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "base/try.h"
 #include "store/event_row.h"
 #include "store/postgres/connection/cells.h"
@@ -88,26 +88,6 @@ bool all_shards(const EventTable& table, const std::vector<std::int32_t>& shards
         if (shard >= 0 && shard < table.shards) asked[static_cast<std::size_t>(shard)] = true;
     }
     return std::ranges::find(asked, false) == asked.end();
-}
-
-/// 2026-02-20T10:30:00.123456Z. By hand, because a formatting library is slow and this is made for each row.
-std::string rfc3339_micros(WallTime time) {
-    using namespace std::chrono;
-    const auto day = floor<days>(time);
-    const year_month_day date(day);
-    const hh_mm_ss clock(floor<microseconds>(time - day));
-    std::string out = "0000-00-00T00:00:00.000000Z";
-    const auto put = [&out](std::size_t end, std::int64_t value) {
-        for (std::size_t at = end; value > 0; value /= 10) out[--at] = static_cast<char>('0' + value % 10);
-    };
-    put(4, static_cast<int>(date.year()));
-    put(7, static_cast<unsigned>(date.month()));
-    put(10, static_cast<unsigned>(date.day()));
-    put(13, clock.hours().count());
-    put(16, clock.minutes().count());
-    put(19, clock.seconds().count());
-    put(26, clock.subseconds().count());
-    return out;
 }
 
 EventRow event_at(const Row& row, EventOrigin origin) {
