@@ -39,8 +39,9 @@ def main(arguments):
     exported = json.loads(run("llvm-cov-19", "export", "-summary-only", f"-instr-profile={merged}", programs[0], *objects))
     rooms = collections.defaultdict(lambda: [0, 0])
     for entry in exported["data"][0]["files"]:
-        # The compiler wrote paths relative to the checkout, so that its cache serves every checkout.
-        name = entry["filename"].removeprefix(f"{source}/")
+        # The compiler wrote paths relative to the checkout or, in a batch of sources, to the build folder, so that its
+        # cache serves every checkout.
+        name = entry["filename"].removeprefix(f"{source}/").removeprefix(f"{build.relative_to(source)}/")
         if is_product(name):
             rooms[room_of(name)][0] += entry["summary"]["lines"]["covered"]
             rooms[room_of(name)][1] += entry["summary"]["lines"]["count"]
