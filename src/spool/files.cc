@@ -23,12 +23,12 @@ namespace deliverd::spool {
 
 namespace {
 
-/// Repeats the call while a signal interrupts it.
-template <typename Call>
-auto call(Call system_call) -> decltype(system_call()) {
-    decltype(system_call()) answer = 0;
+/// Repeats the system call while a signal interrupts it. Returns its result, or the negative error number.
+template <typename Function, typename... Arguments>
+auto call(Function system_call, Arguments... arguments) -> decltype(system_call(arguments...)) {
+    decltype(system_call(arguments...)) answer = 0;
     do {
-        answer = system_call();
+        answer = system_call(arguments...);
     } while (answer < 0 && errno == EINTR);
     return answer < 0 ? static_cast<decltype(answer)>(-errno) : answer;
 }
@@ -37,59 +37,47 @@ class SystemFiles final : public Files {
 public:
     int open_folder(const std::string& path) override {
         constexpr int kFlags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-        File at(call([] { return ::open("/", O_PATH | kFlags); }));
+        File at(call(::open, "/", O_PATH | kFlags));
         for (const std::filesystem::path& name : std::filesystem::path(path).relative_path()) {
             if (!at) return at.get();
-            at = File(call([&] { return ::openat(at.get(), name.c_str(), O_PATH | kFlags); }));
+            at = File(call(::openat, at.get(), name.c_str(), O_PATH | kFlags));
         }
-        return at ? call([&] { return ::openat(at.get(), ".", O_RDONLY | kFlags); }) : at.get();
+        return at ? call(::openat, at.get(), ".", O_RDONLY | kFlags) : at.get();
     }
     int open(int folder, const std::string& name, int flags, mode_t mode) override {
-        return call([&] { return ::openat(folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode); });
+        return call(::openat, folder, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
     }
     ssize_t read_at(int file, char* out, std::size_t bytes, off_t offset) override {
-        return call([&] { return ::pread(file, out, bytes, offset); });
+        return call(::pread, file, out, bytes, offset);
     }
-    ssize_t write(int file, std::string_view bytes) override {
-        return call([&] { return ::write(file, bytes.data(), bytes.size()); });
-    }
-    int sync(int file) override {
-        return call([&] { return ::fsync(file); });
-    }
-    int truncate(int file, off_t size) override {
-        return call([&] { return ::ftruncate(file, size); });
-    }
+    ssize_t write(int file, std::string_view bytes) override { return call(::write, file, bytes.data(), bytes.size()); }
+    int sync(int file) override { return call(::fsync, file); }
+    int truncate(int file, off_t size) override { return call(::ftruncate, file, size); }
     int rename(int folder, const std::string& from, const std::string& to) override {
-        return call([&] { return ::renameat(folder, from.c_str(), folder, to.c_str()); });
+        return call(::renameat, folder, from.c_str(), folder, to.c_str());
     }
-    int remove(int folder, const std::string& name) override {
-        return call([&] { return ::unlinkat(folder, name.c_str(), 0); });
-    }
-    int status(int file, struct stat& out) override {
-        return call([&] { return ::fstat(file, &out); });
-    }
+    int remove(int folder, const std::string& name) override { return call(::unlinkat, folder, name.c_str(), 0); }
+    int status(int file, struct stat& out) override { return call(::fstat, file, &out); }
     std::int64_t birth(int file) override {
         constexpr std::int64_t kNsASecond = 1'000'000'000;
         struct statx status = {};
-        const int done = call([&] { return ::statx(file, "", AT_EMPTY_PATH, STATX_BTIME, &status); });
+        const int done = call(::statx, file, "", AT_EMPTY_PATH, STATX_BTIME, &status);
         if (done < 0 || (status.stx_mask & STATX_BTIME) == 0) return 0;
         return status.stx_btime.tv_sec * kNsASecond + status.stx_btime.tv_nsec;
     }
     int status_of(int folder, const std::string& name, struct stat& out) override {
-        return call([&] { return ::fstatat(folder, name.c_str(), &out, AT_SYMLINK_NOFOLLOW); });
+        return call(::fstatat, folder, name.c_str(), &out, AT_SYMLINK_NOFOLLOW);
     }
     int own_like(int file, const struct stat& like) override {
         if (like.st_uid != ::geteuid() || like.st_gid != ::getegid()) {
-            int given = call([&] { return ::fchown(file, like.st_uid, like.st_gid); });
+            int given = call(::fchown, file, like.st_uid, like.st_gid);
             // The group may be one of ours, even if the owner is not.
-            if (given == -EPERM) given = call([&] { return ::fchown(file, static_cast<uid_t>(-1), like.st_gid); });
+            if (given == -EPERM) given = call(::fchown, file, static_cast<uid_t>(-1), like.st_gid);
             if (given < 0 && given != -EPERM) return given;
         }
-        return call([&] { return ::fchmod(file, like.st_mode & 07777U); });
+        return call(::fchmod, file, like.st_mode & 07777U);
     }
-    int try_lock(int file) override {
-        return call([&] { return ::flock(file, LOCK_EX | LOCK_NB); });
-    }
+    int try_lock(int file) override { return call(::flock, file, LOCK_EX | LOCK_NB); }
 };
 
 std::string_view advice(int error) {
@@ -118,7 +106,7 @@ Failure unsafe_link(const std::string& path) {
 
 /// The target of the symbolic link at `path`; none if there is no link.
 Result<std::optional<std::filesystem::path>> target_of(const std::filesystem::path& path) {
-    const File link(call([&] { return ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC); }));
+    const File link(call(::open, path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat status = {};
     if (!link || ::fstat(link.get(), &status) != 0 || !S_ISLNK(status.st_mode)) return std::nullopt;
     if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
@@ -126,7 +114,7 @@ Result<std::optional<std::filesystem::path>> target_of(const std::filesystem::pa
                                          ", neither to this one nor to root");
     }
     std::array<char, PATH_MAX> target = {};
-    const ssize_t size = call([&] { return ::readlinkat(link.get(), "", target.data(), target.size()); });
+    const ssize_t size = call(::readlinkat, link.get(), "", target.data(), target.size());
     if (size < 0) return file_failure("read the link", path.string(), size);
     return std::string(target.data(), static_cast<std::size_t>(size));
 }
@@ -246,6 +234,24 @@ Result<void> write_all(Files& files, int file, std::string_view bytes, const std
         if (written <= 0) return file_failure("write", path, written == 0 ? -EIO : written);
         bytes.remove_prefix(static_cast<std::size_t>(written));
     }
+    return {};
+}
+
+Result<void> Output::write(std::string_view bytes) {
+    constexpr std::size_t kPiece = std::size_t{256} * 1024;
+    buffer_.append(bytes);
+    return buffer_.size() >= kPiece ? flush() : Result<void>();
+}
+
+Result<void> Output::flush() {
+    auto written = write_all(files_, file_, buffer_, path_);
+    buffer_.clear();
+    return written;
+}
+
+Result<void> Output::sync() {
+    TRY(flush());
+    if (const int done = files_.sync(file_); done < 0) return file_failure("fsync", path_, done);
     return {};
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "deliverd/result.h"
 
@@ -94,6 +95,24 @@ struct Place {
 
 /// Writes all bytes, or fails.
 [[nodiscard]] Result<void> write_all(Files& files, int file, std::string_view bytes, const std::string& path);
+
+/// Writes an open file in large pieces.
+class Output {
+public:
+    /// `files` and the open `file` outlive it; `path` is for errors.
+    Output(Files& files, int file, std::string path) : files_(files), file_(file), path_(std::move(path)) {}
+
+    Result<void> write(std::string_view bytes);
+    Result<void> flush();
+    /// flush(), then fsync.
+    Result<void> sync();
+
+private:
+    Files& files_;
+    const int file_;
+    const std::string path_;
+    std::string buffer_;
+};
 
 /// fsync of the folder, which makes a new name durable.
 [[nodiscard]] Result<void> sync_folder(Files& files, const Place& place);

@@ -13,7 +13,6 @@
 
 #include "spool/files.h"
 #include "spool/line_reader.h"
-#include "spool/output.h"
 
 namespace deliverd::spool {
 

@@ -6,7 +6,6 @@
 #include "base/assert.h"
 #include "base/try.h"
 #include "spool/entry.h"
-#include "spool/output.h"
 
 namespace deliverd::spool {
 
