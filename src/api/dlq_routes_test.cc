@@ -188,8 +188,9 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryHasItsAnswer) {
     EXPECT_EQ(error_of(post(path)), "409 SYS_DLQ_CONFLICT: message is not retryable: status=DEAD, retry_count=3/3");
     retry_report_ = {RetryAnswer::not_published, "nothing was published: no broker; it can be retried", {}};
     EXPECT_EQ(error_of(post(path)), "500 SYS_DLQ_INTERNAL_ERROR: nothing was published: no broker; it can be retried");
-    retry_report_ = {RetryAnswer::in_doubt, "it may have been published,\nnobody confirmed it", {}};
-    EXPECT_EQ(error_of(post(path)), "500 SYS_DLQ_INTERNAL_ERROR: it may have been published, nobody confirmed it");
+    retry_report_ = {RetryAnswer::in_doubt, "it may have been published,\nbut no broker confirmed it", {}};
+    EXPECT_EQ(error_of(post(path)),
+              "500 SYS_DLQ_INTERNAL_ERROR: it may have been published, but no broker confirmed it");
     retry_report_ = {RetryAnswer::not_found, "", {}};
     EXPECT_EQ(error_of(post(path)), std::string("404 SYS_DLQ_NOT_FOUND: dlq message not found: ") + kLetterId);
 }
@@ -208,7 +209,7 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryOfAllHasItsAnswer) {
     EXPECT_EQ(
         error_of(post("/t/retry-all")),
         "500 SYS_DLQ_INTERNAL_ERROR: 12 messages retried in topic t, not all: no broker can be reached; 3 may have "
-        "been published though nobody confirmed it: they are RETRYING with in_doubt, and another retry could "
+        "been published, but no broker confirmed them. They are RETRYING with in_doubt; another retry could "
         "publish them a second time; 2 failed; what is left can be retried");
     report.problem.clear();
     report.not_tried = 4;

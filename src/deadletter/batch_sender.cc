@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "deadletter/provenance.h"
 #include "deadletter/retry_rules.h"
-#include "deadletter/store_attempts.h"
 
 namespace deliverd::deadletter {
 

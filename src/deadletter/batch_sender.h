@@ -66,6 +66,33 @@ struct SendRules {
     std::function<void(std::span<const Record>, std::span<Outcome>)> review{};
 };
 
+/// Repeats a store call that is safe to repeat while its error is retryable: kStoreAttempts at most, with waits that
+/// double. Closing the gate ends the waits, not the attempts: what was published still has to be recorded.
+class StoreAttempts {
+public:
+    StoreAttempts(Duration wait, StopGate& gate) : wait_(wait), gate_(gate) {}
+
+    template <typename Call>
+    auto run(Call call) -> decltype(call()) {
+        for (int attempt = 1;; ++attempt) {
+            auto result = call();
+            if (result) return result;
+            if (result.error().error_class == ErrorClass::ambiguous) ambiguous_ = true;
+            if (result.error().error_class == ErrorClass::permanent || attempt == kStoreAttempts) return result;
+            gate_.wait(wait_);
+            wait_ *= 2;
+        }
+    }
+
+    /// An attempt may have taken effect without an answer.
+    [[nodiscard]] bool was_ambiguous() const { return ambiguous_; }
+
+private:
+    Duration wait_;
+    StopGate& gate_;
+    bool ambiguous_ = false;
+};
+
 /// For one retry or redrive. send() is called by one thread, record() by one thread, at the same time if need be.
 class BatchSender {
 public:

@@ -91,7 +91,7 @@ RetryReport Manager::retry(std::string_view id, std::string_view actor, const Se
 RetryReport Manager::begin_and_send(std::string_view id, std::string_view actor, const SendRule& rule) {
     const StopGate::Pass pass(gate_);
     if (!pass) {
-        return {.answer = RetryAnswer::unavailable, .message = "nothing was published: the program is about to end"};
+        return {.answer = RetryAnswer::unavailable, .message = "nothing was published: deliverd is stopping"};
     }
     const auto found = letters_.find(id);
     if (!found) return unavailable("the message could not be read", found.error());
@@ -201,7 +201,7 @@ Result<std::vector<PlannedReplay>> Manager::plan(std::string_view topic, const S
 
 Result<RedriveReport> Manager::retry_all(std::string_view topic, std::string_view actor, const SendRule& rule) {
     const StopGate::Pass pass(gate_);
-    if (!pass) return retryable(std::string(kStopping), "nothing was published: the program is about to end");
+    if (!pass) return retryable(std::string(kStopping), "nothing was published: deliverd is stopping");
     return redrive(topic, actor, rule, false);
 }
 
@@ -316,7 +316,7 @@ PurgeReport Manager::purge(store::LetterStatus status, Duration age, std::option
     while (report.more && (!limit || report.purged < *limit)) {
         const std::int64_t room = limit ? *limit - report.purged : kPurgePiece;
         const auto piece = static_cast<std::int32_t>(std::min<std::int64_t>(kPurgePiece, room));
-        const auto gone = letters_.purge(status, age, piece, actor);
+        const auto gone = purge_piece(status, age, piece, actor);
         if (!gone) {
             report.store_error = gone.error();
             return report;

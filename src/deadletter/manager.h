@@ -102,6 +102,14 @@ public:
     /// transactions.
     PurgeReport purge(store::LetterStatus status, Duration age, std::optional<std::int64_t> limit,
                       std::string_view actor);
+    /// At most `limit` of these. Returns how many; fewer than `limit` does not mean that none are left, 0 twice in a
+    /// row does.
+    Result<std::int64_t> purge_piece(store::LetterStatus status, Duration age, std::int32_t limit,
+                                     std::string_view actor) {
+        return letters_.purge(status, age, limit, actor);
+    }
+    /// Deletes audit lines and finished redrives older than `age`, `limit` at most. Returns how many.
+    Result<std::int64_t> purge_history(Duration age, std::int32_t limit) { return letters_.purge_history(age, limit); }
 
     // --- the end ---------------------------------------------------------------------------------------------------
 

@@ -378,7 +378,7 @@ TEST_F(ManagerTest, StopWaitsForTheRetryUnderWay) {
         manager.stop();
         stopped = true;
     });
-    ASSERT_TRUE(eventually([&] { return retry(id).message.find("about to end") != std::string::npos; }));
+    ASSERT_TRUE(eventually([&] { return retry(id).message.find("deliverd is stopping") != std::string::npos; }));
     go.set_value();
     EXPECT_EQ(report.get().answer, RetryAnswer::resolved);
     stopping.get();

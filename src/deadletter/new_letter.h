@@ -1,6 +1,7 @@
 // A record of a dead-letter topic as a letter to be stored. Pure.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 
@@ -21,15 +22,9 @@ enum class Reduction { payload, provenance, bytes };
 [[nodiscard]] store::NewLetter reduced(store::NewLetter letter, Reduction what, std::string_view refusal);
 
 [[nodiscard]] constexpr std::string_view to_string(Reduction what) noexcept {
-    switch (what) {
-        case Reduction::payload:
-            return "payload";
-        case Reduction::provenance:
-            return "payload and details of the failure";
-        case Reduction::bytes:
-            return "payload, details of the failure, key, value and headers";
-    }
-    return "unknown";
+    constexpr std::array<std::string_view, 3> kNames{"payload", "payload and details of the failure",
+                                                     "payload, details of the failure, key, value and headers"};
+    return kNames[static_cast<std::size_t>(what)];
 }
 
 }  // namespace deliverd::deadletter

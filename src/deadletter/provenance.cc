@@ -251,7 +251,7 @@ std::string replay_refusal(const store::LetterDetail& letter, std::string_view p
     }
     if (letter.letter.truncated) {
         return "only the first " + std::to_string(letter.letter.value_bytes) +
-               " bytes of its value were stored: what is left of it must not be sent";
+               " bytes of its value were stored, so it cannot be sent back";
     }
     if (is_of_spool(letter.letter)) return {};
     if (!pattern.empty()) return refusal_of_record(letter, pattern);

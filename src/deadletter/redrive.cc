@@ -10,7 +10,6 @@
 #include "base/assert.h"
 #include "base/failpoint.h"
 #include "deadletter/retry_rules.h"
-#include "deadletter/store_attempts.h"
 #include "deliverd/error_codes.h"
 
 namespace deliverd::deadletter {
@@ -233,7 +232,7 @@ void RedriveRun::skip_topics(std::span<const Record> records, std::span<Outcome>
         if (skipped_topics_.size() <= kMaxSkippedTopics) return;
         gives_up_ = true;
     }
-    end_early("more than " + std::to_string(kMaxSkippedTopics) + " topics take nothing", false);
+    end_early("more than " + std::to_string(kMaxSkippedTopics) + " topics accepted no message", false);
 }
 
 // --- recording -----------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ struct RedriveRequest {
     std::string owner;  // unique to this run
     std::string actor;
     std::function<std::string(const store::LetterDetail&)> refusal;  // why a letter is not sent; empty: it is
-    bool ends_when_stopped = false;                                  // for good: nobody is to resume it
+    bool ends_when_stopped = false;                                  // permanently: no process may resume it
     bool resumed = false;                                            // another process began it
 };
 

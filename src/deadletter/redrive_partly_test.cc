@@ -85,7 +85,8 @@ TEST_F(RedriveTest, WhereTooManyTopicsTakeNothingItEnds) {
     }
     replayer.answer = [](const Record&) { return Outcome{.kind = OutcomeKind::retryable, .code = "UNKNOWN_TOPIC"}; };
     const RedriveReport report = redrive("all.dlq.v1");
-    EXPECT_TRUE(report.problem.starts_with("more than 100 topics take nothing; messages for topic gone-0 were skipped"))
+    EXPECT_TRUE(
+        report.problem.starts_with("more than 100 topics accepted no message; messages for topic gone-0 were skipped"))
         << report.problem;
 }
 

@@ -336,7 +336,8 @@ TEST_F(RedriveStepsTest, AsManyTopicsAsAllowedAreSkippedAndOneMoreEndsIt) {
     add("more");
     for (const bool resumed : {false, true}) {
         const RedriveReport ended_early = redrive(resumed);
-        EXPECT_THAT(ended_early.problem, StartsWith("more than 100 topics take nothing; messages for topic gone-0"));
+        EXPECT_THAT(ended_early.problem,
+                    StartsWith("more than 100 topics accepted no message; messages for topic gone-0"));
         EXPECT_EQ(ended_early.not_tried, options.page) << "no other page is begun";
         EXPECT_TRUE(ended_early.redrive.finished) << "whoever resumed it could do no more";
     }

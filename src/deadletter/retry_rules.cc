@@ -44,7 +44,8 @@ std::string why_finished(const store::Letter& letter) {
     std::string reason = state_of(letter);
     if (letter.status == store::LetterStatus::retrying && letter.in_doubt) {
         reason +=
-            ": its last retry may have been published, nobody confirmed it. Check whether it is in its original topic, "
+            ": its last retry may have been published, but no broker confirmed it. Check whether it is in its original "
+            "topic, "
             "then mark it as dead or delete it";
     }
     return reason;
@@ -147,7 +148,7 @@ RetryReport answer_to(const store::RetryEnd& end, store::Letter letter) {
             break;
         case store::RetryResult::in_doubt:
             report.answer = RetryAnswer::in_doubt;
-            report.message = "it may have been published, nobody confirmed it: " + end.detail;
+            report.message = "it may have been published, but no broker confirmed it: " + end.detail;
             if (letter.retry_count >= letter.max_retries) report.message += "; that was its last retry";
             break;
         case store::RetryResult::not_tried:
@@ -192,7 +193,7 @@ std::string how_it_ended(const RedriveReport& report) {
     std::string text = report.problem;
     if (report.redrive.in_doubt > 0) {
         text += "; " + std::to_string(report.redrive.in_doubt) +
-                " may have been published though nobody confirmed it: they are RETRYING with in_doubt, and another "
+                " may have been published, but no broker confirmed them. They are RETRYING with in_doubt; another "
                 "retry could publish them a second time";
     }
     if (report.redrive.failed > 0) text += "; " + std::to_string(report.redrive.failed) + " failed";

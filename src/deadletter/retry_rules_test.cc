@@ -206,7 +206,8 @@ TEST(RetryRules, TheEndOfARetryIsAnswered) {
     EXPECT_EQ(answer(RetryResult::failed, lane),
               std::pair(RetryAnswer::conflict, std::string("not put back into its lane: detail")));
     EXPECT_EQ(answer(RetryResult::in_doubt, kafka),
-              std::pair(RetryAnswer::in_doubt, std::string("it may have been published, nobody confirmed it: detail")));
+              std::pair(RetryAnswer::in_doubt,
+                        std::string("it may have been published, but no broker confirmed it: detail")));
     const auto [last, last_message] = answer(RetryResult::in_doubt, letter_of_status(LetterStatus::retrying, 3));
     EXPECT_EQ(last, RetryAnswer::in_doubt);
     EXPECT_THAT(last_message, EndsWith("detail; that was its last retry"));
@@ -255,7 +256,7 @@ TEST(RetryRules, TheEndOfARedriveSaysWhatFailedAndWhatIsLeft) {
     EXPECT_EQ(how_it_ended(report), "it was stopped; 1 failed; what is left can be retried");
     report.redrive.failed = 0;
     report.redrive.in_doubt = 1;
-    EXPECT_THAT(how_it_ended(report), StartsWith("it was stopped; 1 may have been published though nobody confirmed"));
+    EXPECT_THAT(how_it_ended(report), StartsWith("it was stopped; 1 may have been published, but no broker confirmed"));
     EXPECT_THAT(how_it_ended(report), EndsWith("a second time; what is left can be retried"));
 }
 
