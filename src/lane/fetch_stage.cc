@@ -19,10 +19,8 @@ std::size_t FetchStage::room() const {
     // A whole batch must fit behind one that is not sent yet: see the assertion in take().
     if (shared_.claimed.size() > batch_size || held + batch_size > shared_.held_limit()) return 0;
     if (shared_.settles_refused.load()) return 1;
-    const std::size_t bytes = shared_.book.bytes();
-    // Rows of a megabyte, held four batches deep, took 400 MB. Before the first row its size is unknown.
-    if (held > 0 && budget_.spent(bytes)) return 0;
-    return std::min(budget_.rows(bytes), batch_size);
+    // Rows of a megabyte, held four batches deep, took 400 MB.
+    return std::min(budget_.room(held, shared_.book.bytes()), batch_size);
 }
 
 Instant FetchStage::step() {
@@ -35,13 +33,14 @@ Instant FetchStage::step() {
     const std::size_t limit = room();
     if (limit == 0) return nap;
     const Instant after_refusal =
-        shared_.settles_refused.load() ? last_claim_ + kClaimIntervalWhileRefused : Instant::min();
+        shared_.settles_refused.load() ? last_claim_ + pipeline::kReadIntervalWhileRefused : Instant::min();
     const Instant next_poll = std::max(pacer_.next_poll(), after_refusal);
     if (began < next_poll) return next_poll;
 
     const store::ClaimRequest request{shared_.options.worker_id, static_cast<std::int32_t>(limit),
                                       shared_.options.lease, pacer_.position(began)};
-    Result<store::ClaimBatch> batch = shared_.call("claim", 0, [&] { return shared_.outbox.claim(request); });
+    Result<store::ClaimBatch> batch =
+        shared_.reporter.call(shared_.clock, "claim", 0, [&] { return shared_.outbox.claim(request); });
     const Instant ended = shared_.clock.now();
     if (!batch) {
         // If the claim did commit, its rows come back when their lease runs out.

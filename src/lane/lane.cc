@@ -26,8 +26,9 @@ void Lane::leave() {
     if (unsent.empty()) return;
     shared_.book.remove(unsent);
     // Given back, they are due at once; left to their leases they would wait, those of orders ten minutes.
-    const auto released = shared_.call("release", unsent.size(),
-                                       [&] { return shared_.outbox.release(shared_.options.worker_id, unsent); });
+    const auto released = shared_.reporter.call(shared_.clock, "release", unsent.size(), [&] {
+        return shared_.outbox.release(shared_.options.worker_id, unsent);
+    });
     shared_.reporter.add(released ? &LaneTotals::released : &LaneTotals::abandoned, unsent.size());
 }
 

@@ -15,8 +15,8 @@ Instant RenewStage::step() {
 
 void RenewStage::rescue() {
     const LaneOptions& options = shared_.options;
-    const auto rescued =
-        shared_.call("rescue", 0, [&] { return shared_.outbox.rescue(options.worker_id, options.lease); });
+    const auto rescued = shared_.reporter.call(shared_.clock, "rescue", 0,
+                                               [&] { return shared_.outbox.rescue(options.worker_id, options.lease); });
     next_rescue_ = shared_.clock.now() + options.rescue_interval;
     if (!rescued || *rescued == 0) return;
     // Always worth a line: a worker died, or stood still for longer than its lease.
@@ -32,8 +32,8 @@ Instant RenewStage::renew() {
     renewals_fail_ = false;
     if (due.empty()) return shared_.book.next_renewal(began);
 
-    const auto answer =
-        shared_.call("renew", due.size(), [&] { return shared_.outbox.renew(shared_.options.worker_id, due); });
+    const auto answer = shared_.reporter.call(shared_.clock, "renew", due.size(),
+                                              [&] { return shared_.outbox.renew(shared_.options.worker_id, due); });
     // After a failure, and for what someone has locked and so is still due: not at once again.
     next_try_ = shared_.clock.now() + std::min(shared_.options.lease / 12, Duration(std::chrono::seconds(1)));
     renewals_fail_ = !answer.has_value();

@@ -46,8 +46,9 @@ bool SettleStage::take_queued(Instant now) {
 void SettleStage::flush(Instant now, const std::vector<store::Settlement>& settlements) {
     // A crash here repeats a send: the receiver has the message, and the row says that it is open.
     failpoint("lane.before_settle");
-    const auto answers = shared_.call("settle", settlements.size(),
-                                      [&] { return shared_.outbox.settle(shared_.options.worker_id, settlements); });
+    const auto answers = shared_.reporter.call(shared_.clock, "settle", settlements.size(), [&] {
+        return shared_.outbox.settle(shared_.options.worker_id, settlements);
+    });
     Queue::EndedBatch ended = queue_.end(answers ? nullptr : &answers.error(), now, random_, true);
     // While it is only unavailable, claims fail as well; nothing needs to hold them back.
     if (answers || queue_.refused()) shared_.settles_refused = queue_.refused();
@@ -84,8 +85,8 @@ void SettleStage::record(Queue::Item& item, const store::SettleAnswer& answer, I
 
 void SettleStage::write_notes(Instant now) {
     shared_.notes.try_pop(notes_, Shared::kMostNotes - notes_.size());
-    const auto written =
-        shared_.call("audit", notes_.size(), [&] { return shared_.outbox.audit(shared_.options.worker_id, notes_); });
+    const auto written = shared_.reporter.call(shared_.clock, "audit", notes_.size(),
+                                               [&] { return shared_.outbox.audit(shared_.options.worker_id, notes_); });
     if (!written) next_notes_ = now + kNotesRetryWait;
     // Nothing in a note shows that it is a repeat. So after an ambiguous failure one may be missing, but none is
     // written twice.

@@ -1,7 +1,7 @@
 // The four stages of a lane, without threads: each step() does what can be done now, never waits for another stage, and
-// answers when it wants to be called again if nobody pokes it; an instant that is over, at once. Lane (lane.h) gives
-// each a thread. The simulator calls them in any order it likes: it interleaves the stages of several workers with
-// crashes, lost answers, slow calls, pauses and clock jumps, from one seed that replays exactly.
+// answers when it wants to be called again if nothing pokes it; an instant that is over means at once. Lane (lane.h)
+// gives each a thread. The simulator calls them in any order it likes: it interleaves the stages of several workers
+// with crashes, lost answers, slow calls, pauses and clock jumps, from one seed that replays exactly.
 //
 // Each stage is used by one thread at a time. A step blocks for as long as one database call may.
 #pragma once
@@ -68,7 +68,7 @@ struct Shared {
     BoundedQueue<store::Settlement> settling;  // send → settle
     BoundedQueue<store::AuditNote> notes;      // send and settle → settle
 
-    std::atomic<bool> settles_refused{false};  // the last settle that was answered was refused for good
+    std::atomic<bool> settles_refused{false};  // the last settle that was answered was refused permanently
     std::atomic<std::size_t> at_sink{0};
 
     [[nodiscard]] Observer& observer() const { return reporter.observer(); }
@@ -76,14 +76,6 @@ struct Shared {
     /// Rows held at once, at most.
     [[nodiscard]] std::size_t held_limit() const {
         return 4 * static_cast<std::size_t>(options.batch_size) + static_cast<std::size_t>(options.parallelism);
-    }
-
-    /// Calls the outbox about `rows` rows: reports how long that took, and the error if it failed.
-    template <typename Call>
-    auto call(std::string_view operation, std::size_t rows, Call&& call) {
-        auto answer = reporter.timed(clock, operation, std::forward<Call>(call));
-        if (!answer) reporter.database_failed(clock.now(), operation, answer.error(), rows);
-        return answer;
     }
 
     /// Someone else has the row, or it is gone: counted, and noted once.
@@ -107,10 +99,6 @@ struct Shared {
 /// Claims a batch whenever there is room for one and the lane does not pause.
 class FetchStage {
 public:
-    /// While the database takes claims but refuses settles, each row claimed is a row sent in vain: one now and then
-    /// finds out whether that is over, and the rows already sent are kept.
-    static constexpr Duration kClaimIntervalWhileRefused = std::chrono::seconds(5);
-
     FetchStage(Shared& shared, std::uint64_t seed);
     Instant step();
 

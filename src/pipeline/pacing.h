@@ -14,6 +14,10 @@ namespace deliverd::pipeline {
 inline constexpr Duration kFirstPollRetry = std::chrono::milliseconds(50);
 inline constexpr Duration kLongestPollRetry = std::chrono::seconds(5);
 
+/// Between reads while the database gives rows but refuses settles: each row read then is a row sent in vain. One now
+/// and then finds out whether that is over.
+inline constexpr Duration kReadIntervalWhileRefused = std::chrono::seconds(5);
+
 /// The wait after `failures` in a row: `first`, doubled with each one up to `longest`; up to a quarter less, at random,
 /// so that workers that failed together do not come back together.
 [[nodiscard]] inline Duration backoff(std::int32_t failures, Duration first, Duration longest, Random& random) {
@@ -29,12 +33,15 @@ public:
 
     /// Large rows count at once and are forgotten slowly.
     void on_row(std::size_t bytes) { typical_ = std::max(bytes, typical_ - typical_ / 64); }
-    /// Nothing more fits beside `held` bytes.
-    [[nodiscard]] bool spent(std::size_t held) const { return held + typical_ > most_; }
     [[nodiscard]] std::size_t left(std::size_t held) const { return most_ - std::min(held, most_); }
     /// Rows of the usual size that fit beside `held` bytes, one at least.
     [[nodiscard]] std::size_t rows(std::size_t held) const {
         return std::max<std::size_t>(left(held) / std::max<std::size_t>(typical_, 1), 1);
+    }
+    /// Rows to be read now beside `held_rows` rows with `held` bytes; 0 when nothing more fits. With no rows held, a
+    /// row may be as large as it is: its size is unknown.
+    [[nodiscard]] std::size_t room(std::size_t held_rows, std::size_t held) const {
+        return held_rows > 0 && held + typical_ > most_ ? 0 : rows(held);
     }
 
 private:

@@ -41,15 +41,10 @@ void Reporter::database_failed(Instant now, std::string_view operation, const Er
     add(&LaneTotals::database_errors, 1);
     // A call without rows, such as a claim, counts as one.
     observer_.on_flush(reason_of(error), std::max<std::size_t>(rows, 1));
-    std::optional<std::uint64_t> left_out;
-    {
-        const MutexLock lock(mutex_);
-        // Until the relays with another number of shards have ended, however long that takes, each tend fails so.
-        left_out = error.code == store::kOtherShards ? other_shards_lines_.admit(now, error.message)
-                                                     : database_lines_.admit(now);
-    }
+    // Until the relays with another number of shards have ended, however long that takes, each tend fails so.
+    const auto left_out =
+        error.code == store::kOtherShards ? other_shards_lines_.admit(now, error.message) : database_lines_.admit(now);
     if (!left_out) return;
-    // Outside the lock: writing a line can block.
     log_.warn("database call failed", {{"lane", lane_},
                                        {"operation", operation},
                                        {"rows", rows},
@@ -61,11 +56,7 @@ void Reporter::database_failed(Instant now, std::string_view operation, const Er
 
 void Reporter::send_failed(Instant now, const Message& message, const Outcome& outcome,
                            const store::Settlement& settlement) {
-    std::optional<std::uint64_t> left_out;
-    {
-        const MutexLock lock(mutex_);
-        left_out = failure_lines_.admit(now);
-    }
+    const auto left_out = failure_lines_.admit(now);
     if (!left_out) return;
     const bool dead = settlement.kind == store::SettleKind::dead;
     log_.write(dead ? LogLevel::error : LogLevel::warn, dead ? "gave up on a message" : "a send failed",
@@ -79,12 +70,8 @@ void Reporter::send_failed(Instant now, const Message& message, const Outcome& o
 }
 
 void Reporter::put_off(Instant now, const Message& message, const Outcome& outcome, bool topic_alone) {
-    std::optional<std::uint64_t> left_out;
-    {
-        const MutexLock lock(mutex_);
-        ++totals_.put_off;
-        left_out = put_off_lines_.admit(now, outcome.code);
-    }
+    add(&LaneTotals::put_off, 1);
+    const auto left_out = put_off_lines_.admit(now, outcome.code);
     if (!left_out) return;
     log_.error(topic_alone ? "nothing can be sent to this topic: waiting" : "nothing can be sent: waiting",
                {{"lane", lane_},

@@ -75,6 +75,13 @@ public:
         observer_.on_database_call(operation, clock.now() - began, answer.has_value());
         return answer;
     }
+    /// timed(), for a call about `rows` rows; reports its failure too.
+    template <typename Call>
+    auto call(const Clock& clock, std::string_view operation, std::size_t rows, Call&& call) {
+        auto answer = timed(clock, operation, std::forward<Call>(call));
+        if (!answer) database_failed(clock.now(), operation, answer.error(), rows);
+        return answer;
+    }
     void add(std::uint64_t LaneTotals::* count, std::uint64_t amount) {
         const MutexLock lock(mutex_);
         totals_.*count += amount;
@@ -108,11 +115,11 @@ private:
     Log& log_;
     mutable Mutex mutex_;
     LaneTotals totals_ GUARDED_BY(mutex_);
-    LogLimiter failure_lines_ GUARDED_BY(mutex_) = {10, std::chrono::seconds(1)};
-    LogLimiter database_lines_ GUARDED_BY(mutex_) = {10, std::chrono::seconds(1)};
+    LogLimiter failure_lines_{10, std::chrono::seconds(1)};
+    LogLimiter database_lines_{10, std::chrono::seconds(1)};
     // Trouble that lasts: a line when it begins or changes, then one per minute.
-    LogLimiter other_shards_lines_ GUARDED_BY(mutex_) = {1, std::chrono::minutes(1)};
-    LogLimiter put_off_lines_ GUARDED_BY(mutex_) = {1, std::chrono::minutes(1)};
+    LogLimiter other_shards_lines_{1, std::chrono::minutes(1)};
+    LogLimiter put_off_lines_{1, std::chrono::minutes(1)};
 };
 
 /// Reports the depth of a queue whenever it has changed. Only the thread that takes from a queue reports it: two

@@ -7,7 +7,8 @@
 //
 // What the database does not accept is tried again for `patience`, then given up:
 //   - the call failed: the same batch, after a growing wait, so that an ambiguous try is answered before anything else;
-//   - the call was refused for good: its rows one by one, so that the others pass; the refused ones wait on their own;
+//   - the call was refused permanently: its rows one by one, so that the others pass; the refused ones wait on their
+//   own;
 //   - the row is locked by someone: it waits with others like it and is tried with them, so that the rest passes.
 //     With a waiting UPDATE, one row held by a psql session stopped the settle and the renewal of its whole batch, and
 //     after the lease the others were sent twice. Skipping locked rows costs 15-20 % of the settle statement.
@@ -158,7 +159,7 @@ public:
     }
 
     [[nodiscard]] bool under_way() const { return !batch_.empty(); }
-    /// The last settles were all refused for good: whatever is sent now is sent in vain.
+    /// The last settles were all refused permanently, so the outcome of a send now could not be recorded.
     [[nodiscard]] bool refused() const { return refused_in_a_row_ >= options_.refusals; }
     /// Those that have not been tried, or are tried again as a batch.
     [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }

@@ -94,9 +94,8 @@ void Relay::take_once() {
 /// so one more poll follows, and others while those writers are open.
 void Relay::sleep_or_wake(bool quiet) {
     if (listener_ == nullptr || quiet == asleep_) return;
-    const Result<void> answer =
-        reporter_.timed(clock_, "set_asleep", [&] { return outbox_.set_asleep(options_.worker_id, quiet); });
-    if (!answer) return reporter_.database_failed(clock_.now(), "set_asleep", answer.error(), 0);
+    const auto set = [&] { return outbox_.set_asleep(options_.worker_id, quiet); };
+    if (!reporter_.call(clock_, "set_asleep", 0, set)) return;
     asleep_ = quiet;
     const MutexLock lock(mutex_);
     if (asleep_) core_.fell_asleep(clock_.now());
@@ -172,8 +171,7 @@ void Relay::begin_taking() {
 void Relay::leave() {
     with_core([](RelayCore& core) { core.abandon(); });
     if (!tended_) return;
-    const Result<void> answer = reporter_.timed(clock_, "leave", [&] { return outbox_.leave(options_.worker_id); });
-    if (!answer) reporter_.database_failed(clock_.now(), "leave", answer.error(), 0);
+    static_cast<void>(reporter_.call(clock_, "leave", 0, [&] { return outbox_.leave(options_.worker_id); }));
 }
 
 void Relay::prepare_once() {

@@ -124,10 +124,8 @@ std::size_t RelayCore::room() const {
     const std::size_t rows = book_.rows();
     if (rows >= in_hand_limit()) return 0;
     if (settles_.refused()) return 1;  // what else is sent would be sent again
-    // With nothing in hand a row may be as large as it is.
-    if (rows > 0 && budget_.spent(book_.bytes())) return 0;
     return std::min(
-        {in_hand_limit() - rows, budget_.rows(book_.bytes()), static_cast<std::size_t>(options_.batch_size)});
+        {in_hand_limit() - rows, budget_.room(rows, book_.bytes()), static_cast<std::size_t>(options_.batch_size)});
 }
 
 /// For a poll. Rows in hand that come again must not take the room of others.
@@ -139,7 +137,7 @@ std::size_t RelayCore::most_bytes(bool rows_come_again) const {
 std::optional<Instant> RelayCore::poll_due_at(Instant now) const {
     if (draining_ || book_.polling() || polls_left_ == 0 || keeper_.stale(now) || room() == 0) return std::nullopt;
     const Instant next = planner_.next_poll();
-    return settles_.refused() ? std::max(next, last_poll_ + kPollIntervalWhileRefused) : next;
+    return settles_.refused() ? std::max(next, last_poll_ + pipeline::kReadIntervalWhileRefused) : next;
 }
 
 bool RelayCore::can_poll(Instant now) const {

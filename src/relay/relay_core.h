@@ -44,7 +44,6 @@ public:
     static constexpr std::size_t kMostFollowed = 64;  // aggregates per poll
     static constexpr std::size_t kMostGaps = 50'000;  // then polls bring no forward rows until some are closed
     static constexpr Duration kPauseWhenNotAttempted = std::chrono::seconds(1);  // unless the sink names a time
-    static constexpr Duration kPollIntervalWhileRefused = std::chrono::seconds(5);
     static constexpr Duration kDueSlack = std::chrono::milliseconds(2);
 
     RelayCore(const RelayOptions& options, std::uint64_t seed, pipeline::Observer& observer, Log& log);

@@ -378,10 +378,10 @@ TEST_F(RelayCorePolls, IfSettlesAreRefusedOneRowIsReadNowAndThen) {
     EXPECT_EQ(ask()->limit, 1);
     end({});
     start_over();  // it would poll at once
-    EXPECT_FALSE(core_->begin_poll(now_ + RelayCore::kPollIntervalWhileRefused - Duration(1)));
-    EXPECT_EQ(core_->next_poll(now_ + RelayCore::kPollIntervalWhileRefused - Duration(1)),
-              now_ + RelayCore::kPollIntervalWhileRefused);
-    EXPECT_TRUE(core_->begin_poll(now_ + RelayCore::kPollIntervalWhileRefused));
+    EXPECT_FALSE(core_->begin_poll(now_ + pipeline::kReadIntervalWhileRefused - Duration(1)));
+    EXPECT_EQ(core_->next_poll(now_ + pipeline::kReadIntervalWhileRefused - Duration(1)),
+              now_ + pipeline::kReadIntervalWhileRefused);
+    EXPECT_TRUE(core_->begin_poll(now_ + pipeline::kReadIntervalWhileRefused));
 }
 
 }  // namespace
