@@ -13,7 +13,7 @@ constexpr std::string_view kSpringStream = "spring-cloud-stream";
 constexpr std::string_view kStreams = "kafka-streams";
 constexpr std::string_view kRules = "confluent-rules";
 
-// Headers that people write by hand come first: whoever sets `original_topic` or `error` on purpose means it.
+// Headers that people write by hand come first: people who set `original_topic` or `error` mean it.
 constexpr auto kHeaders = std::to_array<FailureHeader>({
     {kPlainFamily, "original_topic", Meaning::original_topic},
     {kPlainFamily, "original_partition", Meaning::original_partition},

@@ -68,14 +68,14 @@ public:
     RetryReport retry(std::string_view id, std::string_view actor, const SendRule& rule = {});
 
     /// Where retry_all() would send the topic's letters, most first, kMaxPlanned at most. A letter may be refused for
-    /// other reasons than its destination. A header of the record names the destination: whoever can write to a
+    /// other reasons than its destination. A header of the record names the destination: anyone who can write to a
     /// dead-letter topic chooses it, so a person should see it first. `rule` gets a letter that has only source and
     /// destination. Changes nothing; one cheap call of the store.
     Result<std::vector<PlannedReplay>> plan(std::string_view topic, const SendRule& rule = {});
 
     /// Blocks until everything that was in the topic at the beginning was tried, or stop(). Records go out in the order
     /// of the letters, oldest first. Stops early, with a `problem`, when the broker confirmed nothing of a whole batch,
-    /// or the store fails for good. Skips a topic that accepted no record of a batch; the others continue.
+    /// or the store fails permanently. Skips a topic that accepted no record of a batch; the others continue.
     /// With a `rule`, letters that it refuses are not tried, and close() ends the redrive for good: whoever would
     /// resume it does not know the rule. Failure: the redrive could not be begun.
     Result<RedriveReport> retry_all(std::string_view topic, std::string_view actor, const SendRule& rule = {});

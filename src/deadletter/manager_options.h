@@ -22,7 +22,7 @@ struct ManagerOptions {
     std::int32_t pages_at_once = 8;                              // that a redrive begins in one transaction
     std::int32_t pages_in_flight = 24;                           // begun and not recorded
     Duration store_retry_wait = std::chrono::milliseconds(100);  // after the first failure; doubles each time
-    /// close() ends a redrive for good, for the person who stops it. Otherwise another process resumes it.
+    /// close() ends a redrive permanently, for the person who stops it. Otherwise another process resumes it.
     bool close_ends_redrives = false;
 
     std::shared_ptr<const Clock> clock = std::make_shared<SystemClock>();
@@ -37,7 +37,7 @@ inline constexpr int kStoreAttempts = 5;
 inline constexpr std::size_t kMaxRedriveBytes = 64UL * 1024 * 1024;
 /// Time for a broker to answer before a redrive is resumed.
 inline constexpr Duration kBrokerDeadline = std::chrono::seconds(5);
-/// A redrive skips at most this many topics that take nothing, then stops.
+/// A redrive skips at most this many topics that accept no message, then stops.
 inline constexpr std::size_t kMaxSkippedTopics = 100;
 /// Destinations in a plan at most.
 inline constexpr std::int32_t kMaxPlanned = 50;

@@ -12,9 +12,9 @@
 // outage: its letters are skipped without being begun, and the other topics continue.
 //
 // A redrive that a person waits for ends with an answer when the broker is away. Nobody is waiting for a resumed one:
-// it is left unfinished and resumed again once a broker answers. Whoever resumes it starts over from the first letter
-// and leaves out what it has tried: the position says what was read, and letters that were given back behind it, or
-// begun by a process that died, would be skipped otherwise. That costs one walk over the topic's index.
+// it is left unfinished and resumed again once a broker answers. The process that resumes it starts over from the first
+// letter and leaves out what it has tried: the position says what was read, and letters that were given back behind it,
+// or begun by a process that died, would be skipped otherwise. That costs one walk over the topic's index.
 #pragma once
 
 #include <cstddef>
@@ -114,7 +114,7 @@ private:
     bool ends_early_ GUARDED_BY(mutex_) = false;
     bool publish_none_ GUARDED_BY(mutex_) = false;
     bool cut_off_ GUARDED_BY(mutex_) = false;   // the broker did not get all records of a topic that it takes
-    bool gives_up_ GUARDED_BY(mutex_) = false;  // whoever resumed it could do no more
+    bool gives_up_ GUARDED_BY(mutex_) = false;  // the process that resumed it could do no more
     bool lost_ GUARDED_BY(mutex_) = false;      // somebody else owns the redrive
     bool complete_ GUARDED_BY(mutex_) = false;  // the store had no further page
     std::string problem_ GUARDED_BY(mutex_);

@@ -35,7 +35,7 @@ struct RedriveReport {
     store::Redrive redrive;
     bool under_way_elsewhere = false;  // nothing was done here
     std::string problem{};             // why not everything was tried
-    /// Letters of this run that were refused or whose topic takes nothing. They are as before; no retry was counted.
+    /// Letters of this run that were refused or whose topic accepted none. They are as before; no retry was counted.
     std::int64_t not_tried = 0;
     std::string not_tried_reason{};  // of the first one
 };

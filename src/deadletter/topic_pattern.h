@@ -27,7 +27,7 @@ inline constexpr std::size_t kMaxTopicBytes = 249;                  // Kafka's l
 
 /// Whether a topic is itself for dead letters: a record must not be sent there. Decided by its name, and only when that
 /// is certain: it matches `pattern` (of the topics that are read), or ends in `.dlq.v1`. Other conventions (`-dlt`,
-/// `.DLQ`) prove nothing; whoever has such topics configures the pattern.
+/// `.DLQ`) prove nothing; users with such topics configure the pattern.
 [[nodiscard]] bool is_dead_letter_topic(std::string_view topic, std::string_view pattern = kDeadLetterPattern) noexcept;
 
 }  // namespace deliverd::deadletter

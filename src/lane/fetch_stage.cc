@@ -52,7 +52,7 @@ Instant FetchStage::step() {
     shared_.reporter.claimed(rows);
     pacer_.polled(began, ended, !request.after.has_value(), rows, limit, batch->last);
     if (rows == 0) return pacer_.next_poll();
-    // A crash here leaves rows that nobody sends until their lease runs out.
+    // A crash here leaves rows that no worker sends until their lease runs out.
     failpoint("lane.after_claim");
     take(std::move(*batch), began);
     return Instant::min();
@@ -68,7 +68,7 @@ void FetchStage::take(store::ClaimBatch batch, Instant began) {
         // The lease is counted from before the call, so that it never ends earlier than the book assumes.
         if (shared_.book.add(row, began)) rows.push_back(std::move(row));
     }
-    // room() left space for the whole batch, and nobody else pushes.
+    // room() left space for the whole batch, and no other stage pushes.
     const std::size_t pushed = shared_.claimed.try_push_some(rows.begin(), rows.end());
     ASSERT(pushed == rows.size());
     shared_.control.signals.send.poke();

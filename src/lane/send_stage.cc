@@ -131,7 +131,7 @@ std::size_t SendStage::send_more(Instant now) {
 /// Puts a row where it belongs: settled as a duplicate, dropped as lost, kept until its lease is renewed, kept behind
 /// an equal one, or into the batch. `leads`: the gate already let it through. False when the row only waits.
 bool SendStage::admit(store::Claimed& row, Instant now, bool leads) {
-    // The copy in hand has an old count: its settlement would be refused as a conflict.
+    // This copy has an old count: its settlement would be refused as a conflict.
     if (std::optional<store::Claimed> newer = shared_.book.take_newer(row.message.id)) row = std::move(*newer);
     if (row.duplicate) {
         // A claim found it only now. The rows that wait behind this one need no send either.

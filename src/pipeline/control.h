@@ -90,7 +90,7 @@ struct Control {
 
     struct {
         Signal take, send, settle, keep;  // each wakes one thread
-        Signal stopping;                  // whoever waits for the engine to stop
+        Signal stopping;                  // the thread that waits for the engine to stop
     } signals;
     Inbox inbox;                        // sink → send
     std::atomic<bool> draining{false};  // take and send nothing more

@@ -5,8 +5,8 @@
 // away. It does not say whether all of the receiver is at fault. That shows in what else is delivered:
 //
 //   - Something to the same topic, sent no earlier than this event was first: only a part of the topic is away, such as
-//     a partition. The event is counted as failed, and the topic is not paused, because nobody here knows which events
-//     are bound for that part.
+//     a partition. The event is counted as failed, and the topic is not paused, because deliverd cannot know which
+//     events are bound for that part.
 //   - Nothing: the topic is paused, and the event waits, uncounted. When the pause is over, a few events are tried. So
 //     an outage costs no attempts.
 //   - Something to another topic, since this one was last found unable: the topic is *alone* in its trouble. Events

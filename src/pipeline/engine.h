@@ -57,7 +57,7 @@ protected:
     /// class's.
     Engine(sink::Sink& sink, const Clock& clock) : sink_(sink), clock_(clock), control_(clock) {}
 
-    /// One turn of each thread. Answers when it wants to be called again if nobody pokes it; an instant that is over
+    /// One turn of each thread. Answers when it wants to be called again if nothing pokes it; an instant that is over
     /// means at once.
     virtual Instant take() = 0;
     virtual Instant send() = 0;

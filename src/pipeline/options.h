@@ -17,7 +17,7 @@ struct EngineOptions {
     std::string worker_id;                      // unique among all processes that use the table
     std::int32_t batch_size = 100;              // rows per read
     std::int32_t parallelism = 16;              // messages at the sink at once
-    std::size_t held_bytes = 32 * 1024 * 1024;  // no further read while the rows in hand have more
+    std::size_t held_bytes = 32 * 1024 * 1024;  // no further read while the rows in memory have more
     Duration lease = std::chrono::seconds(60);  // of what the worker owns; renewed at a third of it
     RetryPolicy retry = RetryPolicy::leases();
     Duration idle_poll = std::chrono::milliseconds(500);    // longest wait between polls of an empty table

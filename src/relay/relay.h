@@ -8,7 +8,7 @@
 //
 // Writers notify only idle relays, because a commit that notifies takes a lock of the whole database. A relay that
 // becomes idle says so in deliverd.relays, polls once more and then waits; the trigger notifies only while one is idle.
-// Under load none is, and no commit pays. A writer that wrote before and commits afterwards notifies nobody; so the
+// Under load none is, and no commit pays. A writer that wrote before and commits afterwards notifies no relay; so the
 // relay keeps polling until the transactions that were open when it fell asleep have ended (PollPlanner::fell_asleep).
 #pragma once
 
@@ -27,7 +27,7 @@
 namespace deliverd::relay {
 
 class Relay final : public pipeline::Engine {
-    /// Nobody calls a port in here.
+    /// `call` does not call a port.
     template <typename Call>
     auto with_core(Call call) {
         const MutexLock lock(mutex_);
@@ -43,7 +43,7 @@ public:
     /// All references outlive the relay. `random` and `clock` are used by the relay's threads only.
     Relay(RelayOptions options, store::EventOutbox& outbox, sink::Sink& sink, const Clock& clock, Random& random,
           pipeline::Observer& observer, Log& log);
-    ~Relay() override;  // stop() without patience. Gives its shards back, so that nobody waits for its leases
+    ~Relay() override;  // stop() without patience. Gives its shards back, so that no relay waits for its leases
     Relay(const Relay&) = delete;
     Relay& operator=(const Relay&) = delete;
 

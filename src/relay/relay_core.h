@@ -60,7 +60,7 @@ public:
     /// None when there is nothing to ask, when it is not time yet, or when there is no room.
     [[nodiscard]] std::optional<store::EventRead> begin_poll(Instant now);
     [[nodiscard]] bool can_poll(Instant now) const;
-    /// When to try again if nobody wakes the reader.
+    /// When to try again if nothing wakes the reader.
     [[nodiscard]] Instant next_poll(Instant now) const;
     void end_poll(Instant began, Instant now, Result<store::EventBatch> answer);
     /// A writer committed something.

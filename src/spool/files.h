@@ -81,7 +81,7 @@ struct Place {
 
 /// Opens a file that a run keeps beside the open `spool`; O_CREAT makes it for the owner alone. Fails with
 /// `spool_unsafe` for a link, for a file with hard links, and for one that belongs to neither this user, nor root, nor
-/// the spool's owner: whoever may write to the folder could lead a run to other files, or forge the fate of entries.
+/// the spool's owner: anyone who may write to the folder could lead a run to other files, or forge the fate of entries.
 [[nodiscard]] Result<File> open_beside(Files& files, const Place& place, std::string_view ending, int flags, int spool);
 
 /// Creates a file beside the spool, for the owner alone. Replaces one that a run that died has left.
@@ -123,7 +123,7 @@ private:
 [[nodiscard]] Result<File> take_lock(Files& files, const Place& place, std::string_view ending, double wait_seconds,
                                      std::string_view who);
 
-/// Whether FILE`ending` still names the open file: a lock on a removed file excludes nobody.
+/// Whether FILE`ending` still names the open file: a lock on a removed file excludes no process.
 [[nodiscard]] bool is_named(Files& files, int file, const Place& place, std::string_view ending);
 
 }  // namespace deliverd::spool

@@ -1,7 +1,7 @@
 // Replaces a spool by a new version of it.
 //
 //   1. copy     the old file into FILE.new, with a decision for each line. Appends continue; only lines that were there
-//               while nobody was appending are read, because an append that fails is undone
+//               while no process was appending are read, because an append that fails is undone
 //   2. fsync    FILE.new, FILE.rejected
 //   3. lock     FILE.lock: appends wait from now on
 //   4. copy     the lines that were appended since, fsync

@@ -76,7 +76,7 @@ private:
     Result<RewriteReport> replace(const Work& work, const Decide& decide);
     /// Writes the journal's results into the file, with one replacement.
     Result<RewriteReport> record(Work& work, Journal journal);
-    /// The file's size while nobody was appending: an append that fails is undone.
+    /// The file's size while no process was appending: an append that fails is undone.
     Result<std::int64_t> settled_end(int file);
     /// Up to `end`.
     Result<DueEntries> find_due(int file, std::int64_t limit, std::int64_t end);
