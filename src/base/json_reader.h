@@ -26,7 +26,7 @@ struct JsonEvent {
     std::size_t depth = 0;  // objects and arrays around it
     /// As written, a part of the text that is read; at an end the whole object or array.
     std::string_view raw;
-    /// What a key or string says, without its escapes. Valid until the listener returns.
+    /// What a key or string says, without its escapes; empty for other tokens. Valid until the listener returns.
     std::string_view text{};
 };
 

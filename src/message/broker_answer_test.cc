@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "base/json_reader.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "message/http_answer.h"
@@ -44,6 +45,15 @@ TEST(BrokerAnswer, TheReceiptIsTheBrokersOrderIdElseItsId) {
     EXPECT_EQ(broker_answer(200, R"({"idempotency_key":"order-0001","id":"a","broker_order_id":17})").receipt, "17");
     EXPECT_EQ(broker_answer(200, R"({"idempotency_key":"order-0001"})").receipt, std::nullopt);
     EXPECT_EQ(broker_answer(409, R"({"code":"already_processed","broker_order_id":"B-7"})").receipt, "B-7");
+}
+
+TEST(BrokerAnswer, ASuccessIsReadAsDeepAsAnyJson) {
+    const auto answer_with_levels = [](std::size_t levels) {
+        return R"({"idempotency_key":"order-0001","fills":)" + std::string(levels - 1, '[') +
+               std::string(levels - 1, ']') + "}";
+    };
+    EXPECT_EQ(broker_answer(200, answer_with_levels(kMaxJsonDepth)).kind, OutcomeKind::delivered);
+    EXPECT_EQ(broker_answer(200, answer_with_levels(kMaxJsonDepth + 1)).kind, OutcomeKind::ambiguous);
 }
 
 TEST(BrokerAnswer, WithoutACanonicalFormTheDigestIsOfTheBytes) {
@@ -178,7 +188,7 @@ TEST(BrokerAnswer, AConflictAboutAnotherKeyOrUnreadableIsRetried) {
 }
 
 TEST(BrokerAnswer, APlainConflictIsRejected) {
-    for (const std::string_view body : {"", "conflict", R"({"code":"version_mismatch"})", R"({"code":7})", "{}",
+    for (const std::string_view body : {"", "conflict", "[", R"({"code":"version_mismatch"})", R"({"code":7})", "{}",
                                         R"({"code":"not_already_processed","idempotency_key":"order-0001"})"}) {
         const Outcome outcome = broker_answer(409, body);
         EXPECT_EQ(outcome.kind, OutcomeKind::permanent) << body;
@@ -205,7 +215,7 @@ TEST(BrokerAnswer, AConflictIsReadAtAnyDepth) {
           R"({"code":"already_processed","idempotency_key":true})",
           R"({"code":"already_processed","idempotency_key":1.5})",
           R"({"error":{"message":"already\u0020processed","idempotency\u005fkey":"order-0002"}})",
-          R"([{"message":"already processed")"}) {
+          R"([{"message":"already processed")", R"(["already processed)"}) {
         EXPECT_EQ(broker_answer(409, body).code, "UNKNOWN") << body;
     }
 }
@@ -229,8 +239,9 @@ TEST(BrokerAnswer, NotAlreadyProcessedIsNoMatch) {
           R"({"message":"not already processed"})", R"({"message":"not\u0020already processed"})"}) {
         EXPECT_EQ(broker_answer(409, body).code, "REJECTED") << body;
     }
-    for (const std::string_view body : {"not already processed? It is already processed", "It is notalready processed",
-                                        "lot already processed", R"({"sent":"not","message":"already processed"})"}) {
+    for (const std::string_view body :
+         {"not already processed? It is already processed", "It is notalready processed", "is already processed",
+          "lot already processed", R"({"sent":"not","message":"already processed"})"}) {
         EXPECT_EQ(broker_answer(409, body).code, "CONFLICT_PROCESSED") << body;
     }
 }
@@ -261,10 +272,13 @@ TEST(BrokerAnswer, TheMatchIsConfigurable) {
               "UNKNOWN");
     EXPECT_EQ(broker_answer(409, R"({"code":"already_processed","text":"already processed"})", "", match).code,
               "REJECTED");
+    EXPECT_EQ(broker_answer(409, R"({"code":"duplicate"})", "", match).code, "REJECTED")
+        << "not in a field of the match";
 
     const ProcessedMatch nothing{{"code"}, "", ""};
     EXPECT_EQ(broker_answer(409, R"({"code":""})", "", nothing).code, "REJECTED");
     EXPECT_EQ(broker_answer(409, "", "", nothing).code, "REJECTED");
+    EXPECT_EQ(broker_answer(409, "busy", "", nothing).code, "REJECTED");
 }
 
 /// Pieces of answers, so that many of them are nearly right.

@@ -64,12 +64,11 @@ public:
         }
         // The end of an object or array comes here too; its key was cleared when it began.
         const bool in_key = key_ == "idempotency_key";
-        const bool is_string = event.token == JsonToken::string;
-        if (in_key && is_string) {
+        if (in_key && event.token == JsonToken::string) {
             mention(event, event.text == our_key_ ? &KeyMentions::ours : &KeyMentions::another);
         } else if (in_key) {
             mention(event, event.raw == "null" ? &KeyMentions::null : &KeyMentions::another);
-        } else if (is_string && (says_processed(event.text, match_) || is_match(event.text))) {
+        } else if (says_processed(event.text, match_) || is_match(event.text)) {
             found_.says_processed = true;
         }
         key_.clear();
@@ -137,15 +136,16 @@ std::optional<boost::json::object> parse_json_object(std::string_view body) {
     boost::json::parse_options options;
     options.max_depth = kMaxJsonDepth;
     boost::system::error_code error;
+    // Where it fails this is null, which is no object.
     boost::json::value parsed =
         boost::json::parse(boost::json::string_view(body.data(), body.size()), error, {}, options);
-    if (error || !parsed.is_object()) return std::nullopt;
+    if (!parsed.is_object()) return std::nullopt;
     return std::move(parsed.get_object());
 }
 
-/// Not bytes that a store cannot keep or that would confuse a terminal.
+/// Not bytes that a store cannot keep or that would confuse a terminal. What the parser gives is UTF-8.
 bool is_usable(std::string_view receipt) {
-    return !receipt.empty() && receipt.size() <= kMaxReceiptBytes && !find_invalid_utf8(receipt) &&
+    return !receipt.empty() && receipt.size() <= kMaxReceiptBytes &&
            std::ranges::none_of(receipt, [](char c) { return c >= 0 && c < ' '; });
 }
 
@@ -176,15 +176,16 @@ struct Verdict {
     std::string_view code;
 };
 
+/// `conflict` is plain unless the status is 409.
 Verdict verdict_on(int status, Conflict conflict) {
     if (status >= 200 && status <= 299) return {OutcomeKind::delivered, ""};
-    if (status >= 500 && status <= 599) return {OutcomeKind::retryable, "BROKER_5XX"};
     // Redirects are not followed, because a message goes where the configuration says. People can correct that.
-    if (status < 400 || status > 499) return {OutcomeKind::retryable, "UNKNOWN"};
+    if (status < 400 || status > 599) return {OutcomeKind::retryable, "UNKNOWN"};
+    if (status >= 500) return {OutcomeKind::retryable, "BROKER_5XX"};
     if (status == 429) return {OutcomeKind::retryable, kRateLimited};
     if (status == 400 || status == 422) return {OutcomeKind::permanent, "BAD_REQUEST"};
     if (status == 401 || status == 403) return {OutcomeKind::permanent, "UNAUTHORIZED"};
-    if (status != 409 || conflict == Conflict::plain) return {OutcomeKind::permanent, "REJECTED"};
+    if (conflict == Conflict::plain) return {OutcomeKind::permanent, "REJECTED"};
     if (conflict == Conflict::processed) return {OutcomeKind::delivered, "CONFLICT_PROCESSED"};
     return {OutcomeKind::retryable, "UNKNOWN"};
 }

@@ -42,7 +42,8 @@ struct ProcessedMatch {
 [[nodiscard]] Outcome classify_broker_answer(const HttpAnswer& answer, bool body_cut, std::string_view idempotency_key,
                                              const ProcessedMatch& match, WallTime now);
 
-/// The first of `fields` that is a string or a number at the top level of a JSON object, if any.
+/// The first of `fields` that is a string or a number at the top level of a JSON object, if any. Empty strings, those
+/// longer than 512 bytes and those with control characters (U+0000 to U+001F) are skipped.
 [[nodiscard]] std::optional<std::string> find_receipt(std::string_view body, const std::vector<std::string>& fields);
 
 }  // namespace deliverd

@@ -40,6 +40,7 @@ TEST(HttpAnswer, TableOfStatuses) {
                                                      {100, retryable, "UNKNOWN"},
                                                      {301, retryable, "UNKNOWN"},
                                                      {304, retryable, "UNKNOWN"},
+                                                     {399, retryable, "UNKNOWN"},
                                                      {400, permanent, "BAD_REQUEST"},
                                                      {422, permanent, "BAD_REQUEST"},
                                                      {401, permanent, "UNAUTHORIZED"},
@@ -111,6 +112,7 @@ TEST(HttpAnswer, ConflictIsReadAtAnyDepth) {
 
 TEST(HttpAnswer, ProcessedMattersOnlyWith409) {
     EXPECT_EQ(http_answer(400, "already processed").code, "BAD_REQUEST");
+    EXPECT_EQ(http_answer(404, "already processed").code, "REJECTED");
     EXPECT_EQ(http_answer(500, "already processed").code, "BROKER_5XX");
 }
 
@@ -120,6 +122,10 @@ TEST(HttpAnswer, RetryAfterGoesWithWhatIsRetried) {
     EXPECT_EQ(http_answer(429).retry_after, std::nullopt);
     EXPECT_EQ(http_answer(400, "", "120").retry_after, std::nullopt);
     EXPECT_EQ(http_answer(200, "", "120").retry_after, std::nullopt);
+}
+
+TEST(HttpAnswer, APlainSuccessHasNoDetail) {
+    EXPECT_EQ(http_answer(200, "stored").detail, "");
 }
 
 TEST(HttpAnswer, DetailIsOneShortLine) {
@@ -137,6 +143,39 @@ RC_GTEST_PROP(HttpAnswerProperty, DetailIsAlwaysFitToStore, (const std::string& 
     RC_ASSERT(outcome.detail.size() <= kMaxDetailBytes);
     RC_ASSERT(!find_invalid_utf8(outcome.detail).has_value());
     RC_ASSERT(outcome.detail.find_first_of(std::string("\0\n\r\x1b", 4)) == std::string::npos);
+}
+
+TEST(FindReceipt, IsTheFirstFieldWithAnId) {
+    const std::vector<std::string> fields{"first", "second"};
+    EXPECT_EQ(find_receipt(R"({"second":"B-2","first":"B-1"})", fields), "B-1");
+    for (const std::string_view no_id : {"null", "true", "{}", R"(["B-1"])", R"("")"}) {
+        const std::string first = R"({"first":)" + std::string(no_id);
+        EXPECT_EQ(find_receipt(first + R"(,"second":"B-2"})", fields), "B-2") << no_id;
+        EXPECT_EQ(find_receipt(first + "}", fields), std::nullopt) << no_id;
+    }
+    EXPECT_EQ(find_receipt(R"({"third":"B-3"})", fields), std::nullopt);
+    EXPECT_EQ(find_receipt(R"({"first":"B-1")", fields), std::nullopt) << "no JSON object";
+}
+
+TEST(FindReceipt, HasNoControlCharacters) {
+    for (const std::string_view control : {R"(\u0000)", R"(\n)", R"(\u001b[2J)", R"(\u001f)"}) {
+        EXPECT_EQ(find_receipt(R"({"id":"B)" + std::string(control) + R"(1"})", {"id"}), std::nullopt) << control;
+    }
+    EXPECT_EQ(find_receipt(R"({"id":"Köln 1"})", {"id"}), "Köln 1");
+}
+
+TEST(FindReceipt, IsUtf8) {
+    for (const std::string_view text : {"\xff", "\xc0\x80", "\xed\xa0\x80", R"(\ud800)", R"(\udc00)"}) {
+        EXPECT_EQ(find_receipt(R"({"id":")" + std::string(text) + R"("})", {"id"}), std::nullopt) << text;
+    }
+}
+
+TEST(FindReceipt, HasAtMost512Bytes) {
+    const auto receipt = [](std::size_t bytes) {
+        return find_receipt(R"({"id":")" + std::string(bytes, 'x') + R"("})", {"id"});
+    };
+    EXPECT_EQ(receipt(512), std::string(512, 'x'));
+    EXPECT_EQ(receipt(513), std::nullopt);
 }
 
 TEST(RetryAfter, Seconds) {
