@@ -110,7 +110,8 @@ class Build:
             self.links[program] = next(part for part in last.split(" && ") if f"-o {program}" in part)
         words = [word for word in shlex.split(self.links[program]) if not word.startswith("-fuse-ld=")]
         at = next(at for at, word in enumerate(words) if word.endswith(".a"))
-        words[at:at] = [str(each) for each in objects]
+        words[at:at] = [*(str(each) for each in objects), "-Wl,--start-group"]  # unlike mold, ld minds the order of archives
+        words.append("-Wl,--end-group")
         words[words.index("-o") + 1] = str(output)
         return words
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -222,6 +223,14 @@ class MutateTest(unittest.TestCase):
             mutate.read_survivors("a.cc\n- a\n+ b\n")
         self.assertEqual(mutate.read_survivors("a.cc\n- a\n+ b\n- c\n+ d\nwhy,\nreally\n"),
                          {("a.cc", "a", "b"): "why, really", ("a.cc", "c", "d"): "why, really"})
+
+    def test_targets_and_reasons_name_sources_that_exist(self):
+        folder = Path(mutate.__file__).resolve().parent
+        targets = tomllib.loads((folder / "targets.toml").read_text(encoding="utf-8"))
+        sources = [f"src/{room}/{file}" for room, target in targets.items() for file in target["files"]]
+        self.assertEqual([source for source in sources if not (folder.parents[1] / source).exists()], [])
+        reasons = mutate.read_survivors((folder / "survivors.txt").read_text(encoding="utf-8"))
+        self.assertEqual({source for source, _, _ in reasons} - set(sources), set())
 
 
 if __name__ == "__main__":
