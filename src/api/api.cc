@@ -174,7 +174,7 @@ private:
             return refused(400, "BAD_REQUEST", fmt::format("{} takes no body; send none", request.method));
         }
         // A form of any web page can send other types without a preflight request (api/doors.h).
-        if (route.method != "GET" && has_other_body(request)) {
+        if (has_other_body(request)) {
             return refused(415, "UNSUPPORTED_MEDIA_TYPE", "send the body with 'Content-Type: application/json'");
         }
         return {std::nullopt, match.route, std::move(*caller), std::move(match.path_values)};

@@ -15,7 +15,6 @@ namespace {
 std::string_view bearer_token(const http::Request& request) {
     static constexpr std::string_view kScheme = "bearer ";
     std::string_view value = request.header("Authorization");
-    if (value.size() <= kScheme.size()) return {};
     if (!equal_ignoring_case(value.substr(0, kScheme.size()), kScheme)) return {};
     value.remove_prefix(kScheme.size());
     while (value.starts_with(' ')) value.remove_prefix(1);
@@ -32,7 +31,7 @@ Result<Caller> jwt_caller(std::string_view token, const JwtAuth& jwt, WallTime n
     // With a prefix, so that in the audit no subject can pass for a configured token.
     Caller caller{"jwt:" + claims->subject, Role::none};
     for (const auto& [value, role] : jwt.roles) {
-        if (role > caller.role && std::ranges::find(claims->roles, value) != claims->roles.end()) caller.role = role;
+        if (std::ranges::find(claims->roles, value) != claims->roles.end()) caller.role = std::max(caller.role, role);
     }
     return caller;
 }

@@ -79,6 +79,8 @@ TEST_F(JwtCallerTest, TheHighestRoleOfATokenCounts) {
     EXPECT_EQ(may("readers"), "/view");
     EXPECT_EQ(may("ops"), "/view/do");
     EXPECT_EQ(may(boost::json::array{"readers", "root", "ops"}), "/view/do/purge");
+    std::ranges::reverse(auth_.jwt->roles);  // neither the token's order counts nor the configuration's
+    EXPECT_EQ(may(boost::json::array{"readers", "root", "ops"}), "/view/do/purge");
     EXPECT_EQ(may(boost::json::array{"others"}), "");
     EXPECT_EQ(may("root "), "");
     EXPECT_EQ(may(nullptr), "");
@@ -108,6 +110,8 @@ TEST_F(JwtCallerTest, TellsOfKeysThatAreNotThere) {
     auth_.jwt->keys->set({});
     EXPECT_EQ(ask(token("root"), "/view").status, 401);
     EXPECT_EQ(unknown_keys_, 4);
+    auth_.jwt->on_unknown_key = {};
+    EXPECT_EQ(ask(token("root"), "/view").status, 401) << "nobody wants to know";
 }
 
 TEST_F(JwtCallerTest, OtherTokensAreWhatTheyWere) {

@@ -116,6 +116,19 @@ TEST(ReadAudit, HasALineForEachSuccessfulReadWhereThatIsAskedFor) {
               "audit read vera HEAD /api/a/1 10.0.0.7 req-9\n");
 }
 
+TEST(ReadAudit, ASuccessIsAStatusBelow300) {
+    for (const auto& [status, lines] :
+         {std::pair(200, 1U), std::pair(299, 1U), std::pair(300, 0U), std::pair(503, 0U)}) {
+        RecordingLog log;
+        AuthOptions auth;
+        auth.audit_reads = true;
+        const auto answers = [status](const Call&) { return http::Response{status, {}, "", ""}; };
+        const auto api = make_handler({{"GET", "/api/a", Role::viewer, answers}}, auth, log);
+        EXPECT_EQ(status_of(api, "GET", "/api/a"), status);
+        EXPECT_EQ(log.events().size(), lines) << status;
+    }
+}
+
 TEST(ReadAudit, WaitsForALateAnswer) {
     RecordingLog log;
     AuthOptions auth;
