@@ -136,6 +136,12 @@ TEST_F(JwtTest, WithoutAnEndItIsRefused) {
     }
 }
 
+TEST_F(JwtTest, TheLastTimeIsTheEndOfTheYear9999) {
+    constexpr std::int64_t kLastSecond = 253'402'300'799;  // date -u -d 9999-12-31T23:59:59 +%s
+    EXPECT_EQ(refusal(token_with("exp", kLastSecond)), "");
+    EXPECT_EQ(refusal(token_with("exp", kLastSecond + 1)), "jwt_claims");
+}
+
 TEST_F(JwtTest, ATokenBegins) {
     EXPECT_EQ(refusal(token_with("nbf", kNow)), "");
     EXPECT_EQ(refusal(token_with("nbf", kNow + 30)), "") << "clocks differ a little";
@@ -166,6 +172,7 @@ TEST_F(JwtTest, ARoleClaimMayBeAPath) {
     rules_.role_claim = "realm_access.roles";
     EXPECT_THAT(verify(token_with("realm_access", object{{"roles", array{"ops"}}}))->roles, ElementsAre("ops"));
     EXPECT_THAT(verify(token_with("realm_access", array{"roles"}))->roles, IsEmpty());
+    EXPECT_THAT(verify(token_without("realm_access"))->roles, IsEmpty());
     rules_.role_claim = "https://deliverd.example/roles";
     EXPECT_THAT(verify(token_with("https://deliverd.example/roles", "ops"))->roles, ElementsAre("ops"));
 }
@@ -209,6 +216,8 @@ TEST_F(JwtTest, TheAlgorithmIsTheOneOfTheKey) {
 TEST_F(JwtTest, AnUnknownKeyIsRefused) {
     EXPECT_EQ(refusal(token(good_claims(), SignatureKind::es256, {{"kid", "new"}})), kUnknownJwtKey);
     EXPECT_EQ(refusal(token(good_claims(), SignatureKind::es256, {{"kid", 7}})), "jwt_malformed");
+    EXPECT_EQ(refusal(token(good_claims(), SignatureKind::es256, {{"kid", "new"}, {"alg", "ES384"}})), "jwt_algorithm")
+        << "no key would help";
     keys_ = {};
     EXPECT_EQ(refusal(token(good_claims())), kUnknownJwtKey);
     const SigningKey stranger(SignatureKind::es256);
@@ -220,6 +229,10 @@ TEST_F(JwtTest, WithoutAKeyIdThereMustBeOneKey) {
     const std::string text =
         signed_token(key_for(SignatureKind::es256), R"({"alg":"ES256"})", serialize(good_claims()));
     EXPECT_EQ(refusal(text), kUnknownJwtKey);
+    keys_.keys.pop_back();
+    EXPECT_EQ(refusal(text), kUnknownJwtKey) << "two";
+    keys_ = {};
+    EXPECT_EQ(refusal(text), kUnknownJwtKey) << "none";
     keys_ = parse_jwks(jwks_of({jwk_of(key_for(SignatureKind::es256), "any")})).value();
     EXPECT_EQ(refusal(text), "");
     keys_ = parse_jwks(jwks_of({jwk_of(key_for(SignatureKind::rs256), "any")})).value();
@@ -281,6 +294,9 @@ TEST_F(JwtTest, ALongTokenIsRefused) {
     EXPECT_EQ(refusal(token(claims)), "jwt_malformed");
     claims["more"] = std::string(kMaxJwtBytes / 2, 'x');
     EXPECT_EQ(refusal(token(claims)), "");
+    const auto message = [this](std::size_t bytes) { return verify(std::string(bytes, 'x')).error().message; };
+    EXPECT_EQ(message(kMaxJwtBytes), "the token does not have three parts");
+    EXPECT_EQ(message(kMaxJwtBytes + 1), "the token is longer than 16384 bytes");
 }
 
 /// Every bit of the token counts, also those of base64 that stand for nothing.
@@ -310,10 +326,13 @@ TEST_F(JwtTest, NoAlteredTokenIsAccepted) {
 
 TEST(Jwks, KeysThatAreNotForUsAreLeftOutAndSaidSo) {
     const SigningKey& ec = key_for(SignatureKind::es256);
-    const auto with = [&ec](std::string_view name, boost::json::value value) {
-        object jwk = jwk_of(ec, "k");
+    const auto with_kind = [](SignatureKind kind, std::string_view name, boost::json::value value) {
+        object jwk = jwk_of(key_for(kind), "k");
         jwk[name] = std::move(value);
         return jwk;
+    };
+    const auto with = [&](std::string_view name, boost::json::value value) {
+        return with_kind(SignatureKind::es256, name, std::move(value));
     };
     const auto left_out = [](object jwk) {
         const auto set = parse_jwks(jwks_of({std::move(jwk)})).value();
@@ -330,11 +349,19 @@ TEST(Jwks, KeysThatAreNotForUsAreLeftOutAndSaidSo) {
     EXPECT_EQ(left_out(with("crv", "P-384")), "key \"k\": its curve is not P-256");
     EXPECT_EQ(left_out(with("kty", "oct")), "key \"k\": its kty is not RSA, EC or OKP");
     EXPECT_EQ(left_out(with("kty", "OKP")), "key \"k\": its curve is not Ed25519");
-    EXPECT_EQ(left_out(with("x", "AA==")), "key \"k\": x or y is not base64url");
+    for (const auto* name : {"x", "y"}) {
+        EXPECT_EQ(left_out(with(name, "AA==")), "key \"k\": x or y is not base64url") << name;
+    }
+    for (const auto* name : {"n", "e"}) {
+        EXPECT_EQ(left_out(with_kind(SignatureKind::rs256, name, "AA==")), "key \"k\": n or e is not base64url")
+            << name;
+    }
+    EXPECT_EQ(left_out(with_kind(SignatureKind::ed25519, "x", "AA==")), "key \"k\": x is not base64url");
     EXPECT_EQ(left_out(with("y", json_string(base64url_encoded(ec.x())))),
               "key \"k\": the point is not on the curve P-256");
     EXPECT_EQ(left_out(with("kid", json_string(std::string(kMaxKeyIdBytes, 'x')))), "");
     EXPECT_THAT(left_out(with("kid", json_string(std::string(kMaxKeyIdBytes + 1, 'x')))), HasSubstr("1 to 256 bytes"));
+    EXPECT_EQ(left_out(with("kid", "")), "key \"\": its kid is not a text of 1 to 256 bytes");
     EXPECT_EQ(left_out(with("kid", 7)), "key 1: its kid is not a text of 1 to 256 bytes");
     EXPECT_EQ(left_out(jwk_of(SigningKey(SignatureKind::rs256, 1024), "weak")),
               "key \"weak\": the modulus has 1024 bits: RSA needs 2048");
@@ -352,6 +379,13 @@ TEST(Jwks, TheOtherKeysOfASetCount) {
                                            "key \"a\": another one has its kid and algorithm"));
 }
 
+TEST(Jwks, KeysOfOneAlgorithmDifferByTheirId) {
+    const SigningKey& ec = key_for(SignatureKind::es256);
+    const auto set = parse_jwks(jwks_of({jwk_of(ec, "old"), jwk_of(SigningKey(SignatureKind::es256), "new")})).value();
+    EXPECT_EQ(set.keys.size(), 2U);
+    EXPECT_THAT(set.left_out, IsEmpty());
+}
+
 TEST(Jwks, WhatIsNoKeySetIsRefused) {
     const auto refusal = [](std::string_view text) {
         const auto set = parse_jwks(text);
@@ -364,8 +398,14 @@ TEST(Jwks, WhatIsNoKeySetIsRefused) {
     EXPECT_EQ(refusal("<html>"), "the key set is not JSON");
     EXPECT_EQ(refusal(R"({"keys":[],"keys":[]})"), "the key set has a member twice");
     EXPECT_EQ(refusal(R"({"keys":[{"kid":"a","kid":"b"}]})"), "the key set has a member twice");
+    EXPECT_EQ(refusal(R"({"keys":)" + std::string(100, '[') + std::string(100, ']') + "}"),
+              "the key set is nested too deep");
+    EXPECT_EQ(refusal(jwks_of(array(kMaxJwksKeys, 1))), "");
     EXPECT_EQ(refusal(jwks_of(array(kMaxJwksKeys + 1, 1))), "the key set has more than 64 keys");
-    EXPECT_EQ(refusal(std::string(kMaxJwksBytes + 1, ' ')), "the key set is longer than 65536 bytes");
+    const std::string empty = R"({"keys":[]})";
+    const std::string longest = empty + std::string(kMaxJwksBytes - empty.size(), ' ');
+    EXPECT_EQ(refusal(longest), "");
+    EXPECT_EQ(refusal(longest + " "), "the key set is longer than 65536 bytes");
 }
 
 }  // namespace

@@ -9,9 +9,9 @@ namespace deliverd::api {
 
 namespace {
 
+/// The first segment, before the slash at the beginning, is empty. So no path matches that begins otherwise.
 std::vector<std::string_view> split(std::string_view path) {
     std::vector<std::string_view> segments;
-    if (path.starts_with('/')) path.remove_prefix(1);
     while (true) {
         const auto slash = path.find('/');
         segments.push_back(path.substr(0, slash));
@@ -20,8 +20,9 @@ std::vector<std::string_view> split(std::string_view path) {
     }
 }
 
+/// Of a route: no literal has a brace.
 bool is_parameter(std::string_view segment) {
-    return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
+    return segment.starts_with('{');
 }
 
 /// Literals are compared as they were sent, because whatever guards a path in front of us compares bytes too.
@@ -61,7 +62,6 @@ Router::Router(std::vector<Route> routes) {
 
 Router::Match Router::find(std::string_view method, std::string_view path) const {
     Match match;
-    if (!path.starts_with('/')) return match;
     const auto segments = split(path);
     // The server leaves out the body.
     const std::string_view wanted = method == "HEAD" ? "GET" : method;
