@@ -434,6 +434,26 @@ TEST_F(IngestTest, AStopThatDoesNotEndInTimeSaysSo) {
     EXPECT_EQ(source.committed(), 1U);
 }
 
+TEST_F(IngestTest, ItsEndWaitsForTheThread) {
+    fill(1);
+    std::promise<void> storing;
+    std::promise<void> goes_on;
+    letters.fault = [&](int number, std::string_view) {
+        if (number == 1) {
+            storing.set_value();
+            goes_on.get_future().wait();
+        }
+        return Fault::none;
+    };
+    ingest->start();
+    storing.get_future().wait();
+    auto end = std::async(std::launch::async, [&] { ingest.reset(); });
+    EXPECT_EQ(end.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+    goes_on.set_value();
+    end.get();
+    EXPECT_EQ(source.committed(), 1U);
+}
+
 TEST_F(IngestTest, ItsEndStopsTheThread) {
     source.waits = true;
     ingest->start();
