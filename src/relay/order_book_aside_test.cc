@@ -163,6 +163,16 @@ TEST_F(OrderBookTest, WhatComesAfterAnEventThatWasNotTriedGoesBehindIt) {
     }
 }
 
+TEST_F(OrderBookTest, WhatComesWhileAnEventIsAtTheSinkStaysBehindItIfThatWasNotTried) {
+    poll({row(1, "a")});
+    EXPECT_THAT(send(), ElementsAre(1));
+    poll({row(2, "a")});
+    book_.put_back(ended(1));
+    EXPECT_THAT(send(), ElementsAre(1));
+    deliver(1);
+    EXPECT_THAT(send(), ElementsAre(2));
+}
+
 TEST_F(OrderBookTest, AnEventThatWasNotTriedGoesBehindAnEarlierOneThatCameLater) {
     poll({row(5, "a"), row(6, "a")});
     EXPECT_THAT(send(), ElementsAre(5));

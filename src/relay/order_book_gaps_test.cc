@@ -101,6 +101,25 @@ TEST_F(OrderBookTest, AnAggregateThatAPollFollowsIsNotAskedForAgain) {
     book_.end_poll(true);
 }
 
+TEST_F(OrderBookTest, AFullPageThatIsSentBeforeItsPollEndsIsFollowedByTheNextPage) {
+    poll({row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a"), row(5, "a")});
+    for (std::int64_t id = 1; id <= 4; ++id) {
+        EXPECT_THAT(send(), ElementsAre(id));
+        deliver(id);
+    }
+    follows_ = book_.begin_poll(10);
+    EXPECT_THAT(followed(), ElementsAre("a>4"));
+    for (std::int64_t id = 5; id <= 6; ++id) {
+        take(row(id, "a", EventOrigin::follow));
+        EXPECT_THAT(send(), ElementsAre(id));
+        deliver(id);
+    }
+    book_.end_poll(true);
+    EXPECT_TRUE(book_.follow_wanted()) << "nothing is left whose sending would ask for it";
+    poll({});
+    EXPECT_THAT(followed(), ElementsAre("a>6"));
+}
+
 TEST_F(OrderBookTest, AnAggregateIsNotFollowedWhileARowOfItIsTriedAgain) {
     (void)book_.begin_poll(10);
     take(row(1, "a"), false);
