@@ -10,7 +10,9 @@ inline constexpr char kDbUnreachable[] = "db_unreachable";  // there is no conne
 inline constexpr char kSpoolMissing[] = "spool_missing";    // there is no file of that name yet
 inline constexpr char kSpoolBusy[] = "spool_busy";          // another process holds the file
 inline constexpr char kOverloaded[] = "overloaded";
-inline constexpr char kNotOwner[] = "not_owner";  // somebody else holds the lease by now
+inline constexpr char kNotOwner[] = "not_owner";            // another process holds the lease
+inline constexpr char kOtherShards[] = "other_shards";      // relays that are alive have another number of shards
+inline constexpr char kLetterRefused[] = "letter_refused";  // the store cannot hold the content of a dead letter
 inline constexpr char kBindFailed[] = "bind_failed";
 inline constexpr char kDuplicateKey[] = "json_duplicate_key";
 

@@ -49,7 +49,7 @@ store::NewLetter letter_of(std::string_view spool, const SpoolEntry& entry, cons
 
 /// The letter is at fault. After any other failure the store is tried again later.
 bool is_refusal(const Error& error) {
-    return error.code == store::kLetterRefused;
+    return error.code == codes::kLetterRefused;
 }
 
 std::string_view spool_of(const store::Letter& letter) {

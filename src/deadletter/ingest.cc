@@ -191,7 +191,7 @@ Result<std::int64_t> Ingest::store_and_read_on(std::span<const store::NewLetter>
 }
 
 bool Ingest::is_refusal(const Error& error) {
-    return error.error_class == ErrorClass::permanent && error.code == store::kLetterRefused;
+    return error.error_class == ErrorClass::permanent && error.code == codes::kLetterRefused;
 }
 
 /// Tries the next reduction. Before each one the whole record is tried again.

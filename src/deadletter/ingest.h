@@ -9,7 +9,7 @@
 // store keeps each once. While the store is away the source is paused but still polled, so that the group keeps its
 // member, and the same batch is tried until it is stored.
 //
-// A record that the store refuses for what it is (store::kLetterRefused) is stored without the refused part, but only
+// A record that the store refuses for what it is (codes::kLetterRefused) is stored without the refused part, but only
 // after it was refused whole and alone kSureAfter times in a row. Every other failure is the store's: it waits.
 #pragma once
 

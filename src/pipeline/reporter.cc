@@ -43,7 +43,7 @@ void Reporter::database_failed(Instant now, std::string_view operation, const Er
     observer_.on_flush(reason_of(error), std::max<std::size_t>(rows, 1));
     // Until the relays with another number of shards have ended, however long that takes, each tend fails so.
     const auto left_out =
-        error.code == store::kOtherShards ? other_shards_lines_.admit(now, error.message) : database_lines_.admit(now);
+        error.code == codes::kOtherShards ? other_shards_lines_.admit(now, error.message) : database_lines_.admit(now);
     if (!left_out) return;
     log_.warn("database call failed", {{"lane", lane_},
                                        {"operation", operation},

@@ -47,7 +47,7 @@ TEST_F(RelayCoreTest, NothingIsReadOrSentWithoutAFreshLease) {
 TEST_F(RelayCoreTest, WithAnotherNumberOfShardsElsewhereItKeepsAskingAndLogsOncePerMinute) {
     table_.add("a");
     const auto refused = [](const char* why) -> Result<store::ShardShare> {
-        return retryable(std::string(store::kOtherShards), why);
+        return retryable(codes::kOtherShards, why);
     };
     const Instant start = now_;
     for (; now_ < start + std::chrono::seconds(90); now_ = core_->next_tend()) {

@@ -243,9 +243,6 @@ struct RedrivePage {
     std::span<const std::string> left_out_topics{};
 };
 
-/// Code of the error with which store() refuses a letter for its content. No other failure is the letter's fault.
-inline constexpr std::string_view kLetterRefused = "letter_refused";
-
 class DeadLetters {
 public:
     virtual ~DeadLetters() = default;
@@ -253,8 +250,8 @@ public:
     // --- coming in -------------------------------------------------------------------------------------------------
 
     /// All in one transaction, on the disk when it returns; answers how many were new. A letter that the database
-    /// cannot hold refuses the whole call (permanent, kLetterRefused): try the others without it. Any other permanent
-    /// failure (a missing table or privilege) refuses every letter.
+    /// cannot hold refuses the whole call (permanent, codes::kLetterRefused): try the others without it. Any other
+    /// permanent failure (a missing table or privilege) refuses every letter.
     virtual Result<std::int64_t> store(std::span<const NewLetter> letters) = 0;
 
     // --- looking ---------------------------------------------------------------------------------------------------

@@ -138,11 +138,12 @@ std::int32_t shard_share(std::int32_t shards, std::int32_t relays, std::int32_t 
 }
 
 Failure other_shards(const std::string& lane, std::int32_t shards, const StoredShards& stored) {
-    return retryable(std::string(kOtherShards),
-                     "the lane " + lane + " is relayed with " + std::to_string(stored.count) +
-                         " shards (other relays that are alive: " + std::to_string(stored.others) +
-                         "), but shards is " + std::to_string(shards) +
-                         " here: waiting until they have ended; stop them, or use the same number for all");
+    return retryable(
+        codes::kOtherShards,
+        "the lane " + lane + " is relayed with " + std::to_string(stored.count) +
+            " shards (other relays that are alive: " + std::to_string(stored.others) + "), but shards is " +
+            std::to_string(shards) +
+            " here: this process waits until those relays have ended; stop them, or use one number of shards for all");
 }
 
 }  // namespace deliverd::store

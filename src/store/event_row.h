@@ -72,7 +72,7 @@ struct StoredShards {
     [[nodiscard]] bool fits(std::int32_t shards) const { return count == shards && last == shards - 1; }
 };
 
-/// kOtherShards, with what to do.
+/// codes::kOtherShards, with what to do.
 [[nodiscard]] Failure other_shards(const std::string& lane, std::int32_t shards, const StoredShards& stored);
 
 }  // namespace deliverd::store

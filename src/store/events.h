@@ -207,9 +207,6 @@ struct ShardShare {
     std::int32_t share = 0;
 };
 
-/// Code of a failed tend(): the relays that are alive have another number of shards.
-inline constexpr std::string_view kOtherShards = "other_shards";
-
 /// Destroying it ends its waiting, within a second.
 class EventListener {
 public:
@@ -239,9 +236,10 @@ public:
     /// A heartbeat: renews this relay and its shards for another `lease`. Takes shards that nobody holds, or whose
     /// lease has run out, up to the share. Forgets relays that have been dead for long. Never waits for a lock longer
     /// than the store's lock timeout.
-    /// If the lane had another number of shards until now: while another relay is alive, `kOtherShards` (retryable),
-    /// and nothing changes, because two numbers at once would give an aggregate to two relays. When no other relay is
-    /// alive, the lane gets this number; tokens continue to grow, so that what was begun before is fenced.
+    /// If the lane had another number of shards until now: while another relay is alive, `codes::kOtherShards`
+    /// (retryable), and nothing changes, because two numbers at once would give an aggregate to two relays. When no
+    /// other relay is alive, the lane gets this number; tokens continue to grow, so that what was begun before is
+    /// fenced.
     virtual Result<ShardShare> tend(std::string_view owner, Duration lease) = 0;
 
     /// Gives back the shards that are still the owner's with that token. The next tend() of any relay can take them.

@@ -64,7 +64,7 @@ std::string_view error_class_of(std::string_view error) {
 Result<void> check_letter(const NewLetter& letter) {
     const Provenance& from = letter.provenance;
     const auto refuse = [&](const std::string& problem) {
-        return permanent(std::string(kLetterRefused), "record " + where(letter.record) + ": " + problem);
+        return permanent(codes::kLetterRefused, "record " + where(letter.record) + ": " + problem);
     };
     const std::pair<std::string_view, std::string_view> texts[] = {{"topic", letter.record.topic},
                                                                    {"original_topic", from.original_topic},

@@ -24,7 +24,7 @@ inline constexpr std::string_view kLowestLetterId = "00000000-0000-0000-0000-000
 [[nodiscard]] std::string_view error_class_of(std::string_view error);
 
 /// What no database could hold, or would change: text that is not UTF-8 or has NUL in it, a payload that is not JSON.
-/// Failure: permanent, kLetterRefused, naming the record and the field.
+/// Failure: permanent, codes::kLetterRefused, naming the record and the field.
 [[nodiscard]] Result<void> check_letter(const NewLetter& letter);
 
 /// A retry's or redrive's note as it is stored: one line, no longer than kMaxStoredErrorBytes.

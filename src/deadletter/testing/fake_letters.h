@@ -125,8 +125,7 @@ public:
 
     Result<std::int64_t> store(std::span<const store::NewLetter> letters) override {
         return call<std::int64_t>("store", [&]() -> Result<std::int64_t> {
-            if (std::ranges::any_of(letters, refuses))
-                return permanent(std::string(store::kLetterRefused), "cannot be held");
+            if (std::ranges::any_of(letters, refuses)) return permanent(codes::kLetterRefused, "cannot be held");
             std::int64_t added = 0;
             for (const store::NewLetter& letter : letters) {
                 const Record& record = letter.record;

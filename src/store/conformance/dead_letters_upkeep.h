@@ -28,19 +28,19 @@ TEST_P(DeadLettersUpkeepConformance, ALetterThatCannotBeHeldIsRefusedByName) {
     NewLetter bad = letter(1);
     bad.provenance.error_message = std::string("a\0b", 3);
     EXPECT_EQ(refused(bad).error_class, ErrorClass::permanent);
-    EXPECT_EQ(refused(bad).code, kLetterRefused);
+    EXPECT_EQ(refused(bad).code, codes::kLetterRefused);
     // What somebody's own rule for the table does not let in.
     store_->execute("create unique index one_of_a_kind on " + messages() + " (original_topic)");
     keep(2);
     EXPECT_EQ(refused(letter(3)).error_class, ErrorClass::permanent);
-    EXPECT_EQ(refused(letter(3)).code, kLetterRefused);
+    EXPECT_EQ(refused(letter(3)).code, codes::kLetterRefused);
 }
 
 TEST_P(DeadLettersUpkeepConformance, AMissingTableIsNotTheLettersFault) {
     store_->execute("alter table " + messages() + " rename to elsewhere");
     const Error error = refused(letter(1));
     EXPECT_EQ(error.error_class, ErrorClass::permanent);
-    EXPECT_NE(error.code, kLetterRefused);
+    EXPECT_NE(error.code, codes::kLetterRefused);
 }
 
 // --- going on with what did not end ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ protected:
     std::unique_ptr<EventOutbox> with(std::int32_t shards) { return outbox(table_with(shards)); }
     static void expect_waits(const Result<ShardShare>& tended, std::int32_t stored, std::int32_t wanted) {
         ASSERT_FALSE(tended.has_value());
-        EXPECT_EQ(tended.error().code, kOtherShards);
+        EXPECT_EQ(tended.error().code, codes::kOtherShards);
         EXPECT_EQ(tended.error().error_class, ErrorClass::retryable) << "it passes by itself";
         for (const std::string& told : {std::string("the lane events"), std::to_string(stored) + " shards",
                                         "shards is " + std::to_string(wanted), std::string("stop them")}) {
@@ -160,7 +160,7 @@ TEST_P(EventReshardingConformance, RelaysThatStartAtTheSameMomentHaveOneNumber) 
             const bool fits = stored == std::to_string(shards_of(n));
             EXPECT_EQ(answer.has_value(), fits) << (answer ? "" : answer.error().message);
             if (!answer) {
-                EXPECT_EQ(answer.error().code, kOtherShards) << answer.error().message;
+                EXPECT_EQ(answer.error().code, codes::kOtherShards) << answer.error().message;
                 continue;
             }
             for (const ShardLease& lease : answer->held) EXPECT_TRUE(held.insert(lease.shard).second) << lease.shard;

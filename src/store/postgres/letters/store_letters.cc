@@ -128,7 +128,7 @@ Result<std::int64_t> store_letters(Pool& pool, std::span<const NewLetter> letter
         results = run("deliverd.json_or_null(i.payload)");
     if (!results) {
         Error error = std::move(results.error());
-        if (refused_data(*connection)) error.code = kLetterRefused;
+        if (refused_data(*connection)) error.code = codes::kLetterRefused;
         return Failure(std::move(error));
     }
     std::int64_t fresh = 0;

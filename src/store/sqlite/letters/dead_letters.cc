@@ -18,11 +18,12 @@
 namespace deliverd::store::sqlite {
 namespace {
 
-/// kLetterRefused only where the letter itself is at fault. Anything else, such as a table that is missing for a
+/// codes::kLetterRefused only where the letter itself is at fault. Anything else, such as a table that is missing for a
 /// moment, must not make ingest strip records of their payloads.
 Error refusal_of(Handle& handle, Error error) {
     const int code = sqlite3_errcode(handle.raw()) & 0xFF;
-    if (code == SQLITE_TOOBIG || code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH) error.code = kLetterRefused;
+    if (code == SQLITE_TOOBIG || code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH)
+        error.code = codes::kLetterRefused;
     return error;
 }
 

@@ -130,10 +130,10 @@ TEST_F(SqliteDeadLettersTest, ARecordIsStoredOnce) {
 TEST_F(SqliteDeadLettersTest, WhatCannotBeHeldRefusesAll) {
     std::vector<NewLetter> letters = {new_letter(1), new_letter(2)};
     letters[1].provenance.error_message = "\xff";
-    conformance::expect_refused(letters_->store(letters), "error_message", kLetterRefused);
+    conformance::expect_refused(letters_->store(letters), "error_message", codes::kLetterRefused);
     letters[1] = new_letter(2);
     letters[1].payload = "{";
-    conformance::expect_refused(letters_->store(letters), "payload", kLetterRefused);
+    conformance::expect_refused(letters_->store(letters), "payload", codes::kLetterRefused);
     EXPECT_EQ(total({}), 0);
 }
 
