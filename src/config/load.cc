@@ -60,15 +60,20 @@ Result<std::string> read_file(const std::string& path) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored))
         return permanent("unreadable", path + ": is a folder, not a file");
+    const auto unreadable = [&path] {
+        return permanent("unreadable", fmt::format("{}: cannot read the configuration: {}", path,
+                                                   errno == 0 ? "unknown I/O error" : std::strerror(errno)));
+    };
+    // Streams set errno on this platform, but never clear it.
     errno = 0;
     std::ifstream file(path, std::ios::binary);
-    if (!file) {
-        return permanent("unreadable",
-                         fmt::format("{}: cannot read the configuration: {}", path, std::strerror(errno)));
-    }
+    if (!file) return unreadable();
     // One byte more than allowed, so that parse_yaml() sees that the file is too long.
     std::string text(kMaxConfigBytes + 1, '\0');
+    errno = 0;
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    // Half a file could be valid YAML: it would run with the settings of the other half at their defaults.
+    if (file.bad()) return unreadable();
     text.resize(static_cast<std::size_t>(file.gcount()));
     return text;
 }

@@ -225,6 +225,12 @@ TEST_F(FileTest, WhichFileIsRead) {
     EXPECT_THAT(load_config({folder_.string(), {}, {}}, environment()).problems, ElementsAre(HasSubstr("a folder")));
 }
 
+TEST_F(ConfigTest, AFileThatFailsWhileItIsReadIsNotTakenForAnEmptyOne) {
+    // The kernel opens this file for everyone and answers EIO for its first page, which no process maps.
+    EXPECT_THAT(load_config({"/proc/self/mem", {}, {}}, environment()).problems,
+                ElementsAre("/proc/self/mem: cannot read the configuration: Input/output error"));
+}
+
 TEST_F(ConfigTest, Lanes) {
     const LoadedConfig loaded = load(std::string(kLane) +
                                      "    batch_size: 7\n    lease_seconds: 1.5\n"
