@@ -228,7 +228,7 @@ def test_a_token_is_revoked_without_a_restart(start, programs, tmp_path):
     wait_for(lambda: not may(made[0]), 30, "the token to be revoked")
     assert may(made[1])
     write([], more="]")
-    service.process.wait_for_stderr("the tokens file is wrong")
+    service.process.wait_for_stderr("the tokens file is invalid")
     assert may(made[1]), "a mistake locks nobody out"
     assert made[1]["token"] not in service.process.stderr
 
@@ -271,7 +271,7 @@ def test_hashes_of_common_words_are_refused(programs, sqlite, tmp_path, word):
         config = write_config(tmp_path, sqlite, auth=auth, server={"port": free_port()})
         for command in (["config", "check"], ["serve"]):
             reported = programs.run(*command, "--config", config).error_line(2)
-            assert "a word anyone would try" in reported and "token new" in reported and hashed not in reported.lower()
+            assert "a word that is easy to guess" in reported and "token new" in reported and hashed not in reported.lower()
 
 
 def test_config_show_hides_hashes_and_shows_spools(programs, sqlite, tmp_path):

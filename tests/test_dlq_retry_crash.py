@@ -87,11 +87,11 @@ def test_retry_all_killed_half_way(start, programs, postgres, kafka, how, passag
     else:
         service = start()
         refusal = error(service.retry_all(topic))
-        assert refusal == (409, "SYS_DLQ_CONFLICT", f"a retry of all messages in topic {topic} is under way already")
+        assert refusal == (409, "SYS_DLQ_CONFLICT", f"a retry of all messages in topic {topic} is already under way")
         service.process.terminate()
         assert service.process.wait() == 0
         refused = retry_all_from_the_shell(programs, service, topic)
-        assert refused.status == 1 and "under way already" in refused.stderr.splitlines()[-1], refused
+        assert refused.status == 1 and "already under way" in refused.stderr.splitlines()[-1], refused
         assert values(kafka, topic) == before, "nobody else publishes while the dead process has the lease"
         end_leases(postgres)
         reported = json.loads(retry_all_from_the_shell(programs, service, topic).ok().stdout)

@@ -29,7 +29,7 @@ def test_brokers_that_answer_and_the_topics_that_match(doctor, kafka):
     found = doctor(section)
     assert found["kafka"] == (True, "1 broker(s) answer")
     ok, message = found["dead-letter topics"]
-    assert ok and "none matches" in message and "ten seconds" in message
+    assert ok and "no topic matches" in message and "ten seconds" in message
     for number in range(7):
         kafka.create_topic(f"{name}.{number}.dlq.v1")
     kafka.create_topic(f"{name}.other")

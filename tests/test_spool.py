@@ -284,7 +284,7 @@ def test_roots_cleanup_follows_no_folder_of_another_user(programs, planted):
 def test_a_missing_token_file_matters_only_to_serve(programs, tmp_path):
     (tmp_path / "deliverd.yaml").write_text("spools:\n  hooks: { path: hooks.jsonl, token_env: NOT_THERE }\n")
     said = programs.run("serve").stderr
-    assert "spools.hooks.token_env: there is no environment variable NOT_THERE" in said
+    assert "spools.hooks.token_env: the environment variable NOT_THERE is not set" in said
     programs.run("migrate").ok()
 
 

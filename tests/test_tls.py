@@ -151,7 +151,7 @@ def test_certificates_change_while_it_serves(start):
             served.renew(name)
             wait_for(lambda wanted=name: served.name() == wanted, DEADLINE_SECONDS, lambda: f"{name}, not {served.name()}")
         served.cert_file.write_text(served.cert_file.read_text()[:300])  # as if somebody were still writing it
-        served.process.wait_for_stderr("the TLS files are wrong")
+        served.process.wait_for_stderr("the TLS files are invalid")
         assert served.name() == "third"
         served.renew("fourth")
         wait_for(lambda: served.name() == "fourth", DEADLINE_SECONDS, lambda: f"fourth, not {served.name()}")
@@ -161,7 +161,7 @@ def test_certificates_change_while_it_serves(start):
         for caller in callers:
             caller.end()
     assert [caller.wrong for caller in callers] == [[], [], []]
-    problem, = [json.loads(line)["problem"] for line in served.process.stderr.splitlines() if "files are wrong" in line]
+    problem, = [json.loads(line)["problem"] for line in served.process.stderr.splitlines() if "files are invalid" in line]
     assert problem.startswith(f"{served.cert_file}: ")
 
 

@@ -147,7 +147,7 @@ private:
         if (match.route == nullptr) {
             const std::string allowed = fmt::format("{}", fmt::join(match.allowed, ", "));
             return refused(405, "METHOD_NOT_ALLOWED",
-                           fmt::format("{} does not take {}, only {}", request.path, request.method, allowed),
+                           fmt::format("{} does not support {}, only {}", request.path, request.method, allowed),
                            {{"Allow", allowed}});
         }
         const Route& route = *match.route;

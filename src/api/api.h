@@ -41,7 +41,7 @@ struct Detail {
 /// 503 with Retry-After.
 [[nodiscard]] http::Response try_later(std::string_view code, std::string_view message, std::string_view request_id);
 
-/// 500 with `code`, for what the database refuses for good. The database's own message goes to the log only, as
+/// 500 with `code`, for what the database refuses permanently. The database's own message goes to the log only, as
 /// `event`: it may name hosts and users.
 [[nodiscard]] http::Response database_refused(std::string_view code, std::string_view event, const Error& error,
                                               std::string_view request_id, Log& log);

@@ -54,7 +54,7 @@ Result<Caller> caller_of(const http::Request& request, const AuthOptions& auth, 
     if (token.empty()) return permanent("token", "");
     if (auth.jwt && is_jwt(token)) return jwt_caller(token, *auth.jwt, now);
     const std::string digest = sha256_hex(token);
-    // No return at the first match, and digests instead of tokens: the time taken tells nothing about the tokens.
+    // No return at the first match, and digests instead of tokens: the time taken reveals nothing about the tokens.
     std::optional<Caller> caller;
     const auto look_at = [&](const std::vector<Token>& tokens) {
         for (const auto& known : tokens) {

@@ -80,8 +80,9 @@ std::vector<Detail> read_query(std::string_view rest, std::string_view what, std
         // An unknown parameter is an error: a filter with a typing mistake would otherwise list everything.
         const auto meant = nearest(name, names);
         problems.push_back({shown_value(valid_utf8(name)),
-                            meant ? fmt::format("is no parameter of {}; did you mean {}?", what, *meant)
-                                  : fmt::format("is no parameter of {}, which has {}", what, fmt::join(names, ", "))});
+                            meant
+                                ? fmt::format("is not a parameter of {}; did you mean {}?", what, *meant)
+                                : fmt::format("is not a parameter of {}, which has {}", what, fmt::join(names, ", "))});
     }
     for (const Parameter& parameter : parameters) {
         if (parameter.rule != Parameter::required || parameter.seen) continue;

@@ -65,7 +65,7 @@ http::Response answer_to(const deadletter::RedriveReport& report, const std::str
     const store::Redrive& redrive = report.redrive;
     if (report.under_way_elsewhere) {
         return dlq_refusal(409,
-                           fmt::format("a retry of all messages in topic {} is under way already", shown_report(topic)),
+                           fmt::format("a retry of all messages in topic {} is already under way", shown_report(topic)),
                            request_id);
     }
     if (!report.problem.empty()) {
@@ -115,14 +115,15 @@ http::Response dlq_store_failure(const Error& error, bool changes, std::string_v
             }
             const std::string_view what = slow ? "the database took too long" : "the database is out of reach";
             const std::string_view next = changes ? "; nothing was changed, ask again"
-                                          : slow  ? ": ask for less (a topic, a time range)"
+                                          : slow  ? ": narrow the request, for example to a topic or a time range"
                                                   : "; ask again";
             return dlq_refusal(503, fmt::format("{}{}", what, next), request_id);
         }
         case ErrorClass::ambiguous:
-            return dlq_refusal(
-                503, "the database went away during the commit; it may have been done: check before you ask again",
-                request_id);
+            return dlq_refusal(503,
+                               "the connection to the database was lost during the commit; the change may have been "
+                               "made: check before you ask again",
+                               request_id);
         case ErrorClass::permanent:
             break;
     }

@@ -106,9 +106,8 @@ public:
         if (!asked.problems.empty()) return reply(invalid(asked.problems, call));
         // It would become the key of a redrive in the database.
         if (topic.size() > kMaxTopicBytes) {
-            return reply(
-                dlq_refusal(400, fmt::format("no topic and no lane has a name of more than {} bytes", kMaxTopicBytes),
-                            call.request_id));
+            return reply(dlq_refusal(
+                400, fmt::format("names of topics and lanes have at most {} bytes", kMaxTopicBytes), call.request_id));
         }
         if (!asked.dry_run) return retries.retry_all(topic, call, reply);
         // Here and not on a thread of `retries`: it sends nothing, and is one cheap call of the store.

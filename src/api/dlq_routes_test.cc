@@ -220,11 +220,11 @@ TEST_F(DlqRoutesTest, EveryEndOfARetryOfAllHasItsAnswer) {
     EXPECT_EQ(not_all.at("message"),
               "12 messages retried in topic t; 4 were not tried: its original topic is itself for dead letters");
     EXPECT_EQ(error_of(post("/t/retry-all?error_class=E")),
-              "400 SYS_DLQ_VALIDATION_ERROR: error_class is no parameter of retry-all, which has dry_run");
+              "400 SYS_DLQ_VALIDATION_ERROR: error_class is not a parameter of retry-all, which has dry_run");
     report.under_way_elsewhere = true;
     redrive_report_ = report;
     EXPECT_EQ(error_of(post("/t/retry-all")),
-              "409 SYS_DLQ_CONFLICT: a retry of all messages in topic t is under way already");
+              "409 SYS_DLQ_CONFLICT: a retry of all messages in topic t is already under way");
     redrive_report_ = retryable("db_unreachable", "host 10.1.2.3 is away");
     const auto away = post("/t/retry-all");
     EXPECT_EQ(error_of(away),
@@ -278,7 +278,7 @@ TEST_F(DlqRoutesTest, ADatabaseThatIsAwayIs503AndOneThatRefuses500) {
         letters_.fail_with(Error{ErrorClass::retryable, "db_timeout", "canceled"});
         EXPECT_THAT(error_of(call(method, path)), StartsWith("503 SYS_DLQ_INTERNAL_ERROR: the database took too long"));
         letters_.fail_with(Error{ErrorClass::ambiguous, "db_lost", "gone in the commit"});
-        EXPECT_THAT(error_of(call(method, path)), HasSubstr("it may have been done"));
+        EXPECT_THAT(error_of(call(method, path)), HasSubstr("the change may have been made"));
         letters_.fail_with(Error{ErrorClass::permanent, "db_denied", "no such table"});
         const auto refused = call(method, path, {{"X-Request-Id", "req-77"}});
         EXPECT_THAT(error_of(refused), StartsWith("500 SYS_DLQ_INTERNAL_ERROR: ")) << path;

@@ -27,8 +27,8 @@ using JwtObject = boost::json::object;
 constexpr std::array<std::pair<SignatureKind, std::string_view>, 3> kAlgorithms{
     {{SignatureKind::rs256, "RS256"}, {SignatureKind::es256, "ES256"}, {SignatureKind::ed25519, "EdDSA"}}};
 
-/// The one object that `text` is. Failure (permanent): says why not ("is not JSON …"); also where a member stands twice
-/// in one object, because readers differ about which one counts.
+/// The one object that `text` is. Failure (permanent): says why not ("is not JSON …"); also where an object has a
+/// member twice, because readers differ about which one counts.
 Result<JwtObject> read_jwt_object(std::string_view text) {
     const auto canonical = canonical_json(text);
     if (!canonical) {
@@ -166,7 +166,8 @@ bool is_access_type(std::string_view type) {
 
 Result<const JwtKey*> find_key(const JwtObject& header, const JwtKeySet& keys) {
     // Extensions that a verifier must understand (RFC 7515, 4.1.11). We know none.
-    if (header.contains("crit")) return permanent("jwt_malformed", "the header has `crit`: extensions are not known");
+    if (header.contains("crit"))
+        return permanent("jwt_malformed", "the header has `crit`: extensions are not supported");
     if (header.contains("typ") && !is_access_type(text_in(header, "typ").value_or(""))) {
         return permanent("jwt_malformed", "the type is neither JWT nor at+jwt");
     }
@@ -236,7 +237,7 @@ Result<JwtClaims> read_claims(const JwtObject& claims, const JwtRules& rules, Wa
     TRY(check_origin(claims, rules));
     TRY(check_times(claims, now));
     const auto subject = text_in(claims, "sub").value_or("");
-    // The subject stands in logs and audits as the actor.
+    // Logs and audits name the subject as the actor.
     if (subject.empty() || subject.size() > kMaxSubjectBytes || one_line(subject) != subject) {
         return permanent("jwt_claims", fmt::format("`sub` is not one line of 1 to {} bytes", kMaxSubjectBytes));
     }

@@ -34,14 +34,13 @@ http::Response not_stored(const Error& error, std::string_view request_id, Log& 
     // The caller's next step is always to post again. Only whether something may have been stored differs.
     switch (error.error_class) {
         case ErrorClass::retryable:
-            return try_later(
-                "DATABASE_UNAVAILABLE",
-                "the database does not take orders at the moment; nothing was stored, post the order again",
-                request_id);
+            return try_later("DATABASE_UNAVAILABLE",
+                             "the database cannot store orders at the moment; nothing was stored, post the order again",
+                             request_id);
         case ErrorClass::ambiguous:
             return try_later("OUTCOME_UNKNOWN",
-                             "the database went away during the commit; the order may have been stored: post it again "
-                             "with the same key to find out, it is stored once",
+                             "the connection to the database was lost during the commit; the order may have been "
+                             "stored: post it again with the same key, it is stored only once",
                              request_id);
         case ErrorClass::permanent:
             break;

@@ -11,7 +11,7 @@
 namespace deliverd::api {
 
 /// POST needs operator and is answered by a thread of `intake`; GET needs viewer and blocks for one find(). All three
-/// outlive the handler made of the routes. What the database refuses for good is logged with the request's id.
+/// outlive the handler made of the routes. What the database refuses permanently is logged with the request's id.
 [[nodiscard]] std::vector<Route> orders_routes(orders::Intake& intake, store::Orders& orders, Log& log);
 
 }  // namespace deliverd::api

@@ -11,7 +11,7 @@
 namespace deliverd::cli {
 
 void complain(const Context& context, std::string_view message) {
-    // A message may quote what a stranger wrote; whoever reads the error stream line by line must get one line.
+    // A message may quote what a stranger wrote. A program that reads the error stream by lines must get one line.
     std::string line = one_line(message);
     line.resize(line.find_last_not_of(' ') + 1);
     context.err << "deliverd: " << line << "\n";

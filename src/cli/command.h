@@ -95,7 +95,7 @@ enum class MissingFile { create, refuse };
 /// could not be opened. `work` may use both arguments until it returns.
 Status with_database(const Call& call, MissingFile missing, const std::function<Status(store::Database&, Log&)>& work);
 
-/// Before something is destroyed: asks whoever is at the terminal, unless `yes`; a script has decided already. Failure:
+/// Before something is deleted: asks the user at the terminal. Does not ask if `yes`, or without a terminal. Failure:
 /// the answer is not "y" or "yes".
 [[nodiscard]] Result<void> confirm(const Call& call, bool yes, std::string_view question);
 
@@ -105,8 +105,8 @@ struct InputLimit {
     std::string_view setting{};  // that has it, for the message; empty: none
 };
 
-/// The content of file `path`, or of standard input if it is "-". Failure: `bad_argument`, naming `flag` and `path` as
-/// they stand: "--file " or "--payload @".
+/// The content of file `path`, or of standard input if it is "-". Failure: `bad_argument`, naming `flag` and `path`.
+/// `flag` is put in front as it is: "--file " or "--payload @".
 [[nodiscard]] Result<std::string> read_input(const Context& context, std::string_view flag, const std::string& path,
                                              const InputLimit& limit);
 

@@ -65,8 +65,8 @@ Status list(const DlqJob& job) {
         more = page.has_next && !page.letters.empty();
         if (more) query.after = store::LetterCursor{page.letters.back().created_at, page.letters.back().id};
     }
-    listing.end(has_filters(query) ? "no dead letters like that" : "no dead letters");
-    return more && !job.call.json ? job.call.print_line("there are older ones: --limit N shows more") : kDone;
+    listing.end(has_filters(query) ? "no dead letters match the filters" : "no dead letters");
+    return more && !job.call.json ? job.call.print_line("more dead letters exist; --limit N shows them") : kDone;
 }
 
 Status audit(const DlqJob& job) {
@@ -112,17 +112,17 @@ Result<void> show_plan(const DlqJob& job) {
                            refused.empty() ? "" : ", refused: ", one_line(refused));
     }
     if (planned.size() == static_cast<std::size_t>(deadletter::kMaxPlanned)) {
-        err << "and perhaps to other topics with fewer messages\n";
+        err << "topics with fewer messages, if any, are not shown\n";
     }
     return {};
 }
 
 Status retry_all(const DlqJob& job) {
-    // A header, written by whoever sent the record, decides where it goes: a person should see that in time to stop it.
+    // A header, written by the record's sender, decides where it goes: a person should see that in time to stop it.
     TRY(show_plan(job));
     TRY_ASSIGN(const auto report, job.manager.retry_all(*job.asked.query.topic, daemon::cli_actor()));
     if (report.under_way_elsewhere) {
-        return failed("a retry of all messages in topic {} is under way already", one_line(*job.asked.query.topic));
+        return failed("a retry of all messages in topic {} is already under way", one_line(*job.asked.query.topic));
     }
     const store::Redrive& redrive = report.redrive;
     JsonObject object;
@@ -230,18 +230,18 @@ Status with_letters(const Call& call, const DlqArguments& asked, Publishes publi
 constexpr const char* kDlqAbout =
     "A dead letter is a message that a consumer, a lane or a spool gave up on; `deliverd serve` reads the consumers'\n"
     "dead-letter topics. It is PENDING at first. A retry sends it back to where it came from and makes it RESOLVED.\n"
-    "After three failed retries, or by hand, it is DEAD.\n"
-    "These commands work on the database, and publish to the brokers of the configuration.\n"
-    "Examples:\n  deliverd dlq stats                       which topics have dead letters?\n"
-    "  deliverd dlq list --topic orders.dlq.v1  what went wrong with them?\n"
-    "  deliverd dlq show ID                     this one in full\n"
+    "After three failed retries, or `dlq dead`, it is DEAD.\n"
+    "These commands use the database of the configuration and publish to its brokers.\n"
+    "Examples:\n  deliverd dlq stats                       count them by topic and status\n"
+    "  deliverd dlq list --topic orders.dlq.v1  list them with their errors\n"
+    "  deliverd dlq show ID                     show one in full\n"
     "  deliverd dlq retry ID                    send it back; `retry-all TOPIC` all of them";
 
 constexpr const char* kTopicAbout = "the dead-letter topic, the original one, or the name of a lane or a spool";
 constexpr double kMostPurgeSeconds = 10.0 * 365 * 86400;
 
 void add_yes(CLI::App* app, bool& yes) {
-    app->add_flag("--yes", yes, "do not ask; without a terminal nothing is asked anyway");
+    app->add_flag("--yes", yes, "delete without asking; without a terminal, it never asks");
 }
 
 CLI::Option* add_status(CLI::App* app, store::LetterQuery& query) {
@@ -308,14 +308,15 @@ void add_dlq(CommandTree& tree) {
                 kStatusJson},
                retry, Publishes::one);
 
-    app =
-        add({"retry-all", "Send back all letters of a topic and print how many were sent",
-             "  deliverd dlq retry-all orders.dlq.v1\n"
-             "First prints on standard error where the messages go: their headers say that, and kafka.replay_topics\n"
-             "limits it. Skips those that cannot be retried. Ctrl-C stops it and prints how many were sent; the same\n"
-             "command then sends the rest. If the process dies, `deliverd serve` or the same command resumes it.",
-             "an object: topic, retried, failed, in_doubt, taken_over, not_tried"},
-            retry_all, Publishes::all);
+    app = add(
+        {"retry-all", "Send back all letters of a topic and print how many were sent",
+         "  deliverd dlq retry-all orders.dlq.v1\n"
+         "First prints on standard error the topics that the messages will be sent to. Their headers name these\n"
+         "topics; kafka.replay_topics limits them. Skips letters that cannot be retried. Ctrl-C stops it and prints\n"
+         "how many were sent; the same command then sends the rest. If the process dies, `deliverd serve` or the\n"
+         "same command resumes it.",
+         "an object: topic, retried, failed, in_doubt, taken_over, not_tried"},
+        retry_all, Publishes::all);
     text(app, "topic TOPIC", dlq->query.topic, kTopicAbout)->required();
 
     add_for_id({"dead", "Mark one letter as dead: it is not retried any more",
@@ -337,8 +338,8 @@ void add_dlq(CommandTree& tree) {
 
     app = add({"purge", "Delete the old letters of a status and print how many",
                "  deliverd dlq purge --status RESOLVED --older-than 7d\n"
-               "Deletes in small transactions: you can interrupt it, and it blocks nobody. Each letter gets an audit\n"
-               "line.",
+               "Deletes in small transactions: you can interrupt it, and it blocks no other session. The audit\n"
+               "records each letter.",
                "an object: purged"},
               purge);
     add_status(app, dlq->query)->required();

@@ -114,7 +114,7 @@ TEST_F(DlqCommandTest, PurgesWhatIsOldOfAState) {
 
 TEST_F(DlqCommandTest, AnEmptyTableIsNoError) {
     EXPECT_EQ(run({"list"}), 1) << "no database is an error: the path may be mistyped";
-    EXPECT_THAT(err_, HasSubstr("there is no SQLite database"));
+    EXPECT_THAT(err_, HasSubstr("does not exist; correct the path"));
     store(0);
     EXPECT_EQ(run({"list"}), 0) << err_;
     EXPECT_EQ(out_, "no dead letters\n");
@@ -170,13 +170,13 @@ TEST_F(DlqCommandTest, Filters) {
     EXPECT_EQ(run({"list", "--source", "kafak"}), 2);
     EXPECT_THAT(err_, HasSubstr("--source must be kafka, lane:NAME or spool:NAME"));
     EXPECT_EQ(run({"list", "--topic", "mial.dlq.v1"}), 0);
-    EXPECT_EQ(out_, "no dead letters like that\n");
+    EXPECT_EQ(out_, "no dead letters match the filters\n");
 }
 
 TEST_F(DlqCommandTest, AListThatIsCutSaysSo) {
     store(3);
     EXPECT_EQ(run({"list", "--limit", "2"}), 0) << err_;
-    EXPECT_THAT(out_, testing::EndsWith("\nthere are older ones: --limit N shows more\n"));
+    EXPECT_THAT(out_, testing::EndsWith("\nmore dead letters exist; --limit N shows them\n"));
     EXPECT_EQ(run({"list", "--limit", "3"}), 0) << err_;
     EXPECT_THAT(out_, testing::Not(HasSubstr("--limit")));
     EXPECT_EQ(run({"list", "--limit", "2", "--json"}), 0) << err_;

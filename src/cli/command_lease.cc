@@ -121,7 +121,7 @@ Status show(const LeaseJob& job) {
 
 void add_worker_option(CLI::App* app, std::string& worker, const char* about) {
     app->add_option("--worker", worker, about)->required();
-    // CLI11 counts an empty text as given, and a row without an owner would be nobody's to settle.
+    // CLI11 counts an empty text as given, and nobody could settle a row without an owner.
     app->callback([&worker] {
         if (worker.empty()) throw CLI::ValidationError("--worker must not be empty");
     });
@@ -173,7 +173,8 @@ void add_lease(CommandTree& tree) {
                      "  deliverd lease fail 1 --worker me --error '503' --next-attempt-at 2026-02-20T10:30:00Z", fail);
     app->add_option("--error", lease->error, "kept as last_error")->required();
     app->add_option("--next-attempt-at", lease->next_attempt_at, "RFC 3339, with Z or an offset")->required();
-    app = add_settling("dead", "Give a row up", "  deliverd lease dead 1 --worker me --error 'no such space'", give_up);
+    app = add_settling("dead", "Mark a row as dead", "  deliverd lease dead 1 --worker me --error 'no such space'",
+                       give_up);
     app->add_option("--error", lease->error, "kept as last_error")->required();
     add_settling("renew", "Restart the lease of a row", "  deliverd lease renew 1 --worker me", renew);
 

@@ -53,7 +53,7 @@ Status submit(const OrdersJob& job) {
     // Not the same order again but another one under its key: to accept it would lose one of the two.
     if (answer.kind == store::AcceptKind::conflict) {
         return failed(
-            "IDEMPOTENCY_CONFLICT: order {} was stored with another content (digest {}); a different order needs a "
+            "IDEMPOTENCY_CONFLICT: order {} was stored with different content (digest {}); a different order needs a "
             "key of its own",
             order.idempotency_key, answer.order.request_digest);
     }

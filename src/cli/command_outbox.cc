@@ -144,7 +144,7 @@ void add_outbox(CommandTree& tree) {
     CLI::App* group = tree.group(
         "outbox", "Use the event outbox from the shell",
         "Applications write events in their own transaction: INSERT INTO outbox, deliverd.add_event(), or the C++\n"
-        "library. These commands are for looking, trying and repairing.\n"
+        "library. Use these commands to inspect, test and repair.\n"
         "Examples:\n  deliverd outbox add --aggregate order-1 --type OrderCreated --payload '{\"total\": 42}'\n"
         "  deliverd outbox list\n  deliverd outbox stats\n  deliverd outbox cleanup --older-than 7d");
     const PortCommands<OutboxArguments, Outbox> commands{
@@ -165,11 +165,12 @@ void add_outbox(CommandTree& tree) {
     app->add_option("--metadata", outbox->metadata, "a JSON object; its entries are sent as headers")
         ->default_str(outbox->metadata);
 
-    app = commands.add({"list", "List unpublished events, or all of one aggregate",
-                        "  deliverd outbox list\n  deliverd outbox list --aggregate order-1 --json\n"
-                        "Oldest first. `waiting` has failed and will be tried again, `dead` was given up.",
-                        "an array of objects with the table's columns"},
-                       list);
+    app = commands.add(
+        {"list", "List unpublished events, or all of one aggregate",
+         "  deliverd outbox list\n  deliverd outbox list --aggregate order-1 --json\n"
+         "Oldest first. A `waiting` event has failed and is tried again later; a `dead` event was given up.",
+         "an array of objects with the table's columns"},
+        list);
     text(app, "--aggregate ID", outbox->aggregate, "all events of this aggregate_id, published and dead ones too");
     whole(app, "--limit", outbox->limit, 1, 1'000'000, "events at most");
 
@@ -182,7 +183,7 @@ void add_outbox(CommandTree& tree) {
 
     app = commands.add({"cleanup", "Delete old published events and print how many",
                         "  deliverd outbox cleanup\n  deliverd outbox cleanup --older-than 12h\n"
-                        "Deletes in small transactions: it can be interrupted, and blocks no writer.",
+                        "Deletes in small transactions: you can interrupt it, and it blocks no writer.",
                         "an object: deleted"},
                        cleanup);
     seconds(app, "--older-than", outbox->older_than_seconds, kMostLeaseSeconds, "published longer ago than this")
@@ -190,7 +191,7 @@ void add_outbox(CommandTree& tree) {
 
     app = commands.add({"mark", "Record that an event was published by other means",
                         "  deliverd outbox mark 17\n"
-                        "Prints true (exit 0), or false (exit 1) if it is unknown or was published already.",
+                        "Prints true (exit 0), or false (exit 1) if it is unknown or was already published.",
                         kAlwaysJson},
                        mark);
     row_id(app, outbox->id, "id of the event");

@@ -54,12 +54,12 @@ Failure no_such_lane(const config::Config& config, const std::string& name) {
     std::vector<std::string_view> names;
     for (const config::LaneConfig& lane : config.lanes) names.emplace_back(lane.options.name);
     if (names.empty()) {
-        return misused("no lane \"{}\": the configuration has none; add it below `lanes:`", name);
+        return misused("no lane \"{}\": the configuration has no lanes; add it below `lanes:`", name);
     }
     const auto meant = nearest(name, names);
     return misused(
         "no lane \"{}\"; {}", name,
-        meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("there are: {}", fmt::join(names, ", ")));
+        meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("the lanes are: {}", fmt::join(names, ", ")));
 }
 
 using Totals = pipeline::LaneTotals;
@@ -140,22 +140,22 @@ void add_serve(CommandTree& tree) {
     tree.add(nullptr,
              {"serve", "Run the API and all lanes",
               "  deliverd serve\n  deliverd serve --config /etc/deliverd.yaml\n"
-              "SIGTERM or Ctrl-C drains; a second one stops at once."},
+              "SIGTERM or Ctrl-C finishes the work in progress, then stops; a second one stops at once."},
              run_serve);
 }
 
 void add_worker(CommandTree& tree) {
     const auto worker = std::make_shared<WorkerArguments>();
     CLI::App* app = tree.add(nullptr,
-                             {"worker", "Work one lane, without the API",
+                             {"worker", "Run one lane, without the API",
                               "  deliverd worker --lane memories --once\n"
                               "  deliverd worker --lane memories --loop --batch-size 500 --worker-id blue-1\n"
-                              "--once works one batch and exits 1 if anything failed.",
+                              "--once processes one batch. Exits with 1 if anything failed.",
                               "print the summary as JSON"},
                              [worker](const Call& call) { return run_worker(call, *worker); });
     app->add_option("--lane", worker->lane, "a name below `lanes:` in the configuration")->required();
-    app->add_flag("--once", worker->once, "work one batch, then exit");
-    app->add_flag("--loop", worker->loop, "work until SIGTERM or Ctrl-C");
+    app->add_flag("--once", worker->once, "process one batch, then exit");
+    app->add_flag("--loop", worker->loop, "run until SIGTERM or Ctrl-C");
     app->add_option("--worker-id", worker->worker_id, "unique on the table; otherwise host-pid-random");
     // Each overrides a setting of the lane, whose name is complete only when all words are read: see the callback.
     config::ConfigRequest& request = tree.request();
@@ -167,12 +167,11 @@ void add_worker(CommandTree& tree) {
             ->type_name("N");
     };
     setting("--batch-size", "batch_size", "rows per claim");
-    setting("--max-retries", "retry.max",
-            "the failure with this number is the last; orders: retries after the first send");
+    setting("--max-retries", "retry.max", "failures until a row is dead; orders: retries after the first send");
     setting("--base-backoff", "retry.base_seconds",
             "seconds; the wait after n failures is base * 2^n, orders: base * 2^(n-1)");
-    setting("--loop-interval", "loop_interval_seconds", "seconds between looks at an empty table");
-    setting("--lease-seconds", "lease_seconds", "how long a claim holds");
+    setting("--loop-interval", "loop_interval_seconds", "longest wait between polls of an empty table, in seconds");
+    setting("--lease-seconds", "lease_seconds", "seconds after which a claimed row is free again");
     app->callback([worker, &request] {
         if (worker->once == worker->loop) throw CLI::ValidationError("worker needs either --once or --loop");
         if (worker->worker_id && worker->worker_id->empty()) {
@@ -194,10 +193,10 @@ void add_demo(CommandTree& tree) {
         return kDone;
     };
     CLI::App* app = tree.add(nullptr,
-                             {"demo", "Watch it work: throw-away database, unreliable receiver",
+                             {"demo", "Show deliverd at work with a temporary database and an unreliable receiver",
                               "  deliverd demo\n  deliverd demo --seconds 20 --rate 100"},
                              run, Needs::nothing);
-    seconds(app, "--seconds", demo->seconds, 86400, "end after this long");
+    seconds(app, "--seconds", demo->seconds, 86400, "stop after this long");
     bounded<double>(app, "--rate", demo->rate, config::parse_number, "a number", 0.1, 5000, "memories per second");
     whole(app, "--port", demo->port, 0, 65535, "port of the API; otherwise 8080 if it is free, else any");
 }
@@ -210,11 +209,10 @@ void add_bench(CommandTree& tree) {
     };
     CLI::App* app = tree.add(
         nullptr,
-        {"bench", "Measure a lane with a sink that does nothing",
+        {"bench", "Measure a lane with a sink that discards messages",
          "  deliverd bench --database postgres:///scratch --rows 200000\n"
-         "Without a database it makes a throw-away SQLite file. Otherwise the outbox table must be empty, and its "
-         "rows\n"
-         "are removed at the end; --existing delivers the rows that are there, and keeps them."},
+         "Without a database it uses a temporary SQLite file. Otherwise the outbox table must be empty, and\n"
+         "its rows are removed at the end; --existing delivers the rows that are there, and keeps them."},
         run);
     whole(app, "--rows", bench->rows, 1, 100'000'000, "rows to deliver");
     whole(app, "--batch-size", bench->batch_size, 1, 10000, "rows per claim and per settle");

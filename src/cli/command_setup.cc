@@ -85,7 +85,7 @@ Status show_config(const Call& call) {
 Status check_config(const Call& call) {
     const config::LoadedConfig& loaded = call.loaded;
     const bool ok = loaded.problems.empty();
-    // Also with --json: whoever runs a script by hand reads the error stream.
+    // Also with --json: a person who runs a script by hand reads the error stream.
     for (const std::string& problem : loaded.problems) complain(call.context, problem);
     // Only a remark: without token_hosts the spool works, for receivers that want no token.
     for (const config::SpoolConfig& spool : loaded.config.spools) {
@@ -138,11 +138,11 @@ Status make_token(const Call& call, const TokenArguments& asked) {
     // Straight from the kernel: base/random.h is not made for secrets.
     std::string bytes(kTokenBytes, '\0');
     if (getentropy(bytes.data(), bytes.size()) != 0) {
-        return failed("the system gives no random bytes: {}", std::strerror(errno));
+        return failed("cannot get random bytes from the system: {}", std::strerror(errno));
     }
     // The prefix lets scanners for leaked secrets recognise a token.
     const std::string token = "dlv_" + hex_text(bytes);
-    // Only the hash is configured: whoever reads the configuration cannot use it. A random token needs no slow hash.
+    // Only the hash is configured: a reader of the configuration cannot use it. A random token needs no slow hash.
     const std::string sha256 = sha256_hex(token);
     if (call.json) {
         boost::json::object object{{"token", token}, {"name", asked.name}, {"role", asked.role}, {"sha256", sha256}};
@@ -168,7 +168,7 @@ Status run_migrate(const Call& call, bool dry_run) {
         boost::json::array array;
         for (const store::MigrationStep& step : steps) {
             boost::json::object object{{"version", step.version}, {"name", step.name}, {"applied", !dry_run}};
-            // The text of what was applied is in the program; only who has to run it by hand needs it.
+            // Only a user who runs the steps by hand needs their SQL.
             if (dry_run) object["sql"] = step.sql;
             array.push_back(object);
         }
@@ -191,10 +191,10 @@ Status run_migrate(const Call& call, bool dry_run) {
 }  // namespace
 
 void add_config(CommandTree& tree) {
-    CLI::App* group = tree.group("config", "Look at the configuration",
+    CLI::App* group = tree.group("config", "Check and show the configuration",
                                  "Examples:\n  deliverd config check\n  deliverd config show --json");
     tree.add(group,
-             {"check", "Validate it: prints every problem with its line",
+             {"check", "Check the configuration and print each problem with its line",
               "  deliverd config check --config deliverd.yaml", "an object: source, ok, lanes, problems"},
              check_config, Needs::configuration);
     tree.add(group,
@@ -207,10 +207,10 @@ void add_config(CommandTree& tree) {
 void add_token(CommandTree& tree) {
     const auto token = std::make_shared<TokenArguments>();
     CLI::App* group =
-        tree.group("token", "Make tokens for the API", "Examples:\n  deliverd token new --name ops --role operator");
+        tree.group("token", "Create tokens for the API", "Examples:\n  deliverd token new --name ops --role operator");
     CLI::App* app = tree.add(
         group,
-        {"new", "Make a random token and its line for the configuration",
+        {"new", "Create a random token and its line for the configuration",
          "  deliverd token new --name ops --role operator\n"
          "  deliverd token new --name orders-team --role operator --topic 'orders.*'\n"
          "The token is shown only once; the configuration has only its SHA-256.",

@@ -40,7 +40,7 @@ Result<std::string> token_of(const Context& context, const SpoolArguments& argum
     auto token = context.environment(name);
     if (token && !token->empty()) return std::move(*token);
     if (!arguments.token_env) return std::string();
-    return misused("--token-env {}: there is no such environment variable, or it is empty", one_line(name));
+    return misused("--token-env {}: this environment variable is not set, or it is empty", one_line(name));
 }
 
 /// The time, or the number itself if it is out of range.
@@ -99,7 +99,8 @@ Status list(const SpoolJob& job) {
         // A file that is no spool at all has no other lines: a few of them say enough.
         if (rejects++ >= kMaxReportedRejects) return;
         job.call.note("{}:{}: {}; {}", asked.file, reject.line, reject.reason,
-                      reject.torn ? "the next `spool add` ends it" : "the next retry or cleanup moves it aside");
+                      reject.torn ? "the next `spool add` ends the line"
+                                  : fmt::format("the next retry or cleanup moves it to {}.rejected", asked.file));
     };
     const auto look = [&](const SpoolEntry& entry) {
         if (is_wanted(asked, entry, now.count())) print(entry);
@@ -107,7 +108,7 @@ Status list(const SpoolJob& job) {
     };
     TRY(job.spool.each(look, note_reject));
     listing.end("no entries");
-    if (rejects > kMaxReportedRejects) job.call.note("{} lines of {} are no entries", rejects, asked.file);
+    if (rejects > kMaxReportedRejects) job.call.note("{} lines of {} are not entries", rejects, asked.file);
     return kDone;
 }
 
@@ -155,7 +156,7 @@ Status retry(const SpoolJob& job) {
     TRY_ASSIGN(const auto sum, retry_all_due(job, daemon::http_sender(std::move(poster))));
     // Remarks go to the error stream, so that scripts read nothing but the numbers.
     note_rejected(job, sum.rejected);
-    if (sum.recovered > 0) job.call.note("{} attempts of a run that died were recorded", sum.recovered);
+    if (sum.recovered > 0) job.call.note("recorded {} attempts of an earlier run that had died", sum.recovered);
     job.call.answer(fmt::format(R"({{"total":{},"resolved":{},"failed":{},"exhausted":{}}})", sum.total, sum.resolved,
                                 sum.failed, sum.exhausted),
                     fmt::format("{} tried: {} resolved, {} failed, {} exhausted", sum.total, sum.resolved, sum.failed,
@@ -287,7 +288,7 @@ private:
         std::vector<store::ImportedEvent> events;
         std::set<std::string_view> keys;
         for (std::size_t at = 0; at < entries.size(); ++at) {
-            // The same line may stand twice in a file; store() takes no key twice in one call.
+            // A file may have the same line twice; store() takes no key twice in one call.
             if (keys.insert(texts[at].key).second) events.push_back(event(at));
         }
         std::vector<std::size_t> refused;
@@ -344,10 +345,11 @@ void add_spool_import(CommandTree& tree, CLI::App* group) {
         "import", "Move a whole file into a database",
         "  deliverd spool import --file hooks.jsonl --to dead-letters --database sqlite:deliverd.db\n"
         "  deliverd spool import --file hooks.jsonl --to events --dry-run\n"
-        "Stores every entry that is not resolved, then takes it out of the file: after a kill at any moment, run it\n"
-        "again; nothing is stored twice. From the dead letters, `dlq retry` puts an entry back into the spool of that\n"
-        "name, if `serve` has one. From the event outbox, a lane of `outbox: events` sends it to the lane's own sink;\n"
-        "the endpoint is sent as a header. Exit 1 if the database cannot hold an entry: that entry stays.",
+        "Stores every entry that is not resolved, then removes it from the file. If it is killed, run it again:\n"
+        "nothing is stored twice. From the dead letters, `dlq retry` puts an entry back into the spool of that\n"
+        "name, if `serve` has one. From the event outbox, a lane of `outbox: events` sends it to the lane's own\n"
+        "sink; the endpoint is sent as a header. Exits with 1 if the database cannot hold an entry, which stays in\n"
+        "the file.",
         "an object: to, name, imported, refused, kept, rejected"};
     CLI::App* app = tree.add(group, help, [import](const Call& call) -> Status {
         const std::string name = import->name.value_or(configured_name(call.config(), import->file));
@@ -372,9 +374,9 @@ constexpr const char* kSpoolAbout =
     "seconds.\n"
     "Examples:\n"
     "  deliverd spool add --file hooks.jsonl --endpoint https://example.com/hooks --data @payload.json --error '503'\n"
-    "  deliverd spool list --file hooks.jsonl       what waits, and what went wrong?\n"
-    "  deliverd spool retry --file hooks.jsonl      send what is due; from cron, every minute\n"
-    "  deliverd spool cleanup --file hooks.jsonl    drop what was dealt with long ago";
+    "  deliverd spool list --file hooks.jsonl       list the entries and their errors\n"
+    "  deliverd spool retry --file hooks.jsonl      send the entries that are due; run it from cron, every minute\n"
+    "  deliverd spool cleanup --file hooks.jsonl    remove old resolved and exhausted entries";
 
 }  // namespace
 
@@ -391,7 +393,7 @@ void add_spool(CommandTree& tree) {
         return app;
     };
 
-    CLI::App* app = add_command({"add", "Store what could not be delivered and print its id",
+    CLI::App* app = add_command({"add", "Store a failed webhook and print its id",
                                  "  deliverd spool add --file hooks.jsonl --endpoint https://example.com/hooks \\\n"
                                  "      --data '{\"id\": 7}' --error 'service unavailable' --code 503\n"
                                  "  make-payload | deliverd spool add --file hooks.jsonl --endpoint URL --data -\n"
@@ -409,11 +411,11 @@ void add_spool(CommandTree& tree) {
     app = add_command({"list", "List the entries in the file's order",
                        "  deliverd spool list --file hooks.jsonl\n"
                        "  deliverd spool list --file hooks.jsonl --state exhausted --json\n"
-                       "Reports lines that are no entries on standard error, and leaves them as they are.",
+                       "Reports lines that are not entries on standard error and leaves them unchanged.",
                        "an array of the entries as they are in the file"},
                       list);
     text(app, "--state STATE", spool->state, "only these", {"pending", "retrying", "exhausted", "resolved"});
-    app->add_flag("--due", spool->due, "only what a retry would send now");
+    app->add_flag("--due", spool->due, "only the entries that a retry would send now");
     whole(app, "--limit", spool->limit, 1, 1'000'000'000, "entries at most; without it: all");
 
     app = add_command({"show", "Show one entry as JSON", "  deliverd spool show --file hooks.jsonl JOBID", kAlwaysJson},
@@ -421,12 +423,12 @@ void add_spool(CommandTree& tree) {
     text(app, "jobid JOBID", spool->ids, "its jobId")->required()->expected(1);
 
     app = add_command(
-        {"retry", "Send what is due",
+        {"retry", "Send the entries that are due",
          "  deliverd spool retry --file hooks.jsonl\n"
          "  HOOKS_TOKEN=… deliverd spool retry --file hooks.jsonl --token-env HOOKS_TOKEN \\\n"
          "      --token-host example.com --json\n"
-         "POSTs the payload with \"idempotencyKey\": the entry's jobId; any 2xx resolves it. Exit 1 if any\n"
-         "failed. Two runs on one file never send an entry twice; the second waits for the first.",
+         "POSTs the payload with \"idempotencyKey\": the entry's jobId; any 2xx resolves it. Exits with 1 if\n"
+         "any failed. Two runs on one file never send an entry twice; the second waits for the first.",
          "an object: total, resolved, failed, exhausted"},
         retry);
     app->add_flag("--allow-private", spool->poster.allow_private,
@@ -445,10 +447,10 @@ void add_spool(CommandTree& tree) {
                  "an object: kept, removed, rejected"},
                 cleanup);
 
-    app = add_command(
-        {"resolve", "Mark entries as resolved by hand",
-         "  deliverd spool resolve --file hooks.jsonl JOBID\nExit 1 if one of them is unknown.", "an object: resolved"},
-        resolve);
+    app = add_command({"resolve", "Mark entries as resolved by hand",
+                       "  deliverd spool resolve --file hooks.jsonl JOBID\nExits with 1 if one of them is unknown.",
+                       "an object: resolved"},
+                      resolve);
     text(app, "jobid JOBID", spool->ids, "their jobIds")->required();
 
     add_spool_import(tree, group);

@@ -8,13 +8,14 @@ namespace deliverd::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "deliverd delivers messages that were committed to a database: once in effect, with retries, or into a dead\n"
-    "state where a person can see them. They are never lost and never silently doubled.";
+    "deliverd delivers messages that were committed to a database. It retries failures and keeps every\n"
+    "message that it gives up as dead, with the reason. It loses no message and reports every possible\n"
+    "duplicate.";
 
 constexpr const char* kMainExamples =
     "Try it:\n"
     "  deliverd demo                                  watch messages being delivered, retried, given up\n"
-    "  deliverd config check --config deliverd.yaml   is the configuration right?\n"
+    "  deliverd config check --config deliverd.yaml   check the configuration\n"
     "  deliverd serve --config deliverd.yaml          run the API and all lanes\n"
     "\n"
     "Configuration: --config FILE, else CONFIG_PATH, else ./deliverd.yaml, else built-in defaults.\n"
@@ -45,7 +46,7 @@ CLI::App* CommandTree::add(CLI::App* parent, const Help& help, Run run, Needs ne
         // On each command, not on the root: users write them behind the command's name.
         app->add_option("--config", request_.config_path, "configuration file")->type_name("FILE");
         app->add_option("--database", request_.database_url,
-                        "postgres://… or sqlite:PATH; wins over the file and DATABASE_URL")
+                        "postgres://… or sqlite:PATH; overrides the file and DATABASE_URL")
             ->type_name("URL");
     }
     if (help.json != nullptr) app->add_flag("--json", json_, help.json);
@@ -87,7 +88,8 @@ CommandTree::Parsed CommandTree::parse(std::span<const std::string> words) {
     if (const auto unknown = unknown_word()) return wrong(*unknown);
     // A group alone is no command: CLI11 could require one below it, but words the refusal differently.
     const auto found = commands_.find(deepest());
-    if (found == commands_.end()) return wrong(fmt::format("which command? try `{} --help`", full_name(deepest())));
+    if (found == commands_.end())
+        return wrong(fmt::format("name a command; `{} --help` lists them", full_name(deepest())));
     return {&found->second, request_, json_, {}, {}};
 }
 

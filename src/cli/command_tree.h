@@ -81,7 +81,7 @@ private:
 };
 
 /// Help::json of a command whose answer is JSON anyway: scripts may say --json everywhere.
-inline constexpr const char* kAlwaysJson = "accepted; the answer is JSON anyway";
+inline constexpr const char* kAlwaysJson = "accepted; the output is always JSON";
 
 inline constexpr double kMostLeaseSeconds = 1e9;  // as the protocol has it
 

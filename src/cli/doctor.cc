@@ -102,9 +102,11 @@ bool is_absent_file(const config::DatabaseConfig& database, Findings& findings) 
     if (std::filesystem::exists(path, ignored)) return false;
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
     if (access(folder.c_str(), W_OK | X_OK) == 0) {
-        findings.good("database", "{} is not there yet; serve creates it", path.string());
+        findings.good("database", "{} does not exist yet; serve creates it", path.string());
     } else {
-        findings.bad("database", "{} is not there, and {} is no folder this user can write to; create it",
+        findings.bad("database",
+                     "{} does not exist, and this user cannot write to the folder {}; create the folder or change its "
+                     "permissions",
                      path.string(), folder.string());
     }
     return true;
@@ -114,7 +116,7 @@ void look_at_schema(const config::DatabaseConfig& config, store::Database& datab
                     const Result<std::vector<store::Finding>>& inspected, Findings& findings) {
     const auto report = database.schema();
     if (!report) {
-        // A user who may not look is told what to grant; that it may not look would only send it here again.
+        // The finding about missing privileges says what to grant; a failure to read the schema would add nothing.
         const auto lacks_privileges = [](const store::Finding& f) { return f.check == "privileges" && !f.ok; };
         if (inspected && std::ranges::any_of(*inspected, lacks_privileges)) return;
         return findings.bad("schema", "{}", report.error().message);
@@ -163,7 +165,10 @@ std::string_view good_news(config::SinkConfig::Type type) {
     using enum config::SinkConfig::Type;
     if (type == http) return "the receiver accepts connections";
     if (type == console) return "messages are printed on standard output";
-    if (type == none) return "warning: type none throws every message away and calls it sent; it is for benchmarks";
+    if (type == none) {
+        return "warning: a sink of type none discards every message and records it as sent; use it only for "
+               "benchmarks";
+    }
     return "the broker answers";
 }
 
@@ -198,7 +203,7 @@ void look_at_topics(const config::KafkaConfig& kafka, const deadletter::KafkaIns
                      some_of(found.unreadable), kafka.topic_pattern);
     } else if (found.topics.empty()) {
         findings.good("dead-letter topics",
-                      "none matches {} yet, or none that this user may see; one that is created is read within ten "
+                      "no topic matches {}, or this user may not see it; deliverd finds a new topic within ten "
                       "seconds",
                       kafka.topic_pattern);
     } else {
@@ -222,13 +227,13 @@ void look_at_kafka(const config::DeadLettersConfig& config, Findings& findings) 
     if (kafka.brokers.empty()) {
         return findings.good("kafka",
                              "warning: no brokers are named, so dead letters are neither read nor sent back; add "
-                             "kafka.brokers, or leave `kafka` out");
+                             "kafka.brokers, or remove `kafka`");
     }
     const auto found = deadletter::inspect_kafka(config::record_source_options(kafka), kCheckDeadline);
     if (!found) {
         return findings.bad("kafka",
-                            "{}; check kafka.brokers, that they run, kafka.security_protocol and kafka.sasl_password. "
-                            "Until then no dead letter is read or sent back",
+                            "{}; check that the brokers run, and kafka.brokers, kafka.security_protocol and "
+                            "kafka.sasl_password. Until this is fixed, no dead letter is read or sent back",
                             found.error().message);
     }
     findings.good("kafka", "{} broker(s) answer", found->brokers);

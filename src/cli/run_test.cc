@@ -90,8 +90,8 @@ TEST_F(CommandTest, UnknownWordsNameTheNearestRightOne) {
     expect({"serve", "--confg=x"},
            "deliverd: unknown flag \"--confg\" for deliverd serve; did you mean \"--config\"?\n");
     expect({"--versoin"}, "deliverd: unknown flag \"--versoin\"; did you mean \"--version\"?\n");
-    expect({}, "deliverd: which command? try `deliverd --help`\n");
-    expect({"lease"}, "deliverd: which command? try `deliverd lease --help`\n");
+    expect({}, "deliverd: name a command; `deliverd --help` lists them\n");
+    expect({"lease"}, "deliverd: name a command; `deliverd lease --help` lists them\n");
     expect({"lease", "enq"}, "deliverd: unknown command \"enq\" for deliverd lease; did you mean \"enqueue\"?\n");
 }
 
@@ -289,7 +289,7 @@ TEST_F(CommandTest, AMistypedSqliteFileIsNotMadeByCommandsThatNeedOne) {
     for (std::vector<std::string> words : commands) {
         words.insert(words.end(), {"--database", "sqlite:" + typo});
         EXPECT_EQ(run(words), 1);
-        EXPECT_THAT(err_, StartsWith("deliverd: there is no SQLite database " + typo)) << words[1];
+        EXPECT_THAT(err_, StartsWith("deliverd: SQLite database " + typo + " does not exist")) << words[1];
         EXPECT_FALSE(std::filesystem::exists(typo)) << words[1];
     }
     EXPECT_EQ(run({"lease", "enqueue", "--space", "s", "--payload", "p", "--database", "sqlite:" + typo}), 0);
@@ -383,7 +383,7 @@ TEST_F(CommandTest, WorkerOnceExitsOneWhenASendFailed) {
 
 TEST_F(CommandTest, DoctorFindsWhatIsBad) {
     EXPECT_EQ(run({"doctor"}), 0) << out_;
-    EXPECT_THAT(out_, HasSubstr("not there yet"));
+    EXPECT_THAT(out_, HasSubstr("does not exist yet"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "test.db"));
     EXPECT_EQ(run({"migrate"}), 0);
     EXPECT_EQ(run({"doctor", "--json"}), 0) << out_;
@@ -409,7 +409,7 @@ TEST_F(CommandTest, DoctorSteersNoTerminal) {
 
 TEST_F(CommandTest, DoctorSaysWhatBecomesOfMessages) {
     EXPECT_EQ(run({"doctor"}), 0) << out_;
-    EXPECT_THAT(out_, HasSubstr("warning: type none throws every message away"));
+    EXPECT_THAT(out_, HasSubstr("warning: a sink of type none discards every message"));
     variables_["CONFIG_PATH"] =
         write("console.yaml", "lanes:\n  memories: { outbox: memory, sink: { type: console } }\n");
     EXPECT_EQ(run({"doctor"}), 0) << out_;
@@ -464,7 +464,7 @@ TEST_F(CommandTest, TheHashOfAWellKnownWordIsRefused) {
         variables_["CONFIG_PATH"] =
             write("known.yaml", "auth: { tokens: [ { name: a, sha256: " + sha256_hex(word) + " } ] }\n");
         EXPECT_EQ(run({"config", "check"}), 2) << word;
-        EXPECT_THAT(err_, HasSubstr("a word anyone would try"));
+        EXPECT_THAT(err_, HasSubstr("a word that is easy to guess"));
     }
 }
 

@@ -62,9 +62,10 @@ api::Token make_token(const std::string& path, Problems& problems) {
                        " must be the 64 hex digits of the token's SHA-256; `deliverd token new` makes both");
     } else if (is_well_known(token.sha256)) {
         // A hash hides a word only from those who do not try it.
-        problems.about(path + ".sha256",
-                       " is that of a word anyone would try; make a token with `deliverd token new --name NAME --role "
-                       "ROLE`");
+        problems.about(
+            path + ".sha256",
+            " is the hash of a word that is easy to guess; make a token with `deliverd token new --name NAME --role "
+            "ROLE`");
     }
     return token;
 }
@@ -107,9 +108,10 @@ void check_url(const JwksSource& source, Problems& problems) {
     if (const auto good = sink::check_http_url(source.url); !good) {
         problems.about("auth.jwt.jwks_url", " {}", good.error().message);
     } else if (!sink::is_guarded_url(source.url)) {
-        problems.about("auth.jwt.jwks_url",
-                       " must be https, or http to a loopback address: whoever can change the keys in transit can sign "
-                       "tokens");
+        problems.about(
+            "auth.jwt.jwks_url",
+            " must be https, or http to a loopback address: an attacker who changes the keys in transit could sign "
+            "tokens");
     }
     // Only whether it can be opened: what is in it libcurl checks at each fetch.
     const bool readable = source.ca_file.empty() || std::ifstream(source.ca_file).good();

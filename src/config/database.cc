@@ -128,13 +128,13 @@ std::string refreshed_conninfo(const Source& source) {
 }  // namespace
 
 Result<DatabaseTarget> parse_database_url(std::string_view url, std::string_view password) {
-    // libpq takes a C string: it would connect to what stands before the NUL.
+    // libpq takes a C string: it would connect to what is before the NUL.
     if (url.find('\0') != std::string_view::npos) return bad_url("the database URL has a NUL byte");
     if (url.starts_with(kSqlite)) return parse_sqlite(url.substr(kSqlite.size()));
     if (!url.starts_with("postgres://") && !url.starts_with("postgresql://")) {
         // Showing "db.sqlite" helps; text with keys, or users and hosts, may hold a password anywhere.
         return bad_url(
-            fmt::format("database URL \"{}\" is of an unknown kind; write "
+            fmt::format("database URL \"{}\" has an unknown scheme; write "
                         "postgres://user@host:5432/name or sqlite:PATH",
                         mask_url(url)));
     }

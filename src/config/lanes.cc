@@ -52,7 +52,7 @@ std::string_view counterpart(std::string_view pattern, std::string_view outbox) 
 void check_kinds(Problems& problems) {
     const Values& values = problems.values();
     for (const auto& [path, value] : values.all()) {
-        // A flag of `worker` stands for a path that the user has not written.
+        // A flag of `worker` sets a path that the user has not written.
         const std::string name = value.origin.starts_with("--") ? value.origin : path;
         const auto check = [&](const Words& only, const std::string& kind, std::string_view what) {
             if (only.empty() || kind.empty() || is_listed(only, kind)) return;
@@ -85,7 +85,7 @@ store::EventColumns make_columns(const Given& given, const std::string& path, Pr
         if (found != known.end()) {
             columns.*found->second = text;
         } else {
-            problems.add(path + "." + name, "{}: no column is called \"{}\"; known are: {}", path, name,
+            problems.add(path + "." + name, "{}: no column is called \"{}\"; the columns are: {}", path, name,
                          fmt::join(std::views::keys(known), ", "));
         }
     }
@@ -269,7 +269,7 @@ void finish_lanes(Draft& draft, Problems& problems) {
         LaneConfig& config = lane;
         draft.config.lanes.push_back(std::move(config));
     }
-    // Lanes of memories share one table, and whoever stores a memory does not know which lane will send it.
+    // Lanes of memories share one table, and the writer of a memory does not know which lane will send it.
     if (longest > 0) database.postgres.max_payload_bytes = database.sqlite.max_payload_bytes = longest;
     check_tables(draft, problems);
 }

@@ -49,7 +49,7 @@ bool fits(const Setting& setting, std::string_view text) {
     if (type == SettingType::text || type == text_map || type == text_list) return true;
     if (type == boolean) return parse_boolean(text).has_value();
     if (is_listed(setting.choices, text)) return true;
-    // A word such as "never" stands beside the numbers: the range does not concern it.
+    // A word such as "never" is allowed besides the numbers: the range does not apply to it.
     if (type == choice || (type == integer && !parse_integer(text))) return false;
     const auto value = type == SettingType::seconds ? parse_seconds(text) : parse_number(text);
     return value && *value >= setting.range.least && *value <= setting.range.most;
@@ -246,7 +246,7 @@ std::vector<std::string> split_list(std::string_view text) {
         text.remove_prefix(std::min(part.size() + 1, text.size()));
         part.remove_prefix(std::min(part.find_first_not_of(kSpaces), part.size()));
         part = part.substr(0, part.find_last_not_of(kSpaces) + 1);
-        // An empty part stays: whoever reads the list refuses it, because "a,,b" is a mistake.
+        // An empty part is kept: the check of the list refuses it, because "a,,b" is a mistake.
         parts.emplace_back(part);
     }
     return parts;

@@ -130,7 +130,7 @@ void add_auth_settings(Table<Draft> auth, Table<TokenDraft> token) {
     auth.add("jwt.ca_file", FIELD(it.config.jwks.ca_file), "",
              "With `jwks_url`: PEM file of the authorities to trust instead of the system's.");
     auth.add("jwt.role_claim", FIELD(it.auth.jwt.role_claim), "roles",
-             "The claim with the roles, a text or a list; dots lead into objects: `realm_access.roles`.");
+             "The claim with the roles, a text or a list; dots select nested members: `realm_access.roles`.");
     auth.add("jwt.roles", FIELD(it.auth.jwt_roles), "",
              "The role for each value of that claim: `{ deliverd-ops: operator }`. Of several, the highest counts.");
 }
@@ -333,7 +333,7 @@ void add_sink_settings(Table<LaneDraft> sink) {
                  {"none", Type::none}},
                 "",
                 "Required. kafka, rabbitmq and nats are for events. `console` prints one JSON line per message; `none` "
-                "delivers into nothing (for benchmarks).");
+                "discards every message (for benchmarks).");
     events.add("topic", FIELD(it.topic), "{event_type}",
                "Topic, routing key or subject: text with `{event_type}` (OrderCreated → order.created), "
                "`{event_type_raw}`, `{aggregate_id}`, `{aggregate_type}`.");

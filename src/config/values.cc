@@ -67,9 +67,9 @@ private:
     void unknown_key(const Node::Member& member, const std::string& path, const std::vector<std::string>& names) {
         const std::vector<std::string_view> views(names.begin(), names.end());
         const auto meant = nearest(member.name, views);
-        problem(
-            member.line, "unknown key \"{}\"{}; {}", member.name, path.empty() ? "" : " in " + path,
-            meant ? fmt::format("did you mean \"{}\"?", *meant) : fmt::format("known are: {}", fmt::join(views, ", ")));
+        problem(member.line, "unknown key \"{}\"{}; {}", member.name, path.empty() ? "" : " in " + path,
+                meant ? fmt::format("did you mean \"{}\"?", *meant)
+                      : fmt::format("known keys: {}", fmt::join(views, ", ")));
     }
 
     void member_of(const Node::Member& member, const std::string& path, const std::string& pattern) {
@@ -235,7 +235,7 @@ Result<std::string> read_secret_file(const std::string& path) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     if (!file) return unreadable(std::strerror(errno));
-    // One byte more than allowed tells a file that is too long from one that just fits.
+    // One byte more than allowed, to notice a file that is too long.
     std::string content(kMaxSecretBytes + 1, '\0');
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
     // A folder can be opened like a file; only reading it fails.

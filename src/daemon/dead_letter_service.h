@@ -30,10 +30,14 @@ class IngestMetrics final : public deadletter::IngestObserver {
 public:
     explicit IngestMetrics(metrics::Metrics& metrics)
         : stored_(metrics.counter("dlq_ingested_total", "Dead letters read from Kafka and stored, each once.", {})),
-          truncated_(metrics.counter("dlq_truncated_total", "Of those, with a value longer than is kept.", {})),
-          reduced_(metrics.counter("dlq_reduced_total", "Of those, stored without what the database refused.", {})),
-          running_(metrics.gauge("dlq_ingest_running", "0 when reading has ended for good: only a restart helps.", {})),
-          paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database is away.", {})),
+          truncated_(
+              metrics.counter("dlq_truncated_total", "Of those, with a value that was cut because of its length.", {})),
+          reduced_(
+              metrics.counter("dlq_reduced_total", "Of those, stored without a part that the database refused.", {})),
+          running_(
+              metrics.gauge("dlq_ingest_running", "0 when reading has stopped permanently: restart deliverd.", {})),
+          paused_(metrics.gauge("dlq_ingest_paused", "1 while nothing is read because the database cannot be reached.",
+                                {})),
           lag_(metrics.gauge("dlq_ingest_lag", "Records of this process's partitions that are not stored yet.", {})),
           connected_(metrics.gauge("dlq_ingest_connected", "1 while a broker answers this process.", {})) {
         // 0 would mean that reading has ended.
@@ -171,7 +175,8 @@ public:
     void stop(Duration patience) {
         unit_->manager().close();  // before anything is waited for: retries must not begin meanwhile
         if (ingest_ && !ingest_->stop(patience + kDatabaseStopGrace)) {
-            log_.warn("dead letters: the ingest does not end; what it has not stored is read again", {});
+            log_.warn("dead letters: the ingest did not stop in time; records that it has not stored are read again",
+                      {});
         }
         unit_->stop(patience);
         // Last: their threads wait for the manager, which ends what it sends only in the stop above.

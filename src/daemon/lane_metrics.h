@@ -12,7 +12,7 @@ namespace deliverd::daemon {
 
 class LaneMetrics final : public pipeline::Observer {
 public:
-    /// `metrics` outlives it. So does `also`, which is told everything too; it may be null.
+    /// `metrics` outlives it. `also` gets the same calls and outlives it too; it may be null.
     LaneMetrics(metrics::Metrics& metrics, std::string lane, pipeline::Observer* also = nullptr)
         : metrics_(metrics), lane_(std::move(lane)), also_(also) {
         // All series from the beginning: nobody can see the increase of a series that begins with its first failure.
@@ -88,7 +88,7 @@ public:
 
 private:
     metrics::Counter looks(const char* result) {
-        return metrics_.counter("outbox_dequeue_total", "Looks at the table, by whether they found rows.",
+        return metrics_.counter("outbox_dequeue_total", "Polls of the table, by whether they found rows.",
                                 {{"lane", lane_}, {"result", result}});
     }
     metrics::Counter sends(const char* outcome) {
@@ -110,7 +110,7 @@ private:
         metrics_.histogram("outbox_retry_count", "Retries a message had needed when it was sent or given up.",
                            {{"lane", lane_}}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20});
     metrics::Gauge send_rate_ = metrics_.gauge(
-        "outbox_send_rate_limit", "Messages a second that the lane allows itself after a 429; 0 without a limit.",
+        "outbox_send_rate_limit", "Messages per second that the lane sends at most after a 429; 0 without a limit.",
         {{"lane", lane_}});
     metrics::Gauge in_flight_ = metrics_.gauge("outbox_inflight", "Messages at the sink now.", {{"lane", lane_}});
     metrics::Gauge oldest_due_ =

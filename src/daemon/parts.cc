@@ -44,8 +44,8 @@ Result<void> require_existing(const config::DatabaseConfig& config) {
     if (!config.is_sqlite()) return {};
     std::error_code fault;
     if (std::filesystem::exists(config.sqlite.path, fault) || fault) return {};  // opening reports other faults
-    return permanent("db_missing", fmt::format("there is no SQLite database {}; is the path right? "
-                                               "`deliverd migrate` makes a new one",
+    return permanent("db_missing", fmt::format("SQLite database {} does not exist; correct the path, or create the "
+                                               "database with `deliverd migrate`",
                                                config.sqlite.path));
 }
 

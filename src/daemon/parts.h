@@ -100,7 +100,7 @@ private:
     std::unique_ptr<pipeline::Engine> runner_;
 };
 
-/// What happens to a redrive that Manager::close() interrupts: another process resumes it, or it ends for good.
+/// What happens to a redrive that Manager::close() interrupts: another process resumes it, or it ends permanently.
 enum class WhenStopped { leave_redrives, end_redrives };
 
 /// The dead-letter manager with what it needs of the database and of Kafka.

@@ -38,7 +38,7 @@ private:
     void run() {
         MutexLock lock(mutex_);
         while (!ends_) {
-            // Before the turn: whoever hurries during it may have seen what the turn has not read yet.
+            // Before the turn: a call during the turn may be about something that the turn has not read.
             hurried_ = false;
             lock.unlock();
             const Duration pause = turn_();

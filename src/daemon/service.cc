@@ -44,7 +44,7 @@ void make_room_for_connections(std::size_t connections, Log& log) {
 void note_orders_nobody_sends(const config::Config& config, Log& log) {
     const bool sends = std::ranges::any_of(
         config.lanes, [](const config::LaneConfig& lane) { return lane.outbox == config::OutboxKind::orders; });
-    if (!sends) log.info("no lane here sends orders: those posted wait for a process that has one", {});
+    if (!sends) log.info("this process has no lane of orders: posted orders wait for a process that has one", {});
 }
 
 std::string version_of(const std::string& path) {
@@ -180,7 +180,7 @@ void Service::watch_tokens(const config::Config& config) {
         std::vector<std::string> problems;
         auto tokens = config::read_tokens_file(file, problems);
         if (!problems.empty()) {
-            return log_.error("the tokens file is wrong; the tokens stay as they were",
+            return log_.error("the tokens file is invalid; the tokens were not changed",
                               {{"problem", problems.front()}});
         }
         log_.info("the tokens file was read", {{"file", file}, {"tokens", tokens.size()}});
@@ -193,7 +193,7 @@ void Service::watch_certificate(const http::TlsFiles& files) {
     const auto read = [this, file = files.cert_file] {
         const auto until = server_->reload_tls();
         if (!until) {
-            return log_.error("the TLS files are wrong; the certificate stays as it was",
+            return log_.error("the TLS files are invalid; the certificate was not changed",
                               {{"problem", until.error().message}});
         }
         log_.info("the TLS files were read", {{"file", file}, {"valid_until", rfc3339_millis(*until)}});

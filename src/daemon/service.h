@@ -28,7 +28,8 @@ class Service {
 public:
     /// Opens the database, then starts the API and the lanes. An unreachable database or a wrong schema is an error
     /// here; later outages are survived. Makes room for `server.max_connections`: raises the soft limit of open files,
-    /// and warns where the hard limit is too low. `log` and `also` (told what lanes observe, may be null) outlive it.
+    /// and warns where the hard limit is too low. `log` outlives it, and so does `also`, which gets what lanes
+    /// observe and may be null.
     static Result<std::unique_ptr<Service>> start(const config::Config& config, Log& log, pipeline::Observer* also);
 
     ~Service() { stop(Duration::zero()); }

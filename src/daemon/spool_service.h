@@ -53,7 +53,7 @@ public:
         for (const config::SpoolConfig& config : spools) {
             const std::string setting = fmt::format("spools.{}", config.name);
             if (!config.token_env.empty() && config.poster.token.empty()) {
-                return bad_argument(fmt::format("{}.token_env: there is no environment variable {}, or it is empty",
+                return bad_argument(fmt::format("{}.token_env: the environment variable {} is not set, or it is empty",
                                                 setting, config.token_env));
             }
             const SpoolOptions options{.path = config.path, .name = config.name, .work_wait_seconds = kWorkWaitSeconds};

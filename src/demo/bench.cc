@@ -117,8 +117,8 @@ Result<std::int64_t> prepare(store::Database& database, const BenchArguments& ar
     }
     if (counts.pending + counts.sent + counts.dead > 0) {
         return bad_argument(
-            "outbox_memory is not empty; bench would deliver its rows into nothing: name a scratch "
-            "database, or say --existing");
+            "outbox_memory is not empty, and bench would discard its rows: name a scratch database, or use "
+            "--existing");
     }
     TRY(own.fill(arguments.rows, progress));
     return arguments.rows;

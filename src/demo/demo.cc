@@ -75,7 +75,7 @@ lanes:
     return config::load_config_text(yaml, "demo", {}, [](const std::string&) { return std::nullopt; }).config;
 }
 
-/// On the usual port if it is free, so that what the documentation shows works as it stands.
+/// On the usual port if it is free, so that the examples of the documentation work unchanged.
 Result<std::unique_ptr<daemon::Service>> start_service(const DemoArguments& arguments, const std::string& folder,
                                                        const std::string& url, Log& log, pipeline::Observer& failures) {
     const auto start = [&](std::uint16_t port) {

@@ -126,7 +126,7 @@ public:
             return response;
         }
         const std::string id(key);
-        // Only what comes for the first time tells in which order the events were sent.
+        // Only first attempts show the order in which the events were sent.
         if (door == ReceiverDoor::events && !taken_.contains(id) && !refused_.contains(id)) note_order(event);
         return take(door, key, draw < faults_.fails + faults_.limits + faults_.answers_late);
     }

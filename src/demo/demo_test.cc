@@ -65,9 +65,9 @@ TEST(DemoView, ALaneShowsWhatBecameOfItsMessages) {
 
 TEST(DemoView, DeadLettersAreShown) {
     EXPECT_THAT(render_frame(some_state(), false, {}),
-                HasSubstr("dead letters  1 pending, 3 back in their lanes, 2 for good\n"));
+                HasSubstr("dead letters  1 pending, 3 back in their lanes, 2 final\n"));
     EXPECT_THAT(render_line(some_state()), HasSubstr("dead letters sent back 4"));
-    EXPECT_THAT(render_totals(some_state()), HasSubstr("dead letters: 1 pending, 3 back in their lanes, 2 for good"));
+    EXPECT_THAT(render_totals(some_state()), HasSubstr("dead letters: 1 pending, 3 back in their lanes, 2 final"));
 }
 
 TEST(DemoView, EventsOutOfOrderAreSaid) {

@@ -134,7 +134,7 @@ std::string render_frame(const DemoState& s, bool colour, ScreenSize screen) {
     }
     out += fmt::format("  {}  {} taken, {} failed, {} refused, {} to wait, {} late\n", paint(kDim, "receiver"), taken,
                        s.receiver.failed, s.receiver.refused, s.receiver.limited, s.receiver.late);
-    out += fmt::format("  {}  {} pending, {} back in their lanes, {} for good\n", paint(kDim, "dead letters"),
+    out += fmt::format("  {}  {} pending, {} back in their lanes, {} final\n", paint(kDim, "dead letters"),
                        s.letters.pending, s.letters.resolved, s.letters.dead);
     out += fmt::format("  {}  {}\n\n", paint(kDim, "metrics "), paint(kCyan, s.api_address + "/metrics"));
     out += fmt::format("  {}\n", paint(kDim, "last failures"));
@@ -179,7 +179,7 @@ std::string render_totals(const DemoState& s) {
     out += fmt::format("it failed {} calls, refused {}, told {} to wait and answered {} late\n", s.receiver.failed,
                        s.receiver.refused, s.receiver.limited, s.receiver.late);
     out += fmt::format(
-        "dead letters: {} pending, {} back in their lanes, {} for good (orders are not sent again); retried {} times\n",
+        "dead letters: {} pending, {} back in their lanes, {} final (orders are not sent again); retried {} times\n",
         s.letters.pending, s.letters.resolved, s.letters.dead, s.letters.sent_back);
     const boost::json::object letters{{"pending", s.letters.pending},
                                       {"resolved", s.letters.resolved},
