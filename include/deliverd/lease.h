@@ -105,7 +105,7 @@ public:
     virtual Result<std::optional<DedupHit>> check_dedup(std::string_view target_space,
                                                         std::string_view payload_sha) = 0;
 
-    /// One row as it is now, whoever holds it; none when the id is unknown.
+    /// The current state of one row, held by a worker or not; none when the id is unknown.
     virtual Result<std::optional<MemoryRow>> show(std::int64_t outbox_id) = 0;
 };
 

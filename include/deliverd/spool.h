@@ -1,14 +1,15 @@
 // A dead-letter queue in one JSON Lines file, for places without a database (docs/spool.md).
 //
-// What could not be delivered is added as one line; `retry` sends what is due again, with waits that double from one
-// minute to one hour, five attempts in all; `cleanup` drops what was dealt with long ago.
+// Each failed webhook is added as one line. `retry` sends the entries that are due, with waits that double from one
+// minute to one hour, five attempts in all. `cleanup` removes old resolved and exhausted entries.
 //
 //     auto spool = deliverd::open_spool({.path = "hooks.jsonl"});
 //     spool->add({.endpoint = "https://example.com/hooks", .payload = R"({"id":7})", .error = {"timeout"}});
 //     auto summary = spool->retry([](const deliverd::SpoolPost& post) { return my_post(post); });
 //
-// Durability: what add() answered is on the disk. A change of entries goes into a new file that replaces the old one;
-//   a process that dies at any moment leaves either the old file or the new one, and no entry is lost or doubled.
+// Durability: when add() returns, the entry is on the disk. A change of entries goes into a new file that replaces the
+//   old one. If a process dies at any moment, either the old or the new file remains, and no entry is lost or
+//   duplicated.
 // Processes: any number may use one file at once. FILE.lock makes appends take turns, FILE.work.lock the runs that
 //   change entries (all but add, each, find and due); appends do not wait for those, but for a moment at their end.
 //   Another program that appends must hold flock(2) on FILE.lock.
@@ -152,8 +153,9 @@ inline constexpr std::size_t kSpoolBatchBytes = std::size_t{4} << 20;
 /// How to give entries to somebody else, such as a database, who keeps them from now on.
 struct SpoolHandOver {
     std::function<bool(const SpoolEntry&)> wanted{};  // always the same answer for the same entry
-    /// Keeps them for good before it answers. They may come again whatever it answers, so it keeps each once. Answers
-    /// the indexes of those it refuses because of their content; these stay as they are. A failure ends the run.
+    /// Stores the entries durably before it returns. It may get an entry again, so it must store each only once.
+    /// Returns the indexes of the entries that it refuses because of their content; these do not change. A failure ends
+    /// the run.
     std::function<Result<std::vector<std::size_t>>(std::span<const SpoolEntry>)> take{};
     /// The entry's name in its new place, always the same for the same entry. It is stored in the entry as
     /// `deadLetter`. Without this function, entries that were taken are removed from the file.
@@ -215,11 +217,11 @@ public:
     /// recorded by the next one, and only the entry it was sending goes out again, with the same idempotency key.
     virtual Result<SpoolSummary> retry(const SpoolSender& sender, const SpoolRetryOptions& options = {}) = 0;
 
-    /// Drops `resolved` entries 24 hours after that, `exhausted` ones 7 days after their nextRetry, which stands
-    /// for the last failure.
+    /// Removes `resolved` entries 24 hours after they were resolved, and `exhausted` ones 7 days after their nextRetry,
+    /// which is then the time of the last failure.
     virtual Result<SpoolCleanup> cleanup() = 0;
 
-    /// Marks these as dealt with.
+    /// Marks these as resolved.
     virtual Result<SpoolChange> resolve(std::span<const std::string> job_ids) = 0;
 
     /// Exhausted entries become pending again, due at once, with no attempts made.
@@ -231,7 +233,8 @@ public:
     virtual Result<SpoolHandedOver> hand_over(const SpoolHandOver& order) = 0;
 
     /// Takes entries back that were handed over; one answer each. Safe to repeat: an entry remembers the receipt it was
-    /// put back for. One that is gone is added anew where that is asked for, and is `revived` then.
+    /// put back for. If the entry is gone and the caller asks for it, the entry is added again; the result is then
+    /// `revived`.
     virtual Result<std::vector<SpoolReturned>> put_back(std::span<const SpoolReturn> entries) = 0;
 };
 

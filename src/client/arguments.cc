@@ -55,7 +55,7 @@ Result<void> check_worker(std::string_view worker_id) {
 
 Result<void> check_limit(std::int32_t limit) {
     if (limit >= 1) return {};
-    return bad_argument("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
+    return bad_argument("limit is " + std::to_string(limit) + ": use at least 1");
 }
 
 Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double lease_seconds) {
@@ -66,8 +66,7 @@ Result<void> check_claim(std::string_view worker_id, std::int32_t limit, double 
 
 Result<void> check_seconds(std::string_view name, double seconds) {
     if (seconds >= 0 && seconds <= kMaxLeaseSeconds) return {};  // false for NaN too
-    return bad_argument(std::string(name) + " is " + decimal(seconds) +
-                        ": between 0 and 1000000000 seconds are possible");
+    return bad_argument(std::string(name) + " is " + decimal(seconds) + ": use 0 to 1000000000 seconds");
 }
 
 Result<void> check_memory(std::string_view target_space, std::string_view payload_md, std::int64_t max_payload_bytes) {
@@ -94,7 +93,7 @@ Result<void> check_event(const NewEvent& event) {
 Result<void> check_time(std::string_view name, std::string_view time) {
     // PostgreSQL would take much more ("tomorrow", "infinity"), and SQLite has no type for times that would refuse any.
     if (parse_rfc3339(time)) return {};
-    return bad_argument(std::string(name) + " is not a time as in RFC 3339: write it like 2026-02-20T10:30:00Z");
+    return bad_argument(std::string(name) + " is not an RFC 3339 time: write it as 2026-02-20T10:30:00Z");
 }
 
 }  // namespace deliverd::client

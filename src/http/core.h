@@ -159,7 +159,7 @@ struct Core {
             Response response = error_body(status, code, message);
             if (status == 503) response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
             return response;
-        } catch (...) {  // a bare status still tells the client more than a closed connection
+        } catch (...) {  // a bare status is still of more use to the client than a closed connection
             return Response{status, {}, "text/plain", {}};
         }
     }

@@ -17,7 +17,7 @@ std::string_view Request::header(std::string_view name) const {
 struct Reply::State {
     explicit State(std::function<void(Response)> d) : deliver(std::move(d)) {}
     ~State() {
-        // The last copy is gone: whoever should have answered has failed. The client must not wait for its own timeout.
+        // The last copy is gone, so no answer will come. The client must not wait for its own timeout.
         if (answered) return;
         try {
             deliver(Response{500, {}, "text/plain", {}});

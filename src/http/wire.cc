@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxMethodBytes = 32;
 
-/// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale: fmt uses one only if it is told to.
+/// Sun, 06 Nov 1994 08:49:37 GMT, whatever the locale: fmt uses one only on request.
 std::string imf_date(WallTime now) {
     return fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
 }
@@ -25,7 +25,7 @@ void append_header(std::string& head, std::string_view name, std::string_view va
     head.append(": ");
     const auto start = static_cast<std::ptrdiff_t>(head.size());
     head.append(value);
-    // A line break would end the header: whoever chose the value could add headers, or a whole response.
+    // A line break would end the header: the author of the value could add headers, or a whole response.
     std::replace_if(head.begin() + start, head.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; }, ' ');
     head.append("\r\n");
 }

@@ -48,7 +48,7 @@ Result<ServerUrl> parse_server_url(std::string_view url) {
     // The library takes what it cannot read behind the host for a path.
     if (out.host.empty() || out.host.find_first_of(" ,") != std::string::npos ||
         (!out.path.empty() && out.path.front() != '/')) {
-        return bad_argument("needs one host name, and at most a port behind it");
+        return bad_argument("needs one host name, and at most a port after it");
     }
     // A password alone would be sent with a user that nobody wrote.
     if (parts.has_userinfo() && (out.user.empty() || holds_zero(out.user) || holds_zero(out.password))) {

@@ -80,9 +80,10 @@ struct NewLetter {
     Provenance provenance;
     std::optional<std::string> payload{};  // the value, where it is JSON that the database can hold
     bool truncated = false;                // the record's value was longer: these are its first bytes
-    std::string source = "kafka";          // else the record has no topic, partition and offset …
-    std::string id{};  // … and this is what it is stored once by: a uuid. Empty: one is made. All letters of a
-                       // call have one, or none has
+    std::string source = "kafka";          // of another source, the record has no topic, partition and offset
+    /// A uuid: store() keeps only one letter with it. Empty: store() makes one. Either all letters of a call have an
+    /// id, or none has.
+    std::string id{};
 };
 
 /// A letter without its bytes.
@@ -202,12 +203,13 @@ struct RetryRequest {
 };
 
 enum class RetryResult {
-    published,    // -> RESOLVED
-    failed,       // certainly not published: RETRYING, or DEAD when it was the last
-    in_doubt,     // may have been: RETRYING, in_doubt
-    not_tried,    // nothing was tried (no broker): count and last_retry_at are restored, as if it had not begun. But
-                  // the count never to 0 where an earlier retry is in doubt
-    unpublished,  // -> RESOLVED, though nothing was to be published (stand-alone)
+    published,  // -> RESOLVED
+    failed,     // certainly not published: RETRYING, or DEAD when it was the last
+    in_doubt,   // may have been published: RETRYING, in_doubt
+    /// Nothing was tried (no broker): count and last_retry_at are restored, as if it had not begun. But the count is
+    /// never restored to 0 where an earlier retry is in doubt.
+    not_tried,
+    unpublished,  // -> RESOLVED, although nothing was to be published (stand-alone)
 };
 
 struct RetryEnd {

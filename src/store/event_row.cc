@@ -105,7 +105,7 @@ Result<void> check_owner(std::string_view owner) {
 Result<void> check_tend(std::string_view owner, Duration lease) {
     TRY(check_owner(owner));
     if (lease > Duration::zero() && to_seconds(lease) <= kMaxDelaySeconds) return {};
-    return bad_argument("lease must be longer than nothing and at most 31 years");
+    return bad_argument("lease must be above 0 and at most 31 years");
 }
 
 Result<void> check_remove_published(Duration age, std::int32_t limit) {

@@ -213,7 +213,7 @@ public:
     virtual ~EventListener() = default;
 };
 
-/// One thing that `deliverd doctor` looked at.
+/// One finding that `deliverd doctor` reports.
 struct Finding {
     std::string check;
     bool ok = false;

@@ -39,7 +39,7 @@ bool is_letter_source(std::string_view text) {
 }
 
 // A redrive sends letters in the order of created_at and id. The letters of one call share their time, and on SQLite,
-// whose times have milliseconds, so do those of several calls. So the microseconds and the number stand where a UUID
+// whose times have milliseconds, so do those of several calls. So the microseconds and the number are where a UUID
 // version 7 has random bits: the 12 bits behind the version, and the first 12 behind the variant.
 std::string letter_id(WallTime now, std::size_t number, Random& random) {
     constexpr std::size_t kHalfBits = 12;

@@ -45,8 +45,8 @@ struct MigrationDialect {
     std::string_view quoted_schema;  // what `${schema}` becomes
 };
 
-/// The missing migrations, each with the statement that enters it in the list: run as they stand, by the program
-/// or by hand, they leave the same database. Refused (permanent, `db_error`) where assess() says newer or changed.
+/// The missing migrations, each with the statement that enters it in the list. Run unchanged, by the program or by
+/// hand, they make the same database. Refused (permanent, `db_error`) where assess() says newer or changed.
 [[nodiscard]] Result<std::vector<MigrationStep>> missing_steps(std::span<const Migration> wanted,
                                                                std::span<const AppliedMigration> applied,
                                                                const MigrationDialect& dialect);

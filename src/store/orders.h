@@ -1,9 +1,9 @@
 // The port through which orders come in and are read back. They leave through store/row_queue.h.
 //
 // Guarantees every implementation gives (store/conformance/orders.h checks them):
-//   - an idempotency key has at most one row in outbox_orders, whoever posts it and however often at once. The row
-//     remembers its key for good. The ledger only keeps the broker's answer for its time to live: if it alone guarded a
-//     key, a repetition after that time would be a second order. So it may be purged at any time;
+//   - an idempotency key has at most one row in outbox_orders, however many callers post it at once. The row remembers
+//     its key permanently. The ledger only keeps the broker's answer for its time to live: if it alone guarded a key, a
+//     repetition after that time would be a second order. So it may be purged at any time;
 //   - the broker's answer is kept as text and given back byte for byte. As jsonb its numbers would change and its
 //     digest would no longer fit, and the body of a 409 need not be JSON;
 //   - order row, ledger row and audit line are one transaction, on the disk before accept() answers;

@@ -95,7 +95,7 @@ enum class RowPhase { open, sent, dead };
     return status == "sent" ? RowPhase::sent : status == "dead" ? RowPhase::dead : RowPhase::open;
 }
 
-/// A row as it is now, whoever holds it.
+/// The current state of a row, held by a worker or not.
 struct RowState {
     RowPhase phase = RowPhase::open;
     std::string status{};  // the table's own word

@@ -27,7 +27,7 @@ Result<void> check_upkeep_span(std::string_view argument, Duration span) {
 
 Result<void> check_upkeep_limit(std::int32_t limit) {
     if (limit >= 1) return {};
-    return bad_argument("limit is " + std::to_string(limit) + ": at least 1 row must be asked for");
+    return bad_argument("limit is " + std::to_string(limit) + ": use at least 1");
 }
 
 }  // namespace deliverd::store

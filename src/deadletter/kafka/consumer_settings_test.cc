@@ -47,7 +47,7 @@ TEST(ConsumerSettings, SettingsThatWouldBreakAPromiseAreRefusedWithAReason) {
         {"bootstrap.servers", "brokers"},
         {"rebalance_cb", "code"},
         {"plugin.library.paths", "code"},
-        {"test.mock.num.brokers", "made up"},
+        {"test.mock.num.brokers", "mock broker"},
     };
     for (const auto& [name, why] : cases) {
         const auto message = refusal(options_with(name, "1"));

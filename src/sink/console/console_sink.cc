@@ -117,7 +117,7 @@ public:
         }
         pollfd entry{fd_, POLLOUT, 0};
         if (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLERR | POLLNVAL)) != 0) {
-            return retryable("WRITE_FAILED", "nobody reads the console sink's stream any more");
+            return retryable("WRITE_FAILED", "the reader of the console sink's stream is gone");
         }
         return {};
     }

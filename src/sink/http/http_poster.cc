@@ -79,7 +79,7 @@ in6_addr v4_of(const void* four_bytes) {
     return address;
 }
 
-/// Copies what sockaddr stands for: reading it through another type would be undefined.
+/// Copies `address` as the type that it really has: reading it through another type would be undefined.
 template <typename Address>
 Address copy_of(const sockaddr& address) {
     Address copy{};
@@ -151,7 +151,7 @@ private:
             return answer;
         }
         if (code == CURLE_ABORTED_BY_CALLBACK && stopped_) {
-            return {0, "STOPPED", "the program is stopping and does not wait for the answer"};
+            return {0, "STOPPED", "deliverd is stopping and does not wait for the answer"};
         }
         // Not where a socket was opened too: a name may have a public address besides the private one.
         if (!refused_.empty() && !opened_ && !post_.request_began()) {

@@ -104,7 +104,7 @@ public:
         const CURLcode code = curl_easy_perform(probe.easy());
         if (code == CURLE_OK) return {};
         return retryable("NETWORK_TIMEOUT",
-                         fmt::format("cannot reach {}: {}; is the receiver running, and the URL right?", target_.host,
+                         fmt::format("cannot reach {}: {}; check that the receiver runs, and the URL", target_.host,
                                      probe.problem(code)));
     }
 
@@ -173,7 +173,7 @@ private:
         Transfer& transfer = *idle_.back();
         TRY(transfer.prepare(job, credentials_.prove(*job.message, clock_.wall_now())));
         if (curl_multi_add_handle(multi_.get(), transfer.easy()) != CURLM_OK) {
-            return retryable("NETWORK_TIMEOUT", "libcurl took no further request; nothing was sent");
+            return retryable("NETWORK_TIMEOUT", "libcurl accepted no further request; nothing was sent");
         }
         ASSERT(active_.size() < target_.options.max_connections);
         active_.emplace(transfer.easy(), Active{std::move(idle_.back()), permit});
@@ -182,9 +182,9 @@ private:
     }
 
     Outcome paused_outcome() const {
-        Outcome outcome = not_attempted("DESTINATION_PAUSED",
-                                        fmt::format("{} failed {} times in a row; nothing is sent to it for a while",
-                                                    target_.host, target_.options.breaker_failures));
+        Outcome outcome =
+            not_attempted("DESTINATION_PAUSED", fmt::format("{} failed {} times in a row; sending to it is paused",
+                                                            target_.host, target_.options.breaker_failures));
         outcome.retry_after = breaker_.wait(clock_.now());
         return outcome;
     }

@@ -17,8 +17,8 @@ namespace deliverd::sink {
 
 namespace {
 
-// A word with * stands for every name that begins so. Whoever writes events must not be able to tell a receiver who
-// sent the request, or change its method: metadata `forwarded_for` would become X-Forwarded-For.
+// A word with * means every name with that beginning. The writer of an event must not be able to name another sender
+// of the request, or change its method: metadata `forwarded_for` would become X-Forwarded-For.
 constexpr std::string_view kTrustedNames =
     "Authorization Connection Cookie Forwarded Host Keep-Alive TE Trailer True-Client-IP Upgrade Via "
     "X-Access-Token X-Anonymous-Consumer X-Api-Key X-Authorization X-Client-DN X-Client-IP "

@@ -107,9 +107,9 @@ Outcome Transfer::outcome_without_answer(CURLcode code) const {
     std::string detail;
     switch (code) {
         case CURLE_OPERATION_TIMEDOUT:
-            detail = post_.request_began()
-                         ? fmt::format("{} gave no whole answer within {} s", host, to_seconds(target_.options.timeout))
-                         : fmt::format("no connection to {} in time: {}", host, problem);
+            detail = post_.request_began() ? fmt::format("{} did not answer completely within {} s", host,
+                                                         to_seconds(target_.options.timeout))
+                                           : fmt::format("no connection to {} in time: {}", host, problem);
             break;
         case CURLE_PEER_FAILED_VERIFICATION:
             detail = fmt::format("the TLS certificate of {} was not accepted: {}; nothing was sent", host, problem);

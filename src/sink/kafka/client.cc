@@ -24,7 +24,7 @@ constexpr std::string_view kCode = "deliverd runs no foreign code";
 constexpr std::array kRefusedByAll{
     RefusedSetting{"bootstrap.servers", kBrokers},
     RefusedSetting{"metadata.broker.list", kBrokers},
-    RefusedSetting{"test.mock.num.brokers", "a broker that is made up keeps nothing"},
+    RefusedSetting{"test.mock.num.brokers", "a mock broker keeps no messages"},
     RefusedSetting{"enabled_events", "every message needs its delivery report"},
     RefusedSetting{"log.queue", "the log is deliverd's"},
     RefusedSetting{"plugin.library.paths", kCode},
@@ -92,7 +92,7 @@ Result<void> check_allowed(const std::string& name, std::span<const RefusedSetti
 
 /// HOST, HOST:PORT or [IPV6]:PORT; several joined by commas; at least one.
 Result<void> check_brokers(const std::string& brokers) {
-    if (brokers.empty()) return bad_argument("there are no brokers of Kafka: set HOST:PORT");
+    if (brokers.empty()) return bad_argument("no Kafka brokers are configured: set brokers to HOST:PORT");
     for (const auto broker : comma_separated(brokers)) {
         const auto place = parse_server_url("kafka://" + std::string(broker));
         if (place && place->user.empty() && place->path.empty()) continue;
@@ -146,8 +146,8 @@ Result<void> set(rd_kafka_conf_t* conf, const std::string& name, const std::stri
             return unknown_setting(name);
         default:
             return bad_argument(
-                fmt::format("librdkafka's setting '{}' does not take the value that was given: see its "
-                            "list of settings for what it takes",
+                fmt::format("librdkafka's setting '{}' does not accept the configured value: librdkafka's "
+                            "CONFIGURATION.md lists the values",
                             shorten(one_line(name), 64)));
     }
 }
@@ -245,8 +245,7 @@ std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
     const auto read = file_.read();
     if (!read) {
         if (!std::exchange(unreadable_, true)) {
-            log_.write(LogLevel::warn, kSaslPassword, read.error().message,
-                       "the former password of Kafka stays in force");
+            log_.write(LogLevel::warn, kSaslPassword, read.error().message, "the Kafka password was not changed");
         }
         return std::nullopt;
     }
@@ -261,7 +260,7 @@ std::optional<std::string> Login::look(rd_kafka_t* kafka, Instant now) {
     }
     password_ = fresh;
     log_.write(LogLevel::info, kSaslPassword, "its file has changed",
-               "Kafka has a new password from the next login on");
+               "the new Kafka password is used from the next login");
     return fresh;
 }
 

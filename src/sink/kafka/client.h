@@ -33,7 +33,7 @@ struct RefusedSetting {
     std::string_view why;
 };
 
-/// Permanent error, which never repeats the value, when the setting does not exist or does not take the value.
+/// Permanent error, which never repeats the value, when the setting does not exist or does not accept the value.
 [[nodiscard]] Result<void> set(rd_kafka_conf_t* conf, const std::string& name, const std::string& value);
 
 /// The configuration of a client: what all clients of deliverd have, over it `own`, over that `options.librdkafka`.

@@ -131,8 +131,8 @@ public:
         }
         const auto trouble = producer->trouble();
         return retryable(std::string(kBrokerUnreachable),
-                         fmt::format("cannot reach Kafka at {}: {}; are brokers and security.protocol right?",
-                                     options_.brokers, trouble.empty() ? "nobody answered in time" : trouble));
+                         fmt::format("cannot reach Kafka at {}: {}; check brokers and security.protocol",
+                                     options_.brokers, trouble.empty() ? "no broker answered in time" : trouble));
     }
 
 private:
@@ -204,7 +204,7 @@ private:
             auto made = make_producer(Batching::one_each);
             if (!made) return end(job, producer_replaced());
             alone_ = std::move(*made);
-            log_.warn("a batch was larger than Kafka takes; its messages are sent one by one",
+            log_.warn("a batch was larger than Kafka accepts; its messages are sent one by one",
                       {{"sink", options_.log_name}, {"topic", job.item->topic}, {"lower", "librdkafka: batch.size"}});
         }
         produce(*alone_, job);
@@ -233,7 +233,7 @@ private:
         return *stop_at_ - clock_.now();
     }
 
-    /// The keeper's thread: checks for the brokers while they are away, replaces producers that failed for good.
+    /// The keeper's thread: checks for the brokers while they are away, replaces producers that failed permanently.
     void keep() {
         MutexLock lock(mutex_);
         while (true) {
@@ -265,8 +265,8 @@ private:
         return settled && reachable;
     }
 
-    /// Its messages in flight still get their reports. Replaces at most one producer per kReplacePause: what made one
-    /// fail for good may do the same to the next.
+    /// Its messages in flight still get their reports. Replaces at most one producer per kReplacePause: the
+    /// cause of one permanent failure may make the next one fail too.
     bool replace(std::shared_ptr<Producer> Publisher::* place, Batching batching) EXCLUDES(mutex_) {
         if (replaced_at_ && clock_.now() - *replaced_at_ < kReplacePause) return false;
         replaced_at_ = clock_.now();
@@ -309,7 +309,7 @@ private:
     bool look_ GUARDED_BY(mutex_) = false;               // the keeper has work
     std::shared_ptr<Producer> many_ GUARDED_BY(mutex_);
     std::shared_ptr<Producer> alone_ GUARDED_BY(mutex_);  // made when a batch was refused for its size
-    // Failed for good, and still have messages without a report.
+    // Failed permanently, and still have messages without a report.
     std::vector<std::shared_ptr<Producer>> retired_ GUARDED_BY(mutex_);
 
     std::optional<Instant> replaced_at_;  // used by the keeper only

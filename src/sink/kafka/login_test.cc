@@ -55,7 +55,7 @@ TEST_F(KafkaLogin, ANewPasswordIsGivenToTheClientOnce) {
     EXPECT_EQ(set_in_client("sasl.password"), "  sec ond \xC3\xA9");
     EXPECT_EQ(set_in_client("sasl.username"), "ann");
     EXPECT_EQ(login.look(client_.get(), later()), std::nullopt);
-    EXPECT_THAT(log_.events(), ElementsAre("Kafka has a new password from the next login on"));
+    EXPECT_THAT(log_.events(), ElementsAre("the new Kafka password is used from the next login"));
     EXPECT_THAT(log_.text(), Not(HasSubstr("ond")));
 }
 
@@ -93,9 +93,9 @@ TEST_F(KafkaLogin, AFileThatCannotBeReadKeepsThePasswordAndIsLoggedOnceEachTime)
     std::filesystem::remove(path_);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(login.look(client_.get(), later()), std::nullopt);
     EXPECT_EQ(set_in_client("sasl.password"), "second");
-    EXPECT_THAT(log_.events(), ElementsAre("the former password of Kafka stays in force",
-                                           "Kafka has a new password from the next login on",
-                                           "the former password of Kafka stays in force"));
+    EXPECT_THAT(log_.events(),
+                ElementsAre("the Kafka password was not changed", "the new Kafka password is used from the next login",
+                            "the Kafka password was not changed"));
     EXPECT_THAT(log_.text(), Not(HasSubstr("zer0")));
     EXPECT_THAT(log_.text(), Not(HasSubstr("second")));
 }

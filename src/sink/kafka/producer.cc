@@ -67,7 +67,7 @@ KafkaSettings own_settings(const KafkaSinkOptions& options) {
         {"message.timeout.ms", std::to_string(std::chrono::duration_cast<milliseconds>(timeout).count())},
         {"linger.ms", fmt::format("{}", linger_ms)},
         {"compression.type", options.compression},
-        // As Java's producers, so that a key is in the same partition whoever sent it; an empty key too.
+        // As Java's producers, so that a key has the same partition from every producer; an empty key too.
         {"partitioner", options.null_keys ? "murmur2_random" : "murmur2"},
         // The caller bounds what is under way; this must be above that.
         {"queue.buffering.max.messages", "1000000"},

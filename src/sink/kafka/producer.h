@@ -54,7 +54,7 @@ public:
 
     [[nodiscard]] bool reachable() const { return reachable_.load(std::memory_order_relaxed); }
     void set_reachable(bool reachable) { reachable_.store(reachable, std::memory_order_relaxed); }
-    /// It failed for good, sends nothing any more and has to be replaced.
+    /// It failed permanently, sends nothing any more and has to be replaced.
     [[nodiscard]] bool fatal() const { return fatal_.load(std::memory_order_relaxed); }
     /// The last error of a connection; empty when there was none.
     [[nodiscard]] std::string trouble() const;

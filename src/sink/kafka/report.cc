@@ -66,8 +66,8 @@ Outcome of_known_absence(const Report& report) {
         case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
             return failed_attempt(
                 OutcomeKind::permanent, "MESSAGE_TOO_LARGE",
-                fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is "
-                            "taken (topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
+                fmt::format("topic {}: a body of {} bytes, about {} with key and headers, is more than is allowed "
+                            "(topic: max.message.bytes, broker and librdkafka: message.max.bytes)",
                             report.topic, report.body_bytes, report.bytes));
         case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
@@ -86,7 +86,7 @@ Outcome of_known_absence(const Report& report) {
         default:
             if (std::ranges::find(kDegraded, report.error) != kDegraded.end()) {
                 return not_attempted("BROKER_DEGRADED",
-                                     fmt::format("topic {}: the broker can store nothing there for now: {}",
+                                     fmt::format("topic {}: the broker cannot store messages there at the moment: {}",
                                                  report.topic, rd_kafka_err2str(report.error)));
             }
             // Negative codes are librdkafka's own, positive ones a broker's.
@@ -108,7 +108,7 @@ Outcome outcome_of(const Report& report) {
         // Purged by a stop of the sink.
         case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
         case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
-            // librdkafka purges its queue by itself when it fails for good.
+            // librdkafka purges its queue by itself when it fails permanently.
             if (report.fatal && !maybe) return producer_replaced();
             return maybe || report.error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ? stopped_under_way() : stopped_unsent();
         default:
@@ -131,7 +131,7 @@ Outcome broker_unreachable(std::string_view trouble) {
 }
 
 Outcome producer_replaced() {
-    return not_attempted("KAFKA_FATAL", "the Kafka producer failed for good and is replaced; nothing was sent");
+    return not_attempted("KAFKA_FATAL", "the Kafka producer failed permanently and is replaced; nothing was sent");
 }
 
 bool is_topic_name(std::string_view name) {
@@ -143,7 +143,7 @@ bool is_topic_name(std::string_view name) {
 Outcome bad_topic(std::string_view name) {
     return failed_attempt(
         OutcomeKind::permanent, "BAD_TOPIC",
-        fmt::format("'{}' is not a topic's name: Kafka takes up to {} letters, digits, '.', '_' and '-'",
+        fmt::format("'{}' is not a topic's name: Kafka accepts up to {} letters, digits, '.', '_' and '-'",
                     shorten(one_line(name), 128), kMaxTopicBytes));
 }
 

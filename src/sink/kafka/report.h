@@ -25,7 +25,7 @@ struct Report {
     std::size_t bytes = 0;       // body, key and headers
     Duration timeout{};          // the sink's
     bool unreachable = false;    // no broker could be reached when it ended
-    bool fatal = false;          // the producer failed for good
+    bool fatal = false;          // the producer failed permanently
     std::string_view trouble{};  // the last error of a broker's connection; no secret
 };
 
@@ -38,7 +38,7 @@ struct Report {
 /// Nothing is sent while no broker can be reached.
 [[nodiscard]] Outcome broker_unreachable(std::string_view trouble);
 
-/// A producer that failed for good sends nothing.
+/// A producer that failed permanently sends nothing.
 [[nodiscard]] Outcome producer_replaced();
 
 /// Whether Kafka takes it as a topic's name: 1 to 249 letters, digits, `.`, `_` and `-`; not `.` or `..`.

@@ -39,7 +39,7 @@ TEST(KafkaSettings, SettingsThatWouldBreakAPromiseAreRefusedWithAReason) {
         {"delivery.report.only.error", "report"},
         {"dr_msg_cb", "code"},
         {"plugin.library.paths", "code"},
-        {"test.mock.num.brokers", "made up"},
+        {"test.mock.num.brokers", "mock broker"},
         {"queuing.strategy", "order"},
     };
     for (const auto& [name, why] : cases) {

@@ -35,7 +35,7 @@ std::vector<Flight> Flights::take_expired(Instant now) {
         if (unanswered_.size() < kMaxUnanswered) {
             unanswered_.push_back({out.back().job.message->topic, now + kRefusalComesWithin});
         } else {
-            // A refusal that means one of these cannot be told from one that means a flight: until then none counts.
+            // A refusal of one of these looks like the refusal of a flight: until then, no refusal counts.
             blind_until_ = now + kRefusalComesWithin;
         }
     }

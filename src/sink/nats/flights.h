@@ -21,7 +21,7 @@ struct Flight {
     bool unclaimed = false;  // nobody took it, and JetStream was asked why
 };
 
-/// Holds each message from before it is published until its outcome is reported: whoever takes it out reports it.
+/// Holds each message from before it is published until its outcome is reported: the code that takes it out reports it.
 class Flights {
 public:
     static constexpr std::size_t kMaxMessages = 4096;

@@ -125,13 +125,13 @@ Failure cannot_connect(natsStatus status, const std::string& hosts) {
         case NATS_SSL_ERROR:
         case NATS_SECURE_CONNECTION_WANTED:
         case NATS_SECURE_CONNECTION_REQUIRED:
+            return retryable(std::string(kBrokerUnreachable),
+                             fmt::format("no TLS with NATS at {}: {}; check tls:// in the url, ca_file and verify_tls",
+                                         hosts, said));
+        default:
             return retryable(
                 std::string(kBrokerUnreachable),
-                fmt::format("no TLS with NATS at {}: {}; see tls:// in the url, ca_file and verify_tls", hosts, said));
-        default:
-            return retryable(std::string(kBrokerUnreachable),
-                             fmt::format("cannot connect to NATS at {}: {}; is the server running, and the url right?",
-                                         hosts, said));
+                fmt::format("cannot connect to NATS at {}: {}; check that the server runs, and the url", hosts, said));
     }
 }
 
@@ -191,8 +191,9 @@ Result<void> check_jetstream(const NatsSinkOptions& options, std::string_view to
             ? jetstream_problem({natsMsg_GetData(raw), static_cast<std::size_t>(natsMsg_GetDataLength(raw))})
             : natsStatus_GetText(status);
     if (problem.empty()) return {};
-    return retryable("JETSTREAM_UNAVAILABLE",
-                     fmt::format("JetStream does not answer: {}; is it enabled for this server and account?", problem));
+    return retryable(
+        "JETSTREAM_UNAVAILABLE",
+        fmt::format("JetStream does not answer: {}; check that it is enabled for this server and account", problem));
 }
 
 std::string_view refused_subject(std::string_view complaint) {

@@ -90,7 +90,7 @@ bool is_out_of_room(const ApiError& error) {
 Outcome unavailable(std::string_view what) {
     return not_attempted(
         "JETSTREAM_UNAVAILABLE",
-        fmt::format("{}; is JetStream enabled for this server and account, and has it started?", what));
+        fmt::format("{}; check that JetStream is enabled for this server and account, and has started", what));
 }
 
 /// JetStream has one code for all failures of a store; only the words tell a full stream from a broken disk:
@@ -157,8 +157,8 @@ Outcome outcome_of_stream_names(std::string_view answer, std::string_view subjec
         const auto& first = streams->get_array().front();
         return not_attempted(
             "STREAM_NOT_READY",
-            fmt::format("stream '{}' has subject '{}', but nobody takes messages for it: it has no "
-                        "leader, for lack of a majority of its servers, or was only just created",
+            fmt::format("stream '{}' has subject '{}', but it accepts no messages: it was only just "
+                        "created, or it has no leader because most of its servers are down",
                         first.is_string() ? std::string_view(first.get_string()) : std::string_view("?"),
                         shown_subject(subject)));
     }
@@ -169,7 +169,8 @@ Outcome outcome_of_stream_names(std::string_view answer, std::string_view subjec
 }
 
 Outcome jetstream_is_off(std::string_view subject) {
-    return unavailable(fmt::format("nobody took subject '{}', and JetStream does not answer", shown_subject(subject)));
+    return unavailable(
+        fmt::format("no stream took subject '{}', and JetStream does not answer", shown_subject(subject)));
 }
 
 std::string jetstream_problem(std::string_view answer) {

@@ -83,12 +83,13 @@ std::vector<Verdict> judge_closing(const ChannelClosed& closed, const UnderWay& 
             verdicts.push_back(of_the_guilty(closed));
         } else if (is_behind) {
             verdicts.push_back({OutcomeKind::retryable, "CHANNEL_CLOSED",
-                                text + "; this one, sent behind the refused one, was not taken", false});
+                                text + "; this message was sent after the refused one and was not accepted", false});
         } else if (guilty || about == nullptr) {
-            verdicts.push_back({OutcomeKind::ambiguous, "CHANNEL_CLOSED", text + "; this one may have arrived", false});
+            verdicts.push_back(
+                {OutcomeKind::ambiguous, "CHANNEL_CLOSED", text + "; this message may have arrived", false});
         } else {
             verdicts.push_back({OutcomeKind::ambiguous, std::string(about->name),
-                                fmt::format("{}{}; this one may have arrived", text, about->advice), true});
+                                fmt::format("{}{}; this message may have arrived", text, about->advice), true});
         }
     }
     return verdicts;

@@ -101,7 +101,7 @@ Result<AmqpUrl> parse_amqp_url(std::string_view url) {
 Result<RabbitmqTarget> make_rabbitmq_target(RabbitmqSinkOptions options) {
     TRY_ASSIGN(auto url, parse_amqp_url(options.url));
     if (options.exchange.size() > kMaxShortString) {
-        return bad_argument("the sink's exchange has more than 255 bytes, which RabbitMQ does not take");
+        return bad_argument("the sink's exchange has more than 255 bytes, which RabbitMQ does not accept");
     }
     if (options.timeout <= Duration::zero() || options.connect_timeout <= Duration::zero()) {
         return bad_argument("the sink's timeout and connect_timeout must be longer than 0");
@@ -120,7 +120,7 @@ Result<void> check_rabbitmq_options(const RabbitmqSinkOptions& options) {
 
 Failure RabbitmqConnection::unreachable(std::string_view why) const {
     return retryable(std::string(kBrokerUnreachable),
-                     fmt::format("cannot reach RabbitMQ at {}: {}; is it running, and the sink's url right?",
+                     fmt::format("cannot reach RabbitMQ at {}: {}; check that it runs, and the sink's url",
                                  target_.url.server.place(), why));
 }
 
@@ -195,7 +195,7 @@ Result<void> RabbitmqConnection::log_in(Instant deadline) {
         entry.value.value.boolean = 1;
         return entry;
     };
-    // They let the server say why it refuses a login, and when it takes no messages for now.
+    // They let the server say why it refuses a login, and when it blocks publishers.
     std::array capabilities{yes("authentication_failure_close"), yes("connection.blocked"), yes("publisher_confirms"),
                             yes("basic.nack")};
     std::array entries{amqp_table_entry_t{}, text_entry("connection_name", "deliverd")};
@@ -236,7 +236,7 @@ Result<void> RabbitmqConnection::open_channel(Instant deadline) {
         const auto reply = amqp_get_rpc_reply(state_.get());
         if (reply.reply_type == AMQP_RESPONSE_NORMAL) return {};
         const auto refusal = refusal_of(reply);
-        if (refusal.code != AMQP_NOT_FOUND) return unreachable(fmt::format("it gave no channel ({})", refusal.why));
+        if (refusal.code != AMQP_NOT_FOUND) return unreachable(fmt::format("it opened no channel ({})", refusal.why));
         return retryable("NO_EXCHANGE",
                          fmt::format("exchange '{}' does not exist in virtual host '{}' of RabbitMQ at {}: create "
                                      "it, or correct the sink's exchange",

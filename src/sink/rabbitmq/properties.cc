@@ -17,7 +17,7 @@ constexpr std::size_t kShownBytes = 64;  // of a name in an error
 
 Failure too_long(std::string_view code, std::string_view what, std::size_t bytes, std::size_t allowed) {
     return permanent(std::string(code),
-                     fmt::format("{} has {} bytes, and RabbitMQ takes at most {}", what, bytes, allowed));
+                     fmt::format("{} has {} bytes, and RabbitMQ accepts at most {}", what, bytes, allowed));
 }
 
 }  // namespace

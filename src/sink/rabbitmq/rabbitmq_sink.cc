@@ -178,8 +178,7 @@ private:
         connection_log_.lost(why);
         trouble_ = not_attempted(kBrokerUnreachable, detail);
         end_all(failed_attempt(OutcomeKind::ambiguous, kConnectionLost, detail + "; the message may have arrived"),
-                failed_attempt(OutcomeKind::retryable, kConnectionLost,
-                               detail + " before the message was sent as a whole"));
+                failed_attempt(OutcomeKind::retryable, kConnectionLost, detail + " before the whole message was sent"));
         forget_connection(false);
     }
 
@@ -254,10 +253,10 @@ private:
                 const bool one_queue = target_.options.exchange.empty();
                 job.report(
                     failed_attempt(one_queue ? OutcomeKind::retryable : OutcomeKind::ambiguous, "NACKED",
-                                   "RabbitMQ could not take the message (basic.nack): a queue is full, or failed"));
+                                   "RabbitMQ could not accept the message (basic.nack): a queue is full, or failed"));
             } else if (returned) {
                 job.report(failed_attempt(OutcomeKind::retryable, "UNROUTABLE",
-                                          fmt::format("no queue takes it: exchange '{}', routing key '{}'; bind a "
+                                          fmt::format("no queue receives it: exchange '{}', routing key '{}'; bind a "
                                                       "queue to them",
                                                       target_.options.exchange, job.message->topic)));
             } else {
@@ -274,7 +273,7 @@ private:
     void on(const Blocked& blocked) {
         blocked_ = blocked.now;
         blocked_reason_ = blocked.reason;
-        log_.warn(blocked_ ? "RabbitMQ takes no messages for now" : "RabbitMQ takes messages again",
+        log_.warn(blocked_ ? "RabbitMQ blocks publishers" : "RabbitMQ accepts messages again",
                   {{"reason", blocked_reason_}});
     }
 
@@ -319,9 +318,10 @@ private:
             const auto job = waiting_.front();
             waiting_.pop_front();
             job.report(not_attempted(
-                kBlocked, blocked_ ? fmt::format("RabbitMQ takes no messages for now: {}; free memory or disk there",
-                                                 blocked_reason_)
-                                   : "RabbitMQ is too slow: messages sent before this one are not confirmed yet"));
+                kBlocked, blocked_
+                              ? fmt::format("RabbitMQ blocks publishers: {}; free memory or disk space on its server",
+                                            blocked_reason_)
+                              : "RabbitMQ is too slow: messages sent before this one are not confirmed yet"));
         }
         // Neither a confirm nor anything else came: what is sent now would time out as well.
         const bool is_silent = any && !blocked_ && now - last_heard_ >= timeout;

@@ -57,7 +57,7 @@ bool ConfirmWindow::settle(std::uint64_t tag, bool multiple, const Settle& settl
     for (std::uint64_t each = from; each <= tag; ++each) {
         auto& entry = entries_[each - first_tag_];
         settle_one(entry, settle);
-        entry.deadline = Instant::max();  // answered, which drop_settled() tells from expired
+        entry.deadline = Instant::max();  // answered; drop_settled() sees by this that it did not expire
     }
     drop_settled();
     return true;

@@ -99,8 +99,8 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
     findings.push_back(finding("server version", connection.server_version() >= kOldestServerVersion,
                                "PostgreSQL " + version,
                                "PostgreSQL " + version + " is too old: 13 or newer is needed"));
-    findings.push_back(finding("primary", !standby, "the server takes writes",
-                               "the server is a standby and takes no writes: connect to the primary"));
+    findings.push_back(finding("primary", !standby, "the server accepts writes",
+                               "the server is a standby and accepts no writes: connect to the primary"));
     findings.push_back(finding("synchronous_commit", synchronous_commit != "off",
                                "synchronous_commit is " + synchronous_commit,
                                "synchronous_commit is off: after a crash settled messages may be sent again; "
@@ -111,15 +111,14 @@ Result<std::vector<Finding>> inspect(Connection& connection, const std::string& 
             finding("schema", current, "schema version " + std::to_string(report->found_version), report->advice));
     }
     if (current || !missing.empty()) {
-        findings.push_back(finding("privileges", missing.empty(), "the user may do all that is needed",
+        findings.push_back(finding("privileges", missing.empty(), "the user has all privileges needed",
                                    "the user lacks privileges; run as the owner of the tables: " + missing));
     }
     // deliverd itself takes no operator or function from there. The application's sessions and triggers may.
     findings.push_back(finding(
         "schema " + schema, !creators.starts_with("everyone"),
         creators.empty() ? "only its owner creates objects in it" : "others may create objects in it: " + creators,
-        "others may create objects in it, and what they create may run with the rights of whoever "
-        "uses the schema: " +
+        "others may create objects in it, and what they create may run with the rights of any user of the schema: " +
             creators + "; run as its owner: revoke create on schema " + quoted(schema) + " from public;"));
     return findings;
 }

@@ -61,7 +61,7 @@ ServerMessage read_verbose(std::string_view message) {
 std::string_view advice_for(std::string_view sqlstate, bool needs_password) {
     if (needs_password) return "the server wants a password: give database.password_file, or one in the URL";
     if (sqlstate == "28P01") return "check the user and the password (database.password_file, or the URL's)";
-    if (sqlstate == "28000") return "create this role on the server, or let it in from here in pg_hba.conf";
+    if (sqlstate == "28000") return "create this role on the server, or allow it from this host in pg_hba.conf";
     if (sqlstate == "3D000") return "create the database, or correct its name in the URL";
     if (sqlstate == "42501") return "grant this user connect on the database";
     if (sqlstate == "53300") return "raise the server's max_connections, or lower database.max_open_conns";

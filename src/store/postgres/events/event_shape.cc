@@ -66,14 +66,14 @@ std::vector<Finding> findings_of(const EventShape& shape, const TablePlace& plac
     const std::string name = place.text();
     const auto fit = check_shape(shape, place, columns);
     if (!fit) return {{"event table", false, fit.error().message}};
-    std::vector<Finding> findings = {{"event table", true, name + " is there, with its columns"}};
+    std::vector<Finding> findings = {{"event table", true, name + " exists and has its columns"}};
     std::string grants;
     if (!shape.schema_usable) grants += "grant usage on schema " + quoted(place.schema) + " to " + shape.role + "; ";
     if (!shape.missing_grants.empty()) {
         grants += "grant " + shape.missing_grants + " on " + place.quoted_name() + " to " + shape.role + "; ";
     }
     findings.push_back({"event privileges", grants.empty(),
-                        grants.empty() ? "the user may do all that is needed on " + name
+                        grants.empty() ? "the user has all privileges needed on " + name
                                        : "the user lacks privileges; run as the owner of the table: " + grants});
     return findings;
 }

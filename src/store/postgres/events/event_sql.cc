@@ -165,7 +165,7 @@ private:
         names_.define(own_name + "_bytes", bytes);
     }
 
-    /// Conditions and values of a row under this alias, for which `@` stands here.
+    /// Conditions and values of a row under this alias; here `@` is the alias.
     void add_row(const string& alias) {
         const auto add = [&](const string& name, string_view text) {
             names_.define(replaced(name, "@", alias), replaced(string(text), "@", alias));

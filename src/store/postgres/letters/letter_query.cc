@@ -124,8 +124,8 @@ string counted_sql(const LetterQuery& query) {
     return filled(query.topic ? letters::sql::count_topic : letters::sql::count_all, {{"rest", rest}});
 }
 
-/// Sizes of pages that stand in the statement itself. Of a size that it does not know the planner expects a tenth of
-/// the table, and plans again for each page, which takes as long as the page. Not all sizes: a statement for each would
+/// Page sizes that are literals in the statement. For a size that the planner does not know, it expects a tenth of
+/// the table and plans again for each page, which takes as long as the page. Not all sizes: a statement for each would
 /// fill the sessions.
 bool is_usual(std::int32_t limit) {
     return limit == 20 || limit == 100;

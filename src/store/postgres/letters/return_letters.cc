@@ -33,7 +33,7 @@ struct EventsPlace {
 };
 
 // A table whose events have no columns for failures has them in deliverd.event_failures, and the failure there decides.
-// Its row id may have been given to another event since, where ids start over: an event id tells them apart.
+// Its row id may have been given to another event since, where ids start over: an event id distinguishes them.
 Statement return_statement(const EventsPlace& place) {
     const std::string same_event =
         place.event_id.empty() ? "true" : "coalesce(f.event_id = o." + place.event_id + "::text, true)";

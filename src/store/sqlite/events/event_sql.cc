@@ -21,7 +21,7 @@ EventSql::EventSql(const EventTable& table, bool indexed, EventNulls nulls)
     }
     for (const char* alias : {"o", "w"}) add_row(alias, nulls);
     names_.define("open", either("{o.unpublished} and o.{dead_at} is null", "{o.unpublished}"));
-    // Null stands for "at once", and sorts as '' before every time.
+    // Null means "at once", and sorts as '' before every time.
     names_.define("due_at", either("coalesce(o.{next_attempt_at}, '')", "coalesce(f.next_attempt_at, '')"));
     add_columns(table.shards);
     names_.define("in_shards", "{shard} in (select value from json_each(?1))");
@@ -53,7 +53,7 @@ void EventSql::add_row(const std::string& alias, EventNulls nulls) {
 /// What the reading statements answer of a row.
 void EventSql::add_columns(std::int32_t shards) {
     const bool dated = !columns_.created_at.empty();
-    // The row's id stands in for an event id that a row lacks.
+    // The row's id replaces a missing event id.
     names_.define("message_id", columns_.event_id.empty() ? "o.{id}" : "coalesce(o.{event_id}, o.{id})");
     names_.define("its_metadata", columns_.metadata.empty() ? "'{}'" : "o.{metadata}");
     names_.define("its_aggregate_type", columns_.aggregate_type.empty() ? "''" : "o.{aggregate_type}");

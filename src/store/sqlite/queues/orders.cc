@@ -210,7 +210,7 @@ private:
                                        : retry ? change(queues::sql::order_retry, settled.last_error_detail)
                                                : change(queues::sql::order_dead, settled.last_error_detail));
         if (changed != 1) return false;
-        // In the order's own transaction: whoever reads that it was sent finds the broker's answer too.
+        // In the order's own transaction: a reader who sees that it was sent finds the broker's answer too.
         if (sent) {
             TRY(write_ledger(handle, settlement.id, options_.ledger_ttl, settled.result_digest, settled.result_json));
         }

@@ -19,7 +19,7 @@ std::optional<std::string> unsendable_text(std::initializer_list<NamedText> text
     for (const auto& [column, text] : texts) {
         if (const auto at = find_invalid_utf8(text)) {
             return std::string(column) + " is not valid UTF-8 at offset " + std::to_string(*at) +
-                   ": no JSON can carry it; store it anew, encoded, for example as base64";
+                   ": no JSON can carry it; store it again, encoded, for example as base64";
         }
     }
     return std::nullopt;
