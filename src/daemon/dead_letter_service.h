@@ -125,7 +125,7 @@ public:
         };
         const auto letters = [this](store::LetterStatus status) {
             return [this, status](Duration age, std::int32_t piece) {
-                return unit_->letters().purge(status, age, piece, kRetentionActor);
+                return unit_->manager().purge_piece(status, age, piece, kRetentionActor);
             };
         };
         add("purge_letters_resolved", config_.keep_resolved, letters(store::LetterStatus::resolved));
@@ -134,7 +134,7 @@ public:
         add("purge_letters_retrying", config_.keep_pending, letters(store::LetterStatus::retrying));
         // The audit has no state: it outlives its letter, and has an age of its own.
         add("purge_letters_audit", config_.keep_audit,
-            [this](Duration age, std::int32_t piece) { return unit_->letters().purge_history(age, piece); });
+            [this](Duration age, std::int32_t piece) { return unit_->manager().purge_history(age, piece); });
         return chores;
     }
 
