@@ -207,13 +207,13 @@ void add_bench(CommandTree& tree) {
         TRY(demo::run_bench(call.loaded, *bench, call.context.out, call.context.err));
         return kDone;
     };
-    CLI::App* app = tree.add(
-        nullptr,
-        {"bench", "Measure a lane with a sink that discards messages",
-         "  deliverd bench --database postgres:///scratch --rows 200000\n"
-         "Without a database it uses a temporary SQLite file. Otherwise the outbox table must be empty, and\n"
-         "its rows are removed at the end; --existing delivers the rows that are there, and keeps them."},
-        run);
+    CLI::App* app =
+        tree.add(nullptr,
+                 {"bench", "Measure a lane with a sink that discards messages",
+                  "  deliverd bench --database postgres:///scratch --rows 200000\n"
+                  "Without a database it uses a temporary SQLite file. Otherwise the outbox table must be empty, and\n"
+                  "its rows are removed at the end; --existing delivers the rows that are there, and keeps them."},
+                 run);
     whole(app, "--rows", bench->rows, 1, 100'000'000, "rows to deliver");
     whole(app, "--batch-size", bench->batch_size, 1, 10000, "rows per claim and per settle");
     app->add_flag("--existing", bench->existing, "deliver the pending rows that are there");

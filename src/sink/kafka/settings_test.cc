@@ -98,7 +98,7 @@ TEST(KafkaSettings, WhatLibrdkafkaRefusesOnlyAtItsStartIsRefusedToo) {
 
 TEST(KafkaSettings, Brokers) {
     KafkaSinkOptions options;
-    EXPECT_THAT(refusal(options), HasSubstr("no brokers"));
+    EXPECT_THAT(refusal(options), HasSubstr("no Kafka brokers"));
     for (const char* good : {"localhost", "a:9092", "a:9092,b:9093", "[::1]:9092", "10.0.0.1:1"}) {
         options.brokers = good;
         EXPECT_EQ(refusal(options), "");
