@@ -88,7 +88,7 @@ TEST(ConsumerSettings, WhatLibrdkafkaRefusesOnlyAtItsStartIsRefusedToo) {
 
 TEST(ConsumerSettings, BrokersGroupAndPatternAreChecked) {
     RecordSourceOptions options;
-    EXPECT_THAT(refusal(options), HasSubstr("no brokers"));
+    EXPECT_THAT(refusal(options), HasSubstr("no Kafka brokers"));
     options.brokers = "http://a:9092";
     EXPECT_THAT(refusal(options), HasSubstr("HOST:PORT"));
     options.brokers = "a:9092,b:9092";
