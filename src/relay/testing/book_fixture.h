@@ -13,8 +13,8 @@
 
 namespace deliverd::relay {
 
-/// A book that is told by hand what polls bring and what became of sends. Aggregate "other" is of shard 1, all others
-/// of shard 0; events of shard 1 have ids from 100.
+/// A book for which the test itself writes what polls bring and how sends end. Aggregate "other" is in shard 1, all
+/// others are in shard 0; events of shard 1 have ids from 100.
 class OrderBookTest : public ::testing::Test {
 protected:
     static store::EventRow row(std::int64_t id, const std::string& aggregate,

@@ -1,4 +1,4 @@
-// A RelayCore that holds both shards, and is told by hand what polls bring.
+// A RelayCore that holds both shards. The test itself writes what polls bring.
 #pragma once
 
 #include <optional>
